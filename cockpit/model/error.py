@@ -1,0 +1,47 @@
+"""Errors for the person at 3 a.m.: what failed, why, what to do."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every verb."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_ALLOWED = 4
+    INTERRUPTED = 130
+
+
+class CockpitError(Exception):
+    """An error with a sentence for each of: what failed, why, what to do next.
+
+    The command line prints them as at most three lines and exits with `code`; a screen shows them
+    as a message. `why` and `todo` may be empty.
+    """
+
+    code = ExitCode.FAILED
+
+    def __init__(self, what: str, why: str = "", todo: str = "") -> None:
+        super().__init__(what)
+        self.what, self.why, self.todo = what, why, todo
+
+    def __str__(self) -> str:
+        return "\n".join(line for line in (self.what, self.why, self.todo) if line)
+
+
+class UsageError(CockpitError):
+    code = ExitCode.USAGE
+
+
+class UnreachableError(CockpitError):
+    """Something that is needed does not answer, or is not there."""
+
+    code = ExitCode.UNREACHABLE
+
+
+class NotAllowedError(CockpitError):
+    code = ExitCode.NOT_ALLOWED

@@ -1,0 +1,145 @@
+"""Everything that can be learned, as events: what was true, when, and who said so.
+
+A source yields events, the store reduces them; recordings are files of them. An event that lists
+(`PodsListed`, …) replaces everything of its kind that the same source said before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cockpit.model.cluster import ClusterHealth, ClusterRef, Node, Pod, WorkerGroup
+from cockpit.model.drill import Drill
+from cockpit.model.run import Checkpoint, Job, Placement, RankSample, RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events share."""
+
+    at_s: float
+    """When it was true, by the clock of the source that said so."""
+    source: str
+    """`backend`, `ray`, `telemetry`, `logs`, `user`, …"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceHealth(Event):
+    """A source speaks of itself: each successful poll or read says `ok`, each failure why."""
+
+    ok: bool
+    error: str = ""
+    retry_at_s: float | None = None
+    absent: bool = False
+    """Not broken, just not there (no telemetry file yet, no Prometheus configured)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSeen(Event):
+    ref: ClusterRef
+    health: ClusterHealth
+    message: str = ""
+    ray_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsListed(Event):
+    groups: tuple[WorkerGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodsListed(Event):
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesListed(Event):
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsListed(Event):
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(Event):
+    """One line of what happened to an object, like a Kubernetes Event."""
+
+    kind: str
+    """`Pod`, `WorkerGroup`, `Job`, `Run`, `Cluster`."""
+    name: str
+    reason: str
+    """CamelCase, as Kubernetes has it: `Killed`, `Started`, `Scaled`."""
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeen(Event):
+    """A run exists, or changed state."""
+
+    run_id: str
+    name: str
+    state: RunState
+    job_id: str = ""
+    """Ray's hexadecimal job id of the driver."""
+    submission_id: str = ""
+    world_size: int | None = None
+    message: str = ""
+    """For ERRORED: the error in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted(Event):
+    """A worker group is up: the ranks have their processes."""
+
+    run_id: str
+    attempt: int
+    """Counted from 1."""
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnded(Event):
+    run_id: str
+    attempt: int
+    reason: str
+    """One line; empty for an attempt that finished."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSampled(Event):
+    run_id: str
+    samples: tuple[RankSample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsReported(Event):
+    """What the job gave to `ray.train.report`, the mean over the ranks that gave a number."""
+
+    run_id: str
+    attempt: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLines(Event):
+    """Lines of one log, in order, each once; control sequences already removed."""
+
+    stream: str
+    """`job:ID` or `pod:NAME`."""
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillInjected(Event):
+    drill: Drill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked(Event):
+    """The user marked a moment."""
+
+    text: str

@@ -1,0 +1,214 @@
+"""The telemetry stream: one description for the writer on the cluster and the reader in cockpit.
+
+The stream is a file of JSON lines under the Ray session's `logs/cockpit/` on the head node, so that
+the dashboard's log routes list and follow it. Each line is one record:
+
+    {"v": 1, "seq": 7, "t": 1763712000.25, "kind": "steps", "run": "ab12…", …}
+
+`seq` counts up by 1 within a file, from 1; a reader that reconnects drops what it has seen and can
+tell what it missed. Readers skip kinds and fields that they do not know; a field that is missing
+takes its default. NaN and the infinities travel as the strings "nan", "inf" and "-inf", since JSON
+has no numbers for them. This module is pure Python and is the only one that cockpit shares with
+training.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeAlias
+
+VERSION = 1
+
+DIRECTORY = "cockpit"
+"""Under the Ray session's log directory."""
+
+FILE_PATTERN = "cockpit/telemetry-*.jsonl"
+"""What `/api/v0/logs` is asked for; one file a driver, named after its Ray job id."""
+
+
+class WireError(ValueError):
+    """A line that is not a record of this stream: torn, garbage, or of a later major version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run exists or changed state. `state` is Ray Train's (`RUNNING`, `RESTARTING`, …)."""
+
+    KIND: ClassVar[str] = "run"
+    run: str
+    name: str = ""
+    state: str = "UNKNOWN"
+    job: str = ""
+    """Ray's hexadecimal job id."""
+    submission: str = ""
+    """The submission id, when the driver was submitted as a job."""
+    world_size: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    rank: int
+    node_id: str = ""
+    node_ip: str = ""
+    pid: int = 0
+    gpu_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStart:
+    """The attempt's worker group is up."""
+
+    KIND: ClassVar[str] = "attempt_start"
+    run: str
+    attempt: int
+    workers: tuple[Worker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    KIND: ClassVar[str] = "attempt_end"
+    run: str
+    attempt: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What one rank did since its last record. Fields as in cockpit's `RankSample`."""
+
+    rank: int
+    attempt: int
+    t: float
+    step: int
+    first_step: int
+    steps_total: int
+    epoch: float | None = None
+    loss: float | None = None
+    samples_per_s: float | None = None
+    step_time_s: float | None = None
+    data_wait_s: float | None = None
+    comm_s: float | None = None
+    checkpoint_s: float | None = None
+    learning_rate: float | None = None
+    grad_norm: float | None = None
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+    gpu_utilization_percent: float | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_power_w: float | None = None
+    gpu_temperature_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """The ranks' records that came in during one tick of the aggregator."""
+
+    KIND: ClassVar[str] = "steps"
+    run: str
+    ranks: tuple[Steps, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One `ray.train.report`, all ranks of it: the mean of each number over the ranks."""
+
+    KIND: ClassVar[str] = "report"
+    run: str
+    attempt: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    checkpoint: str = ""
+    """The checkpoint's path, when the report carried one."""
+
+
+Body: TypeAlias = Run | AttemptStart | AttemptEnd | Tick | Report
+
+_KINDS: dict[str, type[Any]] = {
+    body.KIND: body for body in (Run, AttemptStart, AttemptEnd, Tick, Report)
+}
+_NESTED: dict[str, type[Any]] = {"workers": Worker, "ranks": Steps}
+_SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line: its number in the file, when it was written (Unix seconds), and what it says."""
+
+    seq: int
+    t: float
+    body: Body
+
+
+def encode(record: Record) -> str:
+    """The record as one line of strict JSON, without the newline."""
+    line = {"v": VERSION, "seq": record.seq, "t": record.t, "kind": record.body.KIND}
+    return json.dumps(line | _plain(record.body), separators=(",", ":"), allow_nan=False)
+
+
+def decode(line: str | bytes) -> Record | None:
+    """The record, or None for a kind that this version does not know.
+
+    Raises WireError for a line that is torn, is not of this stream, or is of another version.
+    """
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not JSON: {error}") from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("v"), int):
+        raise WireError("not a telemetry record")
+    if raw["v"] > VERSION:
+        raise WireError(f"written by version {raw['v']}; this reader knows {VERSION}")
+    body = _KINDS.get(str(raw.get("kind")))
+    if body is None:
+        return None
+    try:
+        return Record(int(raw["seq"]), float(raw["t"]), _build(body, raw))
+    except (KeyError, TypeError, ValueError) as error:
+        raise WireError(f"bad {raw.get('kind')} record: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as objects without their None fields, non-finite floats as strings."""
+    if hasattr(value, "__dataclass_fields__"):
+        named = ((f.name, getattr(value, f.name)) for f in fields(value))
+        return {name: _plain(item) for name, item in named if item is not None}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    return value
+
+
+def _build(kind: type[Any], raw: Mapping[str, Any]) -> Any:
+    values: dict[str, Any] = {}
+    for item in fields(kind):
+        if item.name not in raw:
+            continue  # the dataclass's default, or its TypeError when there is none
+        values[item.name] = _value(item.name, str(item.type), raw[item.name])
+    return kind(**values)
+
+
+def _value(name: str, declared: str, raw: Any) -> Any:
+    """`raw` as the field's declared type; raises TypeError or ValueError when it cannot be."""
+    if raw is None and "None" in declared:
+        return None
+    if name in _NESTED:
+        return tuple(_build(_NESTED[name], item) for item in raw)
+    if declared.startswith("dict"):
+        return {str(key): _number(item) for key, item in raw.items()}
+    if declared.startswith("tuple"):
+        return tuple(int(item) for item in raw)
+    if declared.startswith("float"):
+        return _number(raw)
+    if declared.startswith("int"):
+        return int(raw)
+    return str(raw)
+
+
+def _number(raw: Any) -> float:
+    return _SPECIAL[raw] if isinstance(raw, str) and raw in _SPECIAL else float(raw)
