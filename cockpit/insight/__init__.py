@@ -1,0 +1,1 @@
+"""Pure functions of the store: what the numbers mean."""

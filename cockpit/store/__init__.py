@@ -1,0 +1,1 @@
+"""A plain reducer over events, with bounded ring buffers, and selectors that read it."""

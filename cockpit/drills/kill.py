@@ -1,0 +1,111 @@
+"""Kill one pod, or the pod under a rank, and say beforehand what that will hit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cockpit import audit
+from cockpit.backends.protocol import Backend
+from cockpit.model.cluster import NodeType, Pod, PodPhase
+from cockpit.model.drill import Drill
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.store.run import RunView
+from cockpit.store.select import current_run, pod_of_rank, pods_in_order, ranks_on_pod
+from cockpit.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class KillPlan:
+    """What a kill will do, and to whom: shown before it is done."""
+
+    pod: Pod
+    ranks: tuple[int, ...]
+    grace_s: float
+    run_id: str
+    run_name: str
+    attempt: int
+    step: int
+    world_size: int
+
+    @property
+    def fault(self) -> str:
+        return "pod-delete" if self.grace_s > 0 else "pod-kill"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The plan in sentences, for the question that is asked first."""
+        how = f"SIGTERM, then SIGKILL after {self.grace_s:g} s" if self.grace_s else "SIGKILL now"
+        what = f"Kill pod {self.pod.name} (group {self.pod.group}, {self.pod.ip or 'no address'})"
+        said = [f"{what}: {how}."]
+        if self.pod.node_type is NodeType.HEAD:
+            said.append("This is the HEAD: drivers on it die, and every run ends.")
+        if self.ranks:
+            names = ", ".join(map(str, self.ranks))
+            ranks = f"rank {names}" if len(self.ranks) == 1 else f"ranks {names}"
+            said.append(
+                f"It carries {ranks} of {self.world_size} of run {self.run_name}: attempt "
+                f"{self.attempt} ends near step {self.step}, and resumes from its last checkpoint."
+            )
+        else:
+            said.append("No rank of a run is on it.")
+        return tuple(said)
+
+
+def plan_kill(store: Store, target: str, grace_s: float) -> KillPlan:
+    """Who is meant by `target`: a pod's name, a rank's number, or `rank:N`.
+
+    Raises UsageError when there is no such pod or rank.
+    """
+    run = current_run(store)
+    pod = _find(store, run, target)
+    if pod.phase in (PodPhase.FAILED, PodPhase.SUCCEEDED):
+        raise CockpitError(
+            f"Pod {pod.name} is not running: {pod.phase.value}.", pod.reason, "Choose a living pod."
+        )
+    attempt = run.attempt if run and not run.state.is_over else None
+    return KillPlan(
+        pod=pod,
+        ranks=ranks_on_pod(store, run, pod) if attempt else (),
+        grace_s=max(0.0, grace_s),
+        run_id=run.id if run and attempt else "",
+        run_name=run.name if run and attempt else "",
+        attempt=attempt.number if attempt else 0,
+        step=(run.step or 0) if run and attempt else 0,
+        world_size=(run.world_size or 0) if run else 0,
+    )
+
+
+async def kill(backend: Backend, plan: KillPlan, clock: Callable[[], float]) -> Drill:
+    """Do it. The drill that comes back is for `DrillInjected`; it names the instant before."""
+    injected_s = clock()
+    await backend.delete_pod(plan.pod.name, grace_s=plan.grace_s)
+    audit.record(plan.fault, backend.ref, plan.pod.name, before=f"grace {plan.grace_s:g} s")
+    return Drill(
+        id=f"drill-{secrets.token_hex(4)}",
+        fault=plan.fault,
+        target=plan.pod.name,
+        ranks=plan.ranks,
+        injected_s=injected_s,
+        grace_s=plan.grace_s,
+        run_id=plan.run_id,
+        attempt=plan.attempt,
+        step=plan.step,
+    )
+
+
+def _find(store: Store, run: RunView | None, target: str) -> Pod:
+    if (pod := store.pods.get(target)) is not None:
+        return pod
+    number = target.removeprefix("rank:").removeprefix("rank-")
+    if number.isdecimal() and run is not None:
+        rank = run.ranks.get(int(number))
+        if rank is not None and (pod := pod_of_rank(store, rank)) is not None:
+            return pod
+        raise UsageError(
+            f"There is no living rank {number} in run {run.name}.",
+            f"Its ranks are: {', '.join(map(str, sorted(run.ranks))) or 'none yet'}.",
+        )
+    names = ", ".join(pod.name for pod in pods_in_order(store)) or "none"
+    raise UsageError(f"There is no pod or rank {target!r}.", f"Pods: {names}.")

@@ -1,0 +1,181 @@
+"""One cluster being looked at: a backend, its sources and the store that they feed.
+
+All sources run in one thread with an event loop of its own, so that a slow screen never delays a
+socket and a slow socket never delays the screen. Events cross over in a queue; whoever owns the
+session calls `drain` on its own clock, and only then does the store change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from cockpit.backends.protocol import Backend
+from cockpit.model.event import Event, SourceHealth
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+
+T = TypeVar("T")
+
+RESTART_AFTER_S = 5.0
+"""A source whose iterator broke is started again after this."""
+
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Anything that yields events for ever; it mends its own connection and tells its health."""
+
+    @property
+    def name(self) -> str: ...
+
+    def events(self) -> AsyncIterator[Event]: ...
+
+
+class Session:
+    """Use as a context manager, or call `start` and `close`.
+
+    `sources` are asked for on the session's own loop, so that what they open belongs to it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        sources: Callable[[], Sequence[Source]] = tuple,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.backend = backend
+        self.store = Store()
+        self.clock = clock
+        self._make_sources = sources
+        self._inbox: deque[Event] = deque()
+        self._arrived = threading.Event()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="cockpit-sources", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def close(self) -> None:
+        """Stop every source and wait for them. Changes nothing on the cluster."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None or not thread.is_alive():
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=10)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def dispatch(self, event: Event) -> None:
+        """Put an event in, from any thread: a drill, a mark."""
+        self._inbox.append(event)
+        self._arrived.set()
+
+    def drain(self) -> bool:
+        """Apply everything that has come in. Returns whether there was anything."""
+        self._arrived.clear()
+        changed = False
+        while self._inbox:
+            self.store.apply(self._inbox.popleft())
+            changed = True
+        return changed
+
+    def wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
+        """Drain until the store satisfies `until`, or the time is up. Returns whether it did."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.drain()
+            if until(self.store):
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._arrived.wait(min(left, 0.5))
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run an action on the session's loop, from any thread."""
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("the session is not started")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run an action and wait for it. Not from the UI."""
+        return self.submit(work).result(timeout_s)
+
+    def add(self, source: Source) -> None:
+        """Start one more source, such as a job's log. A name that already runs is left alone."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._start_pump, source.name, source.events)
+
+    def remove(self, name: str) -> None:
+        """Stop a source that `add` started."""
+
+        def stop() -> None:
+            if (task := self._pumps.pop(name, None)) is not None:
+                task.cancel()
+
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(stop)
+
+    def _run(self) -> None:
+        self._loop = loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            self._start_pump("backend", self.backend.watch)
+            for source in self._make_sources():
+                self._start_pump(source.name, source.events)
+            loop.call_soon(self._ready.set)
+            loop.run_forever()
+        finally:
+            self._ready.set()
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+    def _start_pump(self, name: str, events: Callable[[], AsyncIterator[Event]]) -> None:
+        assert self._loop is not None
+        if name not in self._pumps:
+            self._pumps[name] = self._loop.create_task(self._pump(name, events))
+
+    async def _pump(self, name: str, events: Callable[[], AsyncIterator[Event]]) -> None:
+        """Carry one source's events into the inbox; a source that breaks says so and restarts."""
+        while True:
+            try:
+                async for event in events():
+                    self.dispatch(event)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever broke, the screen must say it
+                log.exception("source %s broke", name)
+                now = self.clock()
+                why = one_line(f"{type(error).__name__}: {error}")
+                retry = now + RESTART_AFTER_S
+                self.dispatch(
+                    SourceHealth(at_s=now, source=name, ok=False, error=why, retry_at_s=retry)
+                )
+                await asyncio.sleep(RESTART_AFTER_S)

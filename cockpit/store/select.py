@@ -1,0 +1,69 @@
+"""Questions that several views ask of the store. Pure: they read and return."""
+
+from __future__ import annotations
+
+from cockpit.model.cluster import Node, NodeType, Pod
+from cockpit.store.run import RankView, RunView
+from cockpit.store.store import Store
+
+STALE_AFTER_S = 5.0
+"""Older than this, a number is shown with its age and in grey."""
+
+
+def current_run(store: Store) -> RunView | None:
+    """The newest run that is not over, else the newest."""
+    runs = sorted(store.runs.values(), key=lambda run: run.started_s)
+    going = [run for run in runs if not run.state.is_over]
+    found = going or runs
+    return found[-1] if found else None
+
+
+def pod_of_rank(store: Store, rank: RankView) -> Pod | None:
+    """The pod on whose address the rank was placed."""
+    if rank.placement is None:
+        return None
+    return next((pod for pod in store.pods.values() if pod.ip == rank.placement.node_ip), None)
+
+
+def node_of_pod(store: Store, pod: Pod) -> Node | None:
+    """The Ray node on the pod; the living one when an address was used twice."""
+    nodes = [node for node in store.nodes.values() if node.ip == pod.ip]
+    return max(nodes, key=lambda node: node.alive, default=None)
+
+
+def ranks_on_pod(store: Store, run: RunView | None, pod: Pod) -> tuple[int, ...]:
+    """The ranks of the run's newest attempt that were placed on the pod."""
+    attempt = run.attempt if run else None
+    if attempt is None or attempt.ended_s is not None or not pod.ip:
+        return ()
+    return tuple(sorted(p.rank for p in attempt.placements if p.node_ip == pod.ip))
+
+
+def pods_in_order(store: Store) -> list[Pod]:
+    """The head first, then by group and age."""
+    return sorted(
+        store.pods.values(),
+        key=lambda pod: (pod.node_type is not NodeType.HEAD, pod.group, pod.created_s, pod.name),
+    )
+
+
+def ranks_in_order(run: RunView) -> list[RankView]:
+    """The ranks of the newest attempt; ranks that an elastic resize took away are left out."""
+    return [view for _, view in sorted(run.ranks.items()) if view.placement or not run.attempts]
+
+
+def age_s(at_s: float | None, now_s: float) -> float | None:
+    """Seconds since; never negative, since clocks of two machines differ."""
+    return None if at_s is None else max(0.0, now_s - at_s)
+
+
+def stale_sources(store: Store, now_s: float) -> list[tuple[str, float | None, str]]:
+    """(name, age in seconds or None when never heard, why) of each source that is behind."""
+    found = []
+    for state in store.sources.values():
+        if state.absent:
+            continue
+        age = age_s(state.ok_s, now_s)
+        if not state.ok or age is None or age > STALE_AFTER_S:
+            found.append((state.name, age, state.error))
+    return found

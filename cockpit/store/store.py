@@ -1,0 +1,188 @@
+"""The reducer: events in, the present out."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from cockpit.model.cluster import ClusterHealth, ClusterRef, Node, Pod, PodPhase, WorkerGroup
+from cockpit.model.drill import Drill
+from cockpit.model.event import (
+    AttemptEnded,
+    AttemptStarted,
+    ClusterSeen,
+    DrillInjected,
+    Event,
+    GroupsListed,
+    JobsListed,
+    LogLines,
+    Marked,
+    MetricsReported,
+    NodesListed,
+    Notice,
+    PodsListed,
+    RankSampled,
+    RunSeen,
+    SourceHealth,
+)
+from cockpit.model.run import Job
+from cockpit.store.run import RankView, RunView
+from cockpit.store.series import Series
+
+NOTICES_KEPT = 1_000
+LOG_LINES_KEPT = 20_000
+DRILLS_KEPT = 100
+GONE_KEPT = 500
+MARKS_KEPT = 200
+REPORT_POINTS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How a source is doing. `ok_s`: when it last said that all is well."""
+
+    name: str
+    ok: bool = False
+    ok_s: float | None = None
+    error: str = ""
+    retry_at_s: float | None = None
+    absent: bool = False
+
+
+@dataclass(slots=True)
+class LogBuffer:
+    """The newest lines of one log; `first` is the number (from 0) of `lines[0]` in the log."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_LINES_KEPT))
+    total: int = 0
+
+    @property
+    def first(self) -> int:
+        return self.total - len(self.lines)
+
+
+@dataclass(slots=True)
+class Store:
+    """All that is known. Only `apply` changes it; views read it between two calls of `apply`."""
+
+    ref: ClusterRef | None = None
+    health: ClusterHealth = ClusterHealth.UNKNOWN
+    health_message: str = ""
+    ray_version: str = ""
+    groups: dict[str, WorkerGroup] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    pods_gone: dict[str, float] = field(default_factory=dict)
+    """When a pod was first seen failed or missing."""
+    ready_counts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=500))
+    """How many worker pods were ready, at each change of that number."""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    runs: dict[str, RunView] = field(default_factory=dict)
+    sources: dict[str, SourceState] = field(default_factory=dict)
+    notices: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
+    logs: dict[str, LogBuffer] = field(default_factory=dict)
+    drills: deque[Drill] = field(default_factory=lambda: deque(maxlen=DRILLS_KEPT))
+    marks: deque[Marked] = field(default_factory=lambda: deque(maxlen=MARKS_KEPT))
+    version: int = 0
+    """Counts events: a view that has drawn this version has nothing to do."""
+
+    def apply(self, event: Event) -> None:
+        """Take one event. Unknown kinds are ignored, so that old readers take new recordings."""
+        self.version += 1
+        match event:
+            case RankSampled():
+                self._run(event.run_id).take(event.samples)
+            case SourceHealth():
+                self._source(event)
+            case PodsListed():
+                self._pods(event)
+            case GroupsListed():
+                self.groups = {group.name: group for group in event.groups}
+            case NodesListed():
+                self.nodes = {node.id: node for node in event.nodes}
+            case JobsListed():
+                self.jobs = {job.id: job for job in event.jobs}
+            case ClusterSeen():
+                self.ref, self.health = event.ref, event.health
+                self.health_message = event.message
+                self.ray_version = event.ray_version or self.ray_version
+            case Notice():
+                self.notices.append(event)
+            case LogLines():
+                log = self.logs.setdefault(event.stream, LogBuffer())
+                log.lines.extend(event.lines)
+                log.total += len(event.lines)
+            case RunSeen():
+                self._run_seen(event)
+            case AttemptStarted():
+                self._attempt_started(event)
+            case AttemptEnded():
+                attempt = self._run(event.run_id).attempt_view(event.attempt)
+                attempt.ended_s, attempt.reason = event.at_s, event.reason
+            case MetricsReported():
+                self._reported(event)
+            case DrillInjected():
+                self.drills.append(event.drill)
+            case Marked():
+                self.marks.append(event)
+            case _:
+                pass
+
+    def _run(self, run_id: str) -> RunView:
+        return self.runs.setdefault(run_id, RunView(run_id))
+
+    def _source(self, event: SourceHealth) -> None:
+        before = self.sources.get(event.source, SourceState(event.source))
+        self.sources[event.source] = replace(
+            before,
+            ok=event.ok,
+            ok_s=event.at_s if event.ok else before.ok_s,
+            error=event.error,
+            retry_at_s=event.retry_at_s,
+            absent=event.absent,
+        )
+
+    def _pods(self, event: PodsListed) -> None:
+        pods = {pod.name: pod for pod in event.pods}
+        for name in self.pods.keys() - pods.keys():
+            self.pods_gone.setdefault(name, event.at_s)
+        for pod in event.pods:
+            if pod.phase is PodPhase.FAILED:
+                self.pods_gone.setdefault(pod.name, pod.ended_s or event.at_s)
+        while len(self.pods_gone) > GONE_KEPT:
+            del self.pods_gone[next(iter(self.pods_gone))]
+        self.pods = pods
+        ready = sum(pod.ready for pod in event.pods if pod.node_type == "worker")
+        if not self.ready_counts or self.ready_counts[-1][1] != ready:
+            self.ready_counts.append((event.at_s, ready))
+
+    def _run_seen(self, event: RunSeen) -> None:
+        run = self._run(event.run_id)
+        run.name = event.name or run.name
+        run.job_id = event.job_id or run.job_id
+        run.submission_id = event.submission_id or run.submission_id
+        run.world_size = event.world_size or run.world_size
+        run.message = event.message or run.message
+        run.enter(event.at_s, event.state)
+
+    def _attempt_started(self, event: AttemptStarted) -> None:
+        run = self._run(event.run_id)
+        attempt = run.attempt_view(event.attempt)
+        attempt.started_s, attempt.placements = event.at_s, event.placements
+        run.world_size = len(event.placements) or run.world_size
+        for placement in event.placements:
+            rank = run.ranks.setdefault(placement.rank, RankView(placement.rank))
+            rank.placement = placement
+        for gone in run.ranks.keys() - {placement.rank for placement in event.placements}:
+            run.ranks[gone].placement = None
+
+    def _reported(self, event: MetricsReported) -> None:
+        run = self._run(event.run_id)
+        run.reported_s = event.at_s
+        for name, value in event.metrics.items():
+            run.metrics[name] = value
+            run.reported.setdefault(name, Series(REPORT_POINTS)).append(event.at_s, value)
+        if event.checkpoint is not None:
+            run.checkpoint, run.checkpoint_s = event.checkpoint, event.at_s
+            run.checkpoints.append(event.at_s)
+            del run.checkpoints[:-REPORT_POINTS]
