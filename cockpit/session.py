@@ -170,7 +170,7 @@ class Session:
                 async for event in events():
                     self.dispatch(event)
                 return
-            except Exception as error:  # noqa: BLE001 - whatever broke, the screen must say it
+            except Exception as error:
                 log.exception("source %s broke", name)
                 now = self.clock()
                 why = one_line(f"{type(error).__name__}: {error}")

@@ -1,0 +1,153 @@
+"""`cockpit`: find the verb, run it, and turn what goes wrong into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from cockpit import __version__
+from cockpit.cli.verbs import BY_NAME, VERBS
+from cockpit.model.error import CockpitError, ExitCode, UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse whose complaint is one of our errors."""
+
+    def error(self, message: str) -> object:  # type: ignore[override]
+        raise UsageError(f"{self.prog}: {message}.", todo=f"See: {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code of the process."""
+    debug = "--debug" in (sys.argv if argv is None else argv)
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except CockpitError as error:
+        if debug:
+            raise
+        print(error, file=sys.stderr)
+        return int(error.code)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted; without this, Python complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.DONE)
+    except Exception as error:
+        if debug:
+            raise
+        print(f"cockpit hit a defect: {type(error).__name__}: {error}", file=sys.stderr)
+        print("Run the same command with --debug and report the traceback.", file=sys.stderr)
+        return int(ExitCode.FAILED)
+
+
+def _run(argv: list[str]) -> int:
+    _end_politely()
+    parser = Parser(
+        prog="cockpit",
+        parents=[common_flags()],
+        add_help=False,
+        usage="cockpit [where] [VERB] [options]",
+    )
+    parser.add_argument("--help", "-h", action="store_true")
+    parser.add_argument("--version", action="version", version=f"cockpit {__version__}")
+    parser.add_argument("verb", nargs="?")
+    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    first = parser.parse_args(argv)
+    name, rest = first.verb, first.rest
+    del first.verb, first.rest
+    if first.help:
+        print(help_text())
+        return int(ExitCode.DONE)
+    if name is None:
+        from cockpit.cli import screen
+
+        return screen.run(defaults(first))
+    verb = BY_NAME.get(name)
+    if verb is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, BY_NAME, n=1)
+        hint = f"Did you mean: cockpit {near[0]}" if near else "See: cockpit --help"
+        raise UsageError(f"cockpit has no verb {name!r}.", todo=hint)
+    from importlib import import_module
+
+    module = import_module(f"cockpit.cli.{verb.module}")
+    inner = Parser(prog=f"cockpit {name}", parents=[common_flags()], description=verb.summary)
+    module.arguments(inner, name)
+    args = defaults(inner.parse_args(rest, first))
+    args.verb = name
+    return int(module.run(args))
+
+
+def common_flags() -> argparse.ArgumentParser:
+    """Flags that every verb takes, before or after its name. Unset ones are absent."""
+    flags = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    where = flags.add_argument_group("where")
+    where.add_argument("--local", action="store_true", help="a local cluster on this machine")
+    where.add_argument("--cluster", metavar="NAME", help="the cluster's name")
+    how = flags.add_argument_group("how")
+    how.add_argument("--read-only", action="store_true", help="refuse everything that changes")
+    how.add_argument("--debug", action="store_true", help="show tracebacks")
+    return flags
+
+
+def defaults(args: argparse.Namespace) -> argparse.Namespace:
+    """Fill what no flag said: from COCKPIT_* in the environment, then with the default."""
+    said = vars(args)
+    said.setdefault("local", _truth("COCKPIT_LOCAL"))
+    said.setdefault("cluster", os.environ.get("COCKPIT_CLUSTER", ""))
+    said.setdefault("read_only", _truth("COCKPIT_READ_ONLY"))
+    said.setdefault("debug", False)
+    return args
+
+
+def help_text() -> str:
+    lines = [
+        "cockpit: distributed training on Ray, from a terminal",
+        "",
+        "  cockpit                 the screen, on the cluster that it finds",
+    ]
+    section = ""
+    for verb in VERBS:
+        if verb.section != section:
+            section = verb.section
+            lines += ["", section]
+        lines.append(f"  cockpit {verb.name:<15} {verb.summary}")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Where: --local [--cluster NAME], before or after the verb.",
+            "Every verb has --help; what reads takes -o table|json|jsonl, what changes takes",
+            "--yes and --dry-run. Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable,",
+            "4 not allowed, 130 interrupted.",
+        ]
+    )
+
+
+def _truth(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
+
+
+def _end_politely() -> None:
+    """Let a closed SSH session or a `kill` end us as Ctrl-C does, so that clean-up runs."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):
+        # nohup sets SIGHUP to be ignored: leave that as the user wanted it.
+        if signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:
+            signal.signal(getattr(signal, name), interrupt)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Print what was read: as a table for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TextIO
+
+Row = Mapping[str, Any]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", "jsonl"),
+        default="table",
+        help="how to print (default: table)",
+    )
+
+
+def as_json(value: object) -> Any:
+    """Dataclasses, enums and collections as what JSON has; non-finite numbers as strings."""
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: as_json(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [as_json(item) for item in value]
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else str(value)
+    return value
+
+
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    print(json.dumps(as_json(value), indent=indent, allow_nan=False), flush=indent is None)
+
+
+def print_rows(
+    rows: Sequence[Row], columns: Sequence[str], output: str, *, empty: str = "Nothing."
+) -> None:
+    """A list: one array, one object a line, or a table of `columns` (rows may hold more)."""
+    if output == "json":
+        print_json(rows)
+    elif output == "jsonl":
+        for row in rows:
+            print_json(row, indent=None)
+    elif not rows:
+        print(empty)
+    else:
+        print_table(rows, columns)
+
+
+def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None = None) -> None:
+    """Columns aligned, numbers to the right, titles in upper case as kubectl has them."""
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    titles = [column.upper() for column in columns]
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    right = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    for line in [titles, *cells]:
+        parts = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        print("  ".join(parts).rstrip(), file=file or sys.stdout)
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value)) or "–"
+    return str(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text == "–"
+    return True

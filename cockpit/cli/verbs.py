@@ -1,0 +1,41 @@
+"""The verbs, without importing any: `cockpit --help` must cost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`module` is under cockpit.cli; it has `arguments(parser, verb)` and `run(args) -> int`."""
+
+    name: str
+    module: str
+    summary: str
+    section: str
+
+
+VERBS = (
+    Verb("demo", "demo", "a local Ray cluster, a training run on it, and the screen", "Start"),
+    Verb("local", "local", "the embedded cluster by itself: up, down, status", "Start"),
+    Verb("doctor", "doctor", "check what cockpit needs here, and how to mend it", "Start"),
+    Verb("status", "look", "one look at cluster, run and sources", "Look"),
+    Verb("groups", "look", "the worker groups", "Look"),
+    Verb("pods", "look", "the pods", "Look"),
+    Verb("nodes", "look", "the Ray nodes", "Look"),
+    Verb("jobs", "look", "the submitted jobs", "Look"),
+    Verb("runs", "look", "the training runs and their attempts", "Look"),
+    Verb("ranks", "look", "the ranks of the current run", "Look"),
+    Verb("events", "look", "what happened on the cluster", "Look"),
+    Verb("logs", "logs", "the log of a job, a pod or a rank", "Look"),
+    Verb("watch", "watch", "the telemetry as it comes, one sample a line", "Look"),
+    Verb("scale", "scale", "change a worker group's number of pods", "Act"),
+    Verb("launch", "launch", "submit a bundled job, or any command", "Act"),
+    Verb("stop", "job", "stop a job", "Act"),
+    Verb("delete", "job", "delete a job that is over", "Act"),
+    Verb("resume", "job", "submit a job again; it goes on from its last checkpoint", "Act"),
+    Verb("kill", "kill", "kill a pod or a rank's pod, and measure the recovery", "Act"),
+    Verb("keys", "keys", "the keys of the screen", "About"),
+    Verb("themes", "themes", "the themes of the screen", "About"),
+)
+BY_NAME = {verb.name: verb for verb in VERBS}

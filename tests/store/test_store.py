@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from cockpit.model.cluster import PodPhase
+from cockpit.model.event import Event, LogLines, MetricsReported, SourceHealth
+from cockpit.model.run import Checkpoint, RunState
+from cockpit.store import select
+from cockpit.store.series import Series
+from cockpit.store.store import LOG_LINES_KEPT, Store
+from tests.events import (
+    HEAD,
+    ONE,
+    RUN,
+    THREE,
+    TWO,
+    before_the_kill,
+    pod,
+    pods,
+    reduced,
+    sample,
+    started,
+    the_recovery,
+    tick,
+)
+
+
+def health(at_s: float, ok: bool, **more: object) -> SourceHealth:
+    event = SourceHealth(at_s=at_s, source="ray", ok=ok)
+    return replace(event, **more)  # type: ignore[arg-type]
+
+
+def test_a_series_keeps_the_newest_points_and_stays_bounded() -> None:
+    series = Series(100)
+    for i in range(1000):
+        series.append(float(i), float(i))
+    assert len(series) <= 100
+    assert list(series)[-1] == (999.0, 999.0)
+    assert list(series.times) == sorted(series.times)
+    assert series.last == 999.0
+    assert Series(10).last is None
+
+
+def test_a_run_is_built_from_its_events() -> None:
+    store = reduced(before_the_kill())
+    run = select.current_run(store)
+    assert run is not None
+    assert (run.state, run.world_size, run.step) == (RunState.RUNNING, 2, 50)
+    assert run.attempt is not None
+    assert (run.attempt.number, run.attempt.first_step) == (1, 1)
+    assert run.ranks[0].loss_first == 2.0 / 25
+    assert run.ranks[1].steps == 50
+    assert run.samples_seen == 4
+    assert run.samples_per_s.last == 200.0
+    assert select.ranks_on_pod(store, run, TWO) == (1,)
+    assert select.pod_of_rank(store, run.ranks[0]) == ONE
+
+
+def test_a_sample_that_comes_twice_counts_once() -> None:
+    store = reduced([*before_the_kill(), tick(1, 99.0, 26, 50), tick(1, 95.0, 1, 25)])
+    assert store.runs[RUN].samples_seen == 4
+    assert store.runs[RUN].ranks[0].steps == 50
+
+
+def test_attempts_follow_each_other_and_the_step_goes_back() -> None:
+    run = reduced([*before_the_kill(), *the_recovery()]).runs[RUN]
+    assert sorted(run.attempts) == [1, 2]
+    assert run.attempts[1].reason == "node 127.0.1.3 died"
+    assert (run.attempts[1].last_step, run.attempts[2].first_step) == (52, 41)
+    assert run.step == 45
+
+
+def test_a_loss_that_is_nan_on_one_rank_shows_in_the_mean() -> None:
+    event = tick(1, 101.0, 51, 60)
+    bad = replace(event, samples=(event.samples[0], replace(event.samples[1], loss=math.nan)))
+    run = reduced([*before_the_kill(), bad]).runs[RUN]
+    assert run.loss.last is not None
+    assert math.isnan(run.loss.last)
+
+
+def test_a_pod_that_failed_or_left_the_list_is_gone_since_then() -> None:
+    dead = pod(TWO.name, TWO.ip, phase=PodPhase.FAILED, ended_s=7.5)
+    store = reduced([pods(1.0, HEAD, ONE, TWO), pods(8.0, HEAD, dead), pods(9.0, HEAD)])
+    assert store.pods_gone == {ONE.name: 8.0, TWO.name: 7.5}
+    assert [count for _, count in store.ready_counts] == [2, 0]
+
+
+def test_pods_are_listed_with_the_head_first() -> None:
+    store = reduced([pods(1.0, TWO, ONE, HEAD)])
+    assert [p.name for p in select.pods_in_order(store)] == [HEAD.name, ONE.name, TWO.name]
+
+
+def test_a_rank_that_an_elastic_resize_took_away_is_not_listed() -> None:
+    store = reduced([*before_the_kill(), started(110.0, 2, ONE)])
+    assert [rank.rank for rank in select.ranks_in_order(store.runs[RUN])] == [0]
+
+
+def test_the_placement_of_a_dead_attempt_blames_no_pod() -> None:
+    store = reduced([*before_the_kill(), *the_recovery()[:4]])
+    assert select.ranks_on_pod(store, store.runs[RUN], ONE) == ()
+
+
+def test_a_source_that_fails_keeps_the_time_when_it_was_well() -> None:
+    store = reduced([health(10.0, True), health(20.0, False, error="refused", retry_at_s=25.0)])
+    assert select.stale_sources(store, 21.0) == [("ray", 11.0, "refused")]
+    assert select.stale_sources(reduced([health(10.0, True)]), 11.0) == []
+    assert select.stale_sources(reduced([health(10.0, True)]), 30.0) == [("ray", 20.0, "")]
+    assert select.stale_sources(reduced([health(1.0, False, absent=True)]), 30.0) == []
+
+
+def test_logs_are_bounded_and_know_what_they_dropped() -> None:
+    lines = tuple(str(i) for i in range(LOG_LINES_KEPT + 10))
+    store = reduced([LogLines(at_s=1.0, source="logs", stream="job:a", lines=lines)])
+    log = store.logs["job:a"]
+    assert (log.total, log.first, log.lines[0]) == (LOG_LINES_KEPT + 10, 10, "10")
+
+
+def test_reports_keep_the_newest_checkpoint() -> None:
+    first = MetricsReported(
+        at_s=5.0,
+        source="telemetry",
+        run_id=RUN,
+        attempt=1,
+        metrics={"accuracy": 0.5},
+        checkpoint=Checkpoint(10, "/c/1"),
+    )
+    run = reduced([first, replace(first, at_s=6.0, checkpoint=None, metrics={"accuracy": 0.9})])
+    assert run.runs[RUN].metrics == {"accuracy": 0.9}
+    assert run.runs[RUN].checkpoint == Checkpoint(10, "/c/1")
+    assert run.runs[RUN].checkpoint_s == 5.0
+
+
+def test_an_event_of_an_unknown_kind_is_let_pass() -> None:
+    store = Store()
+    store.apply(Event(at_s=1.0, source="future"))
+    assert store.version == 1
+
+
+def test_the_run_that_goes_on_is_current_and_else_the_newest() -> None:
+    store = Store()
+    assert select.current_run(store) is None
+    for run_id, at_s, state in (
+        ("a", 1.0, RunState.FINISHED),
+        ("b", 2.0, RunState.RUNNING),
+        ("c", 3.0, RunState.ERRORED),
+    ):
+        store.runs[run_id] = run = store._run(run_id)
+        run.enter(at_s, state)
+    assert (current := select.current_run(store)) is not None
+    assert current.id == "b"
+    store.runs["b"].enter(4.0, RunState.FINISHED)
+    assert (current := select.current_run(store)) is not None
+    assert current.id == "c"
+
+
+def test_a_thousand_ranks_fold_in_without_losing_one() -> None:
+    store = reduced([tick(1, 1.0, 1, 5, ranks=1000)])
+    assert len(store.runs[RUN].ranks) == 1000
+    assert sample(0, 1, 1.0, 1, 5) == store.runs[RUN].ranks[0].sample
+    assert THREE.ready

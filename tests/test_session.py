@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from cockpit.model.event import Event, Notice
+from cockpit.session import Session
+from tests.simulated_backend import ScriptedBackend
+
+
+def notice(name: str) -> Notice:
+    return Notice(at_s=1.0, source="x", kind="Pod", name=name, reason="Seen", message="")
+
+
+class Scripted:
+    """A source that runs a generator function; counts how often it was started."""
+
+    def __init__(self, name: str, events: Callable[[], AsyncIterator[Event]]) -> None:
+        self.name = name
+        self.events = events
+
+
+def test_events_reach_the_store_only_when_drained() -> None:
+    gate = threading.Event()
+
+    async def source() -> AsyncIterator[Event]:
+        yield notice("a")
+        gate.set()
+
+    with Session(ScriptedBackend(), lambda: [Scripted("s", source)]) as session:
+        assert gate.wait(5)
+        assert not session.store.notices
+        assert session.drain()
+        assert [n.name for n in session.store.notices] == ["a"]
+        assert not session.drain()
+
+
+def test_a_source_that_breaks_says_so_and_the_others_go_on() -> None:
+    async def bad() -> AsyncIterator[Event]:
+        yield notice("before")
+        raise ZeroDivisionError("boom")
+
+    async def good() -> AsyncIterator[Event]:
+        while True:
+            yield notice("alive")
+            await asyncio.sleep(0.01)
+
+    sources = [Scripted("bad", bad), Scripted("good", good)]
+    with Session(ScriptedBackend(), lambda: sources) as session:
+        assert session.wait(lambda store: "bad" in store.sources, 5)
+        state = session.store.sources["bad"]
+        assert not state.ok
+        assert state.error == "ZeroDivisionError: boom"
+        assert state.retry_at_s is not None
+        seen = len(session.store.notices)
+        assert session.wait(lambda store: len(store.notices) > seen, 5)
+
+
+def test_closing_ends_the_sources_and_their_clean_up_runs() -> None:
+    ended = threading.Event()
+
+    async def endless() -> AsyncIterator[Event]:
+        try:
+            while True:
+                yield notice("x")
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    session = Session(ScriptedBackend(), lambda: [Scripted("s", endless)])
+    session.start()
+    assert session.wait(lambda store: bool(store.notices), 5)
+    session.close()
+    assert ended.wait(5)
+    session.close()
+
+
+def test_a_source_can_be_added_and_removed_while_it_runs() -> None:
+    ended = threading.Event()
+
+    async def log() -> AsyncIterator[Event]:
+        try:
+            yield notice("line")
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with Session(ScriptedBackend()) as session:
+        session.add(Scripted("log", log))
+        session.add(Scripted("log", log))
+        assert session.wait(lambda store: len(store.notices) == 1, 5)
+        session.remove("log")
+        assert ended.wait(5)
+        assert len(session.store.notices) == 1
+
+
+def test_an_action_runs_on_the_loop_of_the_session_and_its_error_comes_back() -> None:
+    async def where() -> str:
+        return threading.current_thread().name
+
+    async def fails() -> None:
+        raise ValueError("no")
+
+    with Session(ScriptedBackend()) as session:
+        assert session.call(where(), 5) == "cockpit-sources"
+        with pytest.raises(ValueError, match="no"):
+            session.call(fails(), 5)
+
+
+def test_waiting_gives_up_when_the_time_is_over() -> None:
+    with Session(ScriptedBackend()) as session:
+        assert not session.wait(lambda store: bool(store.notices), 0.05)
+        session.dispatch(notice("by hand"))
+        assert session.wait(lambda store: bool(store.notices), 5)
