@@ -28,6 +28,14 @@ DIRECTORY = "cockpit"
 FILE_PATTERN = "cockpit/telemetry-*.jsonl"
 """What `/api/v0/logs` is asked for; one file a driver, named after its Ray job id."""
 
+CALLBACK = "training.telemetry.callback.TelemetryCallback"
+"""What a launcher puts into the job's RAY_TRAIN_CALLBACKS."""
+
+
+def file_name(job: str) -> str:
+    """Under the log directory, for Ray's hexadecimal job id."""
+    return FILE_PATTERN.replace("*", job)
+
 
 class WireError(ValueError):
     """A line that is not a record of this stream: torn, garbage, or of a later major version."""
@@ -135,7 +143,10 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line: its number in the file, when it was written (Unix seconds), and what it says."""
+    """One line: its number in the file, when it happened (Unix seconds), and what it says.
+
+    `t` is on the clock of whoever saw it happen, so it can go back a little from line to line.
+    """
 
     seq: int
     t: float
@@ -166,7 +177,7 @@ def decode(line: str | bytes) -> Record | None:
         return None
     try:
         return Record(int(raw["seq"]), float(raw["t"]), _build(body, raw))
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise WireError(f"bad {raw.get('kind')} record: {error}") from error
 
 

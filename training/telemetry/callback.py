@@ -1,0 +1,171 @@
+"""Ray Train's lifecycle, told to the telemetry stream without a change to the user's script.
+
+Loaded by `RAY_TRAIN_CALLBACKS=training.telemetry.callback.TelemetryCallback` in the driver's
+environment. It is made in the driver, pickled, and runs in the controller actor; Ray Train lets an
+exception of a hook fail the run (CallbackManager.invoke), so every hook here is guarded. The base
+classes are of an internal module of Ray 2.60: the tests pin what is used of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+import ray
+from ray.train.v2._internal.execution.callback import (
+    ControllerCallback,
+    ReportCallback,
+    WorkerGroupCallback,
+)
+
+from training.telemetry import worker
+from training.telemetry.aggregator import connect
+from training.telemetry.lifecycle import Lifecycle
+from training.telemetry.outbox import ActorOutbox
+from training.telemetry.reason import reason
+from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
+from training.telemetry.wire import Worker
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+
+
+def guarded(hook: Callable[P, None]) -> Callable[P, None]:
+    """The hook, which logs its first failure with the traceback and is silent from then on."""
+    failed = False
+
+    @functools.wraps(hook)
+    def guard(*args: P.args, **kwargs: P.kwargs) -> None:
+        nonlocal failed
+        try:
+            hook(*args, **kwargs)
+        except Exception:
+            if not failed:
+                log.warning("telemetry: %s failed; the run goes on", hook.__name__, exc_info=True)
+            failed = True
+
+    return guard
+
+
+class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self._aggregator: Any = None
+        self._outbox: ActorOutbox | None = None
+        self._lifecycle: Lifecycle | None = None
+        self._worker_group: Any = None
+        self._open_in_driver()
+
+    @guarded
+    def _open_in_driver(self) -> None:
+        """An actor lives as long as the process that made it: the driver outlives its runs."""
+        if ray.is_initialized():
+            self._aggregator = connect(ray.get_runtime_context().get_job_id())
+            _kept.append(self._aggregator)
+
+    @guarded
+    def after_controller_start(self, train_run_context: Any) -> None:
+        job = ray.get_runtime_context().get_job_id()
+        self._outbox = ActorOutbox(job, self._aggregator)
+        self._lifecycle = Lifecycle(
+            run=train_run_context.run_id,
+            name=train_run_context.run_config.name or "",
+            job=job,
+            submission=_submission(),
+            outbox=self._outbox,
+        )
+        self._lifecycle.state("INITIALIZING")
+
+    @guarded
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        if self._lifecycle is None or self._outbox is None:
+            return
+        self._worker_group = worker_group
+        workers = worker_group.get_workers()
+        attempt = self._lifecycle.attempt_starts([_worker(item) for item in workers])
+        run, job = self._lifecycle.run, self._lifecycle.job
+        for item in workers:
+            # Not waited for: an actor does what one caller asks in that order, so this comes
+            # before the training function, and its failure stays its own.
+            item.execute_async(
+                worker.attach,
+                run,
+                job,
+                attempt,
+                item.distributed_context.world_rank,
+                _gpu_ids(item),
+                self._outbox.aggregator,
+            )
+
+    @guarded
+    def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
+        if self._lifecycle is not None:
+            checkpoint = training_report.checkpoint
+            self._lifecycle.report(metrics, "" if checkpoint is None else str(checkpoint.path))
+
+    @guarded
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+        if self._lifecycle is None or self._outbox is None:
+            return
+        state = current_state._state_type
+        # SHUTTING_DOWN knows where it leads to, and RESIZING has no error.
+        leads_to = getattr(current_state, "next_state", current_state)
+        error = getattr(leads_to, "training_failed_error", None)
+        why = reason(error)
+        if state.name == "RESIZING":
+            why = f"resized to {current_state.scaling_decision.num_workers} workers"
+        if self._lifecycle.is_up and (state.name in _ENDS or state.is_terminal):
+            self._flush_workers()
+            ended = leads_to._state_type.name
+            self._lifecycle.attempt_ends(why or {"FINISHED": "finished"}.get(ended, ended.lower()))
+        self._lifecycle.state(state.name, why)
+        if state.is_terminal:
+            self._outbox.drain(LAST_WORD_TIMEOUT_S)
+
+    @guarded
+    def after_controller_finish(self, result: Any) -> None:
+        """A training function that gives up says why in `{"stopped": sentence}`."""
+        returned = result.return_value
+        stopped = returned.get("stopped") if isinstance(returned, dict) else None
+        if stopped and self._lifecycle is not None and self._outbox is not None:
+            self._lifecycle.state("FINISHED", str(stopped))
+            self._outbox.drain(LAST_WORD_TIMEOUT_S)
+
+    def _flush_workers(self) -> None:
+        """Have the ranks that still live send their last numbers."""
+        asked = [
+            item.execute_async(worker.flush, FLUSH_TIMEOUT_S)
+            for item in self._worker_group.get_workers()
+        ]
+        ray.wait(asked, num_returns=len(asked), timeout=FLUSH_TIMEOUT_S)
+        self._worker_group = None
+
+
+_ENDS = frozenset({"RESTARTING", "RESCHEDULING", "RESIZING", "SHUTTING_DOWN"})
+"""The states in which the worker group's training is over."""
+
+_kept: list[Any] = []
+"""The driver's hold on its aggregator, whatever becomes of the callback."""
+
+
+def _worker(item: Any) -> Worker:
+    return Worker(
+        rank=item.distributed_context.world_rank,
+        node_id=str(item.metadata.node_id),
+        node_ip=str(item.metadata.node_ip),
+        pid=int(item.metadata.pid),
+        gpu_ids=tuple(int(gpu) for gpu in _gpu_ids(item) if gpu.isdigit()),
+    )
+
+
+def _gpu_ids(item: Any) -> tuple[str, ...]:
+    return tuple(str(gpu) for gpu in item.metadata.gpu_ids)
+
+
+def _submission() -> str:
+    """The submission id, which the job's supervisor hands to the driver as job metadata."""
+    from ray._private.worker import global_worker
+
+    return str(global_worker.core_worker.get_job_config().metadata.get("job_submission_id", ""))

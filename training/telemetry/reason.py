@@ -1,0 +1,87 @@
+"""Why an attempt ended, in one line, out of what Ray Train's controller was told.
+
+The errors are told apart by what they carry and not by their class, so that this needs no Ray:
+WorkerGroupError has `worker_failures`, PreemptionError `preemption_info`, ControllerError
+`controller_failure`, WorkerHealthCheckFailedError `health_check_failure`
+(ray.train.v2.api.exceptions, ray.train.v2._internal.exceptions), RayActorError `preempted`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+LIMIT = 240
+
+_COLLECTIVE = re.compile(
+    r"gloo|nccl|connection (closed|reset)|broken pipe|process group|collective|store->|TCPStore",
+    re.IGNORECASE,
+)
+_DETAIL = re.compile(r"Worker exit detail: (.*?)(?= There are some potential|\n|$)", re.DOTALL)
+
+
+def reason(error: BaseException | None) -> str:
+    """One line of at most LIMIT characters; "" for no error."""
+    if error is None:
+        return ""
+    line = " ".join(_reason(error).split())
+    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
+
+
+def _reason(error: BaseException) -> str:
+    failures = getattr(error, "worker_failures", None)
+    if isinstance(failures, Mapping) and failures:
+        return _first_cause(failures)
+    info = getattr(error, "preemption_info", None)
+    if info is not None:
+        ranks = ", ".join(str(rank) for rank in sorted(getattr(info, "preempted_ranks", ())))
+        return f"preempted: the node of rank {ranks} was reclaimed" if ranks else "preempted"
+    inner = getattr(error, "controller_failure", None)
+    if isinstance(inner, BaseException):
+        return _reason(inner)
+    cause = error.__cause__
+    if cause is not None and type(error).__name__ == "WorkerGroupStartupFailedError":
+        return f"the worker group did not start: {_of_rank(cause)}"
+    return _sentence(error)
+
+
+def _first_cause(failures: Mapping[int, BaseException]) -> str:
+    """One rank's failure takes the others down; name the one that does not look like a victim."""
+
+    def order(rank: int) -> tuple[int, int]:
+        error = failures[rank]
+        if getattr(error, "health_check_failure", None) is not None:
+            return 0, rank
+        return (2 if _COLLECTIVE.search(str(error)) else 1), rank
+
+    kind = order(min(failures, key=order))[0]
+    alike = sorted(rank for rank in failures if order(rank)[0] == kind)
+    who = f"rank {alike[0]}" if len(alike) == 1 else f"ranks {', '.join(map(str, alike))}"
+    return f"{who}: {_of_rank(failures[alike[0]])}"
+
+
+def _of_rank(error: BaseException) -> str:
+    error = getattr(error, "health_check_failure", None) or error
+    if getattr(error, "preempted", False) is True:
+        return "its node was preempted"
+    text = str(error)
+    lower = text.lower()
+    if "node has died" in lower or "node is dead" in lower or "node died" in lower:
+        return "its node died"
+    if "low on memory" in lower or "memory pressure" in lower:
+        return "killed, its node ran out of memory"
+    if detail := _DETAIL.search(text):
+        if "connection error code 2" in detail[1]:
+            # All that Ray knows of a process that is gone without a word: SIGKILL, the kernel's
+            # OOM killer or a crash.
+            return "its process died (killed, out of memory, or crashed)"
+        return f"its process died: {detail[1]}"
+    return _sentence(error)
+
+
+def _sentence(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Ray's own wrapping puts the traceback first and the error last.
+    text = lines[-1] if lines and lines[0].startswith("Traceback") else (lines or [""])[0]
+    name = type(error).__name__
+    return text if text.startswith(name) else f"{name}: {text}" if text else name
