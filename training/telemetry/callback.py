@@ -24,7 +24,7 @@ from training.telemetry import worker
 from training.telemetry.aggregator import connect
 from training.telemetry.lifecycle import Lifecycle
 from training.telemetry.outbox import ActorOutbox
-from training.telemetry.reason import reason
+from training.telemetry.reason import preempted, reason
 from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
 from training.telemetry.wire import Worker
 
@@ -116,8 +116,11 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         why = reason(error)
         if state.name == "RESIZING":
             why = f"resized to {current_state.scaling_decision.num_workers} workers"
+        elif state.name == "PREEMPTING":
+            why = preempted(current_state.preemption_info)
         if self._lifecycle.is_up and (state.name in _ENDS or state.is_terminal):
-            self._flush_workers()
+            dead = self._flush_workers()
+            why = reason(error, dead) or why
             ended = leads_to._state_type.name
             self._lifecycle.attempt_ends(why or {"FINISHED": "finished"}.get(ended, ended.lower()))
         self._lifecycle.state(state.name, why)
@@ -133,14 +136,23 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             self._lifecycle.state("FINISHED", str(stopped))
             self._outbox.drain(LAST_WORD_TIMEOUT_S)
 
-    def _flush_workers(self) -> None:
-        """Have the ranks that still live send their last numbers."""
-        asked = [
-            item.execute_async(worker.flush, FLUSH_TIMEOUT_S)
+    def _flush_workers(self) -> dict[int, BaseException]:
+        """Have the ranks that still live send their last numbers. Returns the dead, with why."""
+        asked = {
+            item.execute_async(worker.flush, FLUSH_TIMEOUT_S): item.distributed_context.world_rank
             for item in self._worker_group.get_workers()
-        ]
-        ray.wait(asked, num_returns=len(asked), timeout=FLUSH_TIMEOUT_S)
+        }
         self._worker_group = None
+        done, _ = ray.wait(list(asked), num_returns=len(asked), timeout=FLUSH_TIMEOUT_S)
+        dead: dict[int, BaseException] = {}
+        for reference in done:
+            try:
+                ray.get(reference)
+            except ray.exceptions.RayActorError as error:
+                dead[asked[reference]] = error
+            except ray.exceptions.RayError:
+                continue  # a rank that cannot import this package has nothing to send
+        return dead
 
 
 _ENDS = frozenset({"RESTARTING", "RESCHEDULING", "RESIZING", "SHUTTING_DOWN"})

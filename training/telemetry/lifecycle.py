@@ -35,7 +35,7 @@ class Lifecycle:
         self._attempt = 0
         self._is_up = False
         self._world_size: int | None = None
-        self._state = ""
+        self._said = ("", "")
 
     @property
     def attempt(self) -> int:
@@ -48,10 +48,10 @@ class Lifecycle:
         return self._is_up
 
     def state(self, state: str, message: str = "") -> None:
-        """The controller is in `state`; saying so again says nothing."""
-        if state == self._state and not message:
+        """The controller is in `state`, and says so every time it looks: told once."""
+        if (state, message) == self._said:
             return
-        self._state = state
+        self._said = (state, message)
         self._say(
             Run(
                 run=self.run,

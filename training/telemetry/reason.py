@@ -20,25 +20,37 @@ _COLLECTIVE = re.compile(
 _DETAIL = re.compile(r"Worker exit detail: (.*?)(?= There are some potential|\n|$)", re.DOTALL)
 
 
-def reason(error: BaseException | None) -> str:
-    """One line of at most LIMIT characters; "" for no error."""
+def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None = None) -> str:
+    """One line of at most LIMIT characters; "" for no error.
+
+    `dead` are the ranks whose processes were found dead since: the controller may have heard of
+    their victims first.
+    """
     if error is None:
         return ""
-    line = " ".join(_reason(error).split())
+    line = " ".join(_reason(error, dead or {}).split())
     return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
 
 
-def _reason(error: BaseException) -> str:
+def preempted(info: object) -> str:
+    """Of Ray Train's PreemptionInfo."""
+    ranks = sorted(getattr(info, "preempted_ranks", ()))
+    if not ranks:
+        return "preempted: a node is reclaimed"
+    who = "rank" if len(ranks) == 1 else "ranks"
+    return f"preempted: the node of {who} {', '.join(map(str, ranks))} is reclaimed"
+
+
+def _reason(error: BaseException, dead: Mapping[int, BaseException]) -> str:
     failures = getattr(error, "worker_failures", None)
     if isinstance(failures, Mapping) and failures:
-        return _first_cause(failures)
+        return _first_cause({**failures, **dead})
     info = getattr(error, "preemption_info", None)
     if info is not None:
-        ranks = ", ".join(str(rank) for rank in sorted(getattr(info, "preempted_ranks", ())))
-        return f"preempted: the node of rank {ranks} was reclaimed" if ranks else "preempted"
+        return preempted(info)
     inner = getattr(error, "controller_failure", None)
     if isinstance(inner, BaseException):
-        return _reason(inner)
+        return _reason(inner, dead)
     cause = error.__cause__
     if cause is not None and type(error).__name__ == "WorkerGroupStartupFailedError":
         return f"the worker group did not start: {_of_rank(cause)}"
@@ -50,7 +62,7 @@ def _first_cause(failures: Mapping[int, BaseException]) -> str:
 
     def order(rank: int) -> tuple[int, int]:
         error = failures[rank]
-        if getattr(error, "health_check_failure", None) is not None:
+        if hasattr(error, "health_check_failure") or hasattr(error, "preempted"):
             return 0, rank
         return (2 if _COLLECTIVE.search(str(error)) else 1), rank
 

@@ -1,0 +1,103 @@
+"""Steps folded into records, on a clock that the test holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from training.telemetry.fold import Fold, Folded
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def fold(clock: Clock) -> Fold:
+    return Fold(clock=clock, wall=lambda: 1000.0 + clock.now)
+
+
+def taken(fold: Fold) -> Folded:
+    record = fold.take()
+    assert record is not None
+    return record
+
+
+def test_steps_are_folded_into_one_record(fold: Fold, clock: Clock) -> None:
+    for index in range(4):
+        clock.now += 0.5
+        fold.step(loss=float(index), samples=8, data_wait_s=0.1, checkpoint_s=0.2)
+    clock.now += 3
+    record = taken(fold)
+    assert (record.first_step, record.step, record.steps_total) == (1, 4, 4)
+    assert record.loss == 3.0
+    assert record.t == 1102.0, "when the last step ended, not when it was asked"
+    assert record.step_time_s == pytest.approx(0.5)
+    assert record.samples_per_s == pytest.approx(16)
+    assert record.data_wait_s == pytest.approx(0.1), "a mean"
+    assert record.checkpoint_s == pytest.approx(0.8), "a sum"
+    assert fold.take() is None
+
+
+def test_time_between_records_belongs_to_the_next_one(fold: Fold, clock: Clock) -> None:
+    fold.step(samples=8)
+    first = taken(fold)
+    assert (first.step_time_s, first.samples_per_s) == (None, None), "nothing says when it began"
+    clock.now += 10
+    fold.step(samples=8)
+    second = taken(fold)
+    assert (second.step_time_s, second.samples_per_s) == (10, 0.8)
+    assert (second.first_step, second.step) == (2, 2)
+
+
+def test_a_resumed_run_goes_on_counting(fold: Fold) -> None:
+    fold.resume(500)
+    fold.step()
+    fold.step()
+    record = taken(fold)
+    assert (record.first_step, record.step, record.steps_total) == (501, 502, 2)
+
+
+def test_a_step_may_be_numbered_by_the_loop(fold: Fold) -> None:
+    fold.step(step=41)
+    fold.step()
+    record = taken(fold)
+    assert (record.first_step, record.step) == (41, 42)
+
+
+def test_what_is_not_said_is_none_and_never_zero(fold: Fold) -> None:
+    fold.step()
+    record = taken(fold)
+    for name in ("loss", "epoch", "data_wait_s", "comm_s", "checkpoint_s", "grad_norm"):
+        assert getattr(record, name) is None
+
+
+def test_a_tensor_is_read_when_taken_and_without_its_graph(fold: Fold) -> None:
+    weight = torch.ones((), requires_grad=True)
+    fold.step(loss=weight * 3, grad_norm=torch.tensor(2.0), learning_rate=torch.tensor(0.5))
+    assert fold._loss.grad_fn is None
+    record = taken(fold)
+    assert (record.loss, record.grad_norm, record.learning_rate) == (3.0, 2.0, 0.5)
+
+
+@pytest.mark.parametrize("bad", [torch.ones(3), "high", object(), [1.0]])
+def test_what_is_no_number_is_left_out(fold: Fold, bad: object) -> None:
+    fold.step(loss=bad)
+    assert taken(fold).loss is None
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_are_kept(fold: Fold, bad: float) -> None:
+    fold.step(loss=torch.tensor(bad))
+    assert taken(fold).loss == pytest.approx(bad, nan_ok=True)

@@ -1,0 +1,109 @@
+"""The stream's lines: what is written is what is read, and what is not ours is told apart."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from training.telemetry.wire import (
+    VERSION,
+    AttemptEnd,
+    AttemptStart,
+    Body,
+    Record,
+    Report,
+    Run,
+    Steps,
+    Tick,
+    WireError,
+    Worker,
+    decode,
+    encode,
+)
+
+BODIES: tuple[Body, ...] = (
+    Run(run="ab", name="digits", state="RUNNING", job="01000000", submission="j", world_size=2),
+    AttemptStart(
+        run="ab",
+        attempt=1,
+        workers=(
+            Worker(rank=0, node_id="n", node_ip="10.0.0.1", pid=7, gpu_ids=(3, 4)),
+            Worker(rank=1),
+        ),
+    ),
+    AttemptEnd(run="ab", attempt=1, reason='rank 1: "died"\non its node'),
+    Tick(
+        run="ab",
+        ranks=(
+            Steps(rank=0, attempt=1, t=1.5, step=9, first_step=4, steps_total=9, loss=0.25),
+            Steps(rank=1, attempt=1, t=1.5, step=9, first_step=4, steps_total=9),
+        ),
+    ),
+    Report(run="ab", attempt=2, metrics={"accuracy": 0.5, "été": 1.0}, checkpoint="/c"),
+)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.KIND)
+def test_what_is_written_is_what_is_read(body: Body) -> None:
+    record = Record(7, 1763712000.25, body)
+    line = encode(record)
+    assert "\n" not in line
+    assert decode(line) == record
+    assert decode(line.encode()) == record
+
+
+def test_nan_and_the_infinities_travel_in_strict_json() -> None:
+    metrics = {"a": math.nan, "b": math.inf, "c": -math.inf}
+    line = encode(Record(1, 0.0, Report(run="r", attempt=1, metrics=metrics)))
+    assert "NaN" not in line
+    assert "Infinity" not in line
+    read = decode(line)
+    assert read is not None
+    assert isinstance(read.body, Report)
+    assert math.isnan(read.body.metrics["a"])
+    assert (read.body.metrics["b"], read.body.metrics["c"]) == (math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("cut", range(0, 150, 7))
+def test_a_torn_line_is_an_error_and_not_another_record(cut: int) -> None:
+    line = encode(Record(1, 0.0, BODIES[0]))
+    with pytest.raises(WireError):
+        decode(line[: min(cut, len(line) - 1)])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe",
+        "[]",
+        "null",
+        "7",
+        "{}",
+        '{"v": "1"}',
+        "[" * 100_000,
+        '{"v":1,"kind":"run","run":"r","t":0}',
+        '{"v":1,"seq":1e999,"t":0,"kind":"run","run":"r"}',
+        '{"v":1,"seq":1,"t":0,"kind":"run"}',
+        '{"v":1,"seq":1,"t":0,"kind":"report","run":"r","attempt":1,"metrics":[1]}',
+        '{"v":1,"seq":1,"t":0,"kind":"report","run":"r","attempt":1,"metrics":{"a":"b"}}',
+        '{"v":1,"seq":1,"t":0,"kind":"steps","run":"r","ranks":[7]}',
+        '{"v":1,"seq":1,"t":0,"kind":"steps","run":"r","ranks":5}',
+        '{"v":1,"seq":1,"t":0,"kind":"steps","run":"r","ranks":[{"rank":"x"}]}',
+    ],
+)
+def test_garbage_is_a_wire_error(line: str | bytes) -> None:
+    with pytest.raises(WireError):
+        decode(line)
+
+
+def test_a_later_version_is_refused_with_both_numbers() -> None:
+    with pytest.raises(WireError, match=rf"version {VERSION + 1}.*knows {VERSION}"):
+        decode(json.dumps({"v": VERSION + 1, "seq": 1, "t": 0, "kind": "run", "run": "r"}))
+
+
+def test_kinds_and_fields_of_the_future_are_skipped() -> None:
+    assert decode('{"v":1,"seq":1,"t":0,"kind":"hologram"}') is None
+    read = decode('{"v":1,"seq":1,"t":0,"kind":"run","run":"r","colour":"blue"}')
+    assert read == Record(1, 0.0, Run(run="r"))
