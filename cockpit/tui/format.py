@@ -1,0 +1,111 @@
+"""Numbers as short text. Not known (None) is an en dash, never a zero."""
+
+from __future__ import annotations
+
+import math
+
+DASH = "–"
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SI = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+
+
+def age(seconds: float | None) -> str:
+    """How long ago, to one unit: `3 s`, `12 m`, `5 h`, `2 d`."""
+    if (odd := _odd(seconds)) is not None or seconds is None:
+        return odd or DASH
+    seconds = max(0.0, seconds)
+    if seconds < 60:
+        return f"{int(seconds)} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} m"
+    if seconds < 86_400:
+        return f"{int(seconds // 3600)} h"
+    return f"{int(seconds // 86_400)} d"
+
+
+def duration(seconds: float | None) -> str:
+    """How long it took: `35 ms`, `18.5 s`, `4 m 05 s`, `1 h 12 m`, `2 d 3 h`."""
+    if (odd := _odd(seconds)) is not None or seconds is None:
+        return odd or DASH
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+    if 0 < seconds < 0.9995:
+        return f"{sign}{si(seconds, 3)}s" if seconds < 1e-3 else f"{sign}{seconds * 1e3:.3g} ms"
+    if seconds < 59.95:
+        return f"{sign}{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{sign}{whole // 60} m {whole % 60:02d} s"
+    minutes = whole // 60
+    if minutes < 24 * 60:
+        return f"{sign}{minutes // 60} h {minutes % 60:02d} m"
+    hours = minutes // 60
+    return f"{sign}{hours // 24} d {hours % 24} h"
+
+
+def bytes_text(count: float | None) -> str:
+    """`512 B`, `1.2 GiB`."""
+    if (odd := _odd(count)) is not None or count is None:
+        return odd or DASH
+    size = float(count)
+    for unit in _BINARY:
+        if abs(size) < 999.5 or unit == _BINARY[-1]:
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 99.95 else f"{size:.1f} {unit}"
+
+
+def si(value: float | None, digits: int = 3) -> str:
+    """To that many significant digits with an SI prefix: 1234.5 is `1.23k`, 0.0012 is `1.2m`."""
+    if (odd := _odd(value)) is not None or value is None:
+        return odd or DASH
+    if value == 0:
+        return "0"
+    value = float(f"{value:.{digits}g}")
+    power = min(max(math.floor(math.log10(abs(value)) / 3) * 3, min(_SI)), max(_SI))
+    return f"{_plain(value / 10.0**power, digits)}{_SI[power]}"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """To that many significant digits, plain between 0.0001 and 10 million: a loss, a rate."""
+    if (odd := _odd(value)) is not None or value is None:
+        return odd or DASH
+    if value == 0:
+        return "0"
+    if 1e-4 <= abs(value) < 1e7:
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        return f"{value:.{decimals}f}"
+    return f"{value:.{digits - 1}e}"
+
+
+def rate(value: float | None, unit: str = "/s") -> str:
+    """`1.23k/s`."""
+    return DASH if value is None else f"{si(value)}{unit}"
+
+
+def percent(value: float | None) -> str:
+    """Of a number that is already in percent: `62 %`."""
+    if (odd := _odd(value)) is not None or value is None:
+        return odd or DASH
+    return f"{value:.0f} %"
+
+
+def count(value: int | None) -> str:
+    """Whole, with thousands apart: `20,000`."""
+    return DASH if value is None else f"{value:,}"
+
+
+def _plain(value: float, digits: int) -> str:
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _odd(value: float | None) -> str | None:
+    """Text for what is not a number that can be measured."""
+    if value is None:
+        return DASH
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return None

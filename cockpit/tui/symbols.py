@@ -1,0 +1,50 @@
+"""Which characters pictures are drawn with: braille breaks in some fonts and in some tmux."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+
+from cockpit.model.error import UsageError
+
+VARIABLE = "COCKPIT_SYMBOLS"
+
+
+class Symbols(StrEnum):
+    """From finest to safest."""
+
+    BRAILLE = "braille"
+    BLOCK = "block"
+    """Unicode's block elements."""
+    ASCII = "ascii"
+
+
+def symbols_from(environ: Mapping[str, str]) -> Symbols:
+    """What the environment asks for; braille when it does not. UsageError on another word."""
+    word = environ.get(VARIABLE, "").strip().lower()
+    if not word:
+        return Symbols.BRAILLE
+    try:
+        return Symbols(word)
+    except ValueError as error:
+        names = ", ".join(Symbols)
+        raise UsageError(
+            f"{VARIABLE}={word} is no symbol set", todo=f"Use one of: {names}"
+        ) from error
+
+
+class _Choice:
+    made: Symbols | None = None
+
+
+def symbols() -> Symbols:
+    """The symbol set in use: what was chosen last, else what the environment asks for."""
+    if _Choice.made is None:
+        _Choice.made = symbols_from(os.environ)
+    return _Choice.made
+
+
+def use_symbols(choice: Symbols | None) -> None:
+    """Choose the symbol set of every picture drawn from now on; None asks the environment again."""
+    _Choice.made = choice
