@@ -34,6 +34,8 @@ class Job:
     ended_s: float | None = None
     driver_node_id: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
+    ray_id: str = ""
+    """Ray's hexadecimal job id of the (last) driver; empty until it has connected."""
 
 
 class RunState(StrEnum):

@@ -1,0 +1,253 @@
+"""HTTP to the Ray dashboard: one connection pool, and every failure as one of our errors.
+
+httpx is imported when the first request is made, not when this module is: it costs 50 ms.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.text import one_line
+
+if TYPE_CHECKING:
+    import httpx
+
+RouteOf = Callable[[], Awaitable[DashboardRoute]]
+
+TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
+
+
+class AnswerError(CockpitError):
+    """The dashboard answered with an error of its own. `status` is HTTP's."""
+
+    def __init__(self, what: str, why: str = "", todo: str = "", *, status: int) -> None:
+        super().__init__(what, why, todo)
+        self.status = status
+
+
+class MissingError(AnswerError):
+    """What was asked for is not there: 404, and what Ray says with 500 for a missing log."""
+
+
+class SilentError(UnreachableError):
+    """Connected, and then nothing came for as long as was agreed."""
+
+
+class Http:
+    """Requests by path to wherever `route` says that the dashboard is.
+
+    The route is asked for before the first request and again after each failure to connect, so
+    that a head that moved is found. Belongs to the event loop that makes the first request.
+    """
+
+    def __init__(
+        self,
+        route: DashboardRoute | RouteOf,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._route_of = _always(route) if isinstance(route, DashboardRoute) else route
+        self._timeout_s = timeout_s
+        self._transport = transport
+        self._route: DashboardRoute | None = None
+        self._clients: dict[tuple[bool, bool], httpx.AsyncClient] = {}
+
+    async def aclose(self) -> None:
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The decoded answer. Raises AnswerError when it is not JSON."""
+        payload = None if body is None else json.dumps(body).encode()
+        answer = await self.fetch(method, path, params=params, body=payload, timeout_s=timeout_s)
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            base = self._route.base_url if self._route else ""
+            raise AnswerError(
+                f"{base}{path} did not answer as a Ray dashboard does",
+                one_line(answer[:200].decode(errors="replace")) or "the answer is empty",
+                "check that the address is a Ray dashboard's",
+                status=200,
+            ) from error
+
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        route = await self._ask_route()
+        with self._explained(route):
+            response = await self._client(route).request(
+                method,
+                route.base_url + path,
+                params=params,
+                content=body,
+                headers=_headers(route, body),
+                timeout=self._timeouts(timeout_s or self._timeout_s),
+            )
+            if not response.is_success:
+                raise _refused(route, path, response.status_code, response.text)
+            return response.content
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], idle_s: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The answer's body as it comes; `idle_s` without a byte is a SilentError.
+
+        Ray sends the headers of a followed log only with its first bytes, so waiting for them
+        counts as idle too.
+        """
+        route = await self._ask_route()
+        async with AsyncExitStack() as stack:
+            with self._explained(route):
+                response = await stack.enter_async_context(
+                    self._client(route).stream(
+                        "GET",
+                        route.base_url + path,
+                        params=params,
+                        headers=_headers(route, None),
+                        timeout=self._timeouts(idle_s),
+                    )
+                )
+                if not response.is_success:
+                    text = (await response.aread()).decode(errors="replace")
+                    raise _refused(route, path, response.status_code, text)
+            yield self._chunks(route, response)
+
+    async def _chunks(
+        self, route: DashboardRoute, response: httpx.Response
+    ) -> AsyncIterator[bytes]:
+        with self._explained(route):
+            async for chunk in response.aiter_bytes():
+                yield chunk
+
+    async def _ask_route(self) -> DashboardRoute:
+        if self._route is None:
+            self._route = await self._route_of()
+        return self._route
+
+    def _client(self, route: DashboardRoute) -> httpx.AsyncClient:
+        import httpx
+
+        url = urlsplit(route.base_url)
+        loopback, secure = _is_loopback(url.hostname or ""), url.scheme == "https"
+        client = self._clients.get((loopback, secure))
+        if client is None:
+            # A bastion usually has HTTP_PROXY set; a loopback address means this machine and
+            # must not go to the proxy's. Certificates are loaded (20 ms) only when needed.
+            client = self._clients[loopback, secure] = httpx.AsyncClient(
+                trust_env=not loopback,
+                verify=secure,
+                transport=self._transport,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=10),
+            )
+        return client
+
+    def _timeouts(self, read_s: float | None) -> httpx.Timeout:
+        import httpx
+
+        return httpx.Timeout(
+            read_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s), pool=self._timeout_s
+        )
+
+    @contextmanager
+    def _explained(self, route: DashboardRoute) -> Iterator[None]:
+        """httpx's errors as ours; after any of them the route is asked for again."""
+        import httpx
+
+        where = f"the Ray dashboard at {route.base_url}"
+        try:
+            yield
+        except httpx.ReadTimeout as error:
+            self._route = None
+            raise SilentError(
+                f"{where} does not answer", "it took the connection and fell silent"
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            self._route = None
+            why = one_line(str(error)) or type(error).__name__
+            raise UnreachableError(
+                f"{where} cannot be reached", why, "check that the head is up, and the address"
+            ) from error
+        except (UnreachableError, NotAllowedError):
+            self._route = None  # a renewed token or a moved head comes with a new route
+            raise
+
+
+def _always(route: DashboardRoute) -> RouteOf:
+    async def same() -> DashboardRoute:
+        return route
+
+    return same
+
+
+def _headers(route: DashboardRoute, body: bytes | None) -> dict[str, str]:
+    kind = {} if body is None else {"Content-Type": "application/octet-stream"}
+    if body is not None and body[:1] in (b"{", b"["):
+        kind = {"Content-Type": "application/json"}
+    return kind | route.headers
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refused(route: DashboardRoute, path: str, status: int, body: str) -> CockpitError:
+    """The error for an answer that is not a success."""
+    # Ray answers with a traceback, whose last line says what happened.
+    lines = [line for line in body.splitlines() if line.strip()]
+    why = f"HTTP {status}" + (f": {one_line(lines[-1])}" if lines else "")
+    where = f"the Ray dashboard at {route.base_url}"
+    if status == 401:
+        todo = (
+            "give the cluster's token: it is in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH of its head"
+        )
+        return NotAllowedError(f"{where} wants a token", why, todo)
+    if status == 403:
+        todo = "check that the token is this cluster's"
+        return NotAllowedError(f"{where} refused the token", why, todo)
+    if status in (429, 502, 503, 504):
+        return UnreachableError(f"{where} is not ready", why, "it is tried again")
+    if status == 404 or (status == 500 and ("not found" in body or "doesn't exist" in body)):
+        return MissingError(f"{where} has no {path}", why, status=status)
+    return AnswerError(f"{where} failed on {path}", why, status=status)
