@@ -111,7 +111,10 @@ class RankTelemetry:
         except Exception:
             if not self._end.is_set():
                 self._end.set()
-                log.warning("telemetry: %s failed; training goes on without it", act, exc_info=True)
+                what = getattr(act, "__name__", "a call").strip("_")
+                log.warning(
+                    "telemetry: %s failed; training goes on without it", what, exc_info=True
+                )
 
 
 class ActorSink:
