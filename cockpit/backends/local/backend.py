@@ -1,0 +1,171 @@
+"""A local cluster behind the Protocol that every kind of cluster answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from cockpit.backends.local import pod_logs
+from cockpit.backends.local.files import ClusterFiles, RunFiles
+from cockpit.backends.local.process import environment_of
+from cockpit.backends.local.ray_start import client_environment
+from cockpit.backends.local.requests import ask
+from cockpit.backends.local.scale import ScaleRequest
+from cockpit.backends.local.spec import ClusterSpec, check_name
+from cockpit.backends.local.state import LocalCluster, PodStatus, read_cluster
+from cockpit.backends.local.watch import watch_cluster
+from cockpit.backends.protocol import ExecResult, Scaled
+from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.event import Event
+
+CONNECT_TIMEOUT_S = 2.0
+VERBS = ("scale", "delete_pod", "exec", "logs", "launch")
+
+
+class LocalBackend:
+    """The local cluster of this name; whether it is up is asked anew each time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = check_name(name)
+
+    @property
+    def ref(self) -> ClusterRef:
+        return ClusterRef(backend="local", name=self._name)
+
+    def watch(self) -> AsyncIterator[Event]:
+        return watch_cluster(self.ref)
+
+    async def scale(
+        self,
+        group: str,
+        replicas: int | None = None,
+        *,
+        min_replicas: int | None = None,
+        max_replicas: int | None = None,
+        remove: Sequence[str] = (),
+    ) -> Scaled:
+        request = ScaleRequest(group, replicas, min_replicas, max_replicas, tuple(remove))
+        answer = await self._ask(request.as_json())
+        return Scaled(group, answer["before"], answer["after"], answer["warning"])
+
+    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
+        await self._ask({"verb": "delete_pod", "pod": pod, "grace_s": grace_s})
+
+    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+        """Runs with the pod's environment and in its directory, and dies with the pod."""
+        if not argv:
+            raise UsageError("There is nothing to execute.", todo="Give a command after --.")
+        spec, item = self._pod(pod)
+        environment = environment_of(item.process) if item.process else None
+        if not environment:
+            raise CockpitError(f"Pod {pod} has no processes.", item.pod.reason)
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *argv,
+                env=environment | client_environment(spec),
+                cwd=RunFiles.of(spec.uid).pod(pod),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            # A shell's codes for a command that is not there, or cannot be run.
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            return ExecResult(code, "", f"{argv[0]}: {error.strerror}")
+        try:
+            out, err = await child.communicate()
+        finally:
+            if child.returncode is None:
+                os.killpg(child.pid, signal.SIGKILL)
+        assert child.returncode is not None
+        return ExecResult(
+            child.returncode, out.decode(errors="replace"), err.decode(errors="replace")
+        )
+
+    def logs(self, pod: str, *, follow: bool, lines: int = 1000) -> AsyncIterator[str]:
+        spec, _ = self._pod(pod)
+        paths = pod_logs.paths(ClusterFiles.of(self._name), RunFiles.of(spec.uid), pod)
+        return pod_logs.read(paths, follow=follow, lines=lines, is_there=lambda: self._has(pod))
+
+    async def dashboard(self) -> DashboardRoute:
+        cluster = self._cluster()
+        head = cluster.head
+        if head is None or not head.ready:
+            state = f"{head.phase.value}, {head.reason}" if head else "not there"
+            raise UnreachableError(
+                f"The head of local cluster {self._name} is not up.",
+                f"It is {state.rstrip(', ')}.",
+                self._todo(cluster),
+            )
+        assert cluster.spec is not None
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(
+                    cluster.spec.head_ip, cluster.spec.dashboard_port
+                )
+            writer.close()
+            token = cluster.token_path.read_text(encoding="utf-8").strip()
+        except (OSError, TimeoutError) as error:
+            raise UnreachableError(
+                f"The dashboard of local cluster {self._name} does not answer at "
+                f"{cluster.dashboard_url}.",
+                f"{type(error).__name__}: {error}",
+                self._todo(cluster),
+            ) from error
+        return DashboardRoute(cluster.dashboard_url, {"Authorization": f"Bearer {token}"})
+
+    async def capabilities(self) -> Mapping[str, Capability]:
+        cluster = read_cluster(self._name)
+        if cluster is None:
+            return dict.fromkeys(VERBS, Capability(False, f"there is no cluster {self._name}"))
+        able = dict.fromkeys(VERBS, Capability(True))
+        if not cluster.operator_alive:
+            able |= dict.fromkeys(
+                ("scale", "delete_pod"), Capability(False, "its operator is not running")
+            )
+        if cluster.head is None or not cluster.head.ready:
+            able["launch"] = Capability(False, "its head is not ready")
+        return able
+
+    async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        cluster = self._cluster()
+        if not cluster.operator_alive or cluster.spec is None:
+            raise UnreachableError(
+                f"Local cluster {self._name} cannot be changed.",
+                "Its operator is not running.",
+                self._todo(cluster),
+            )
+        return await ask(self._name, RunFiles.of(cluster.spec.uid).socket, request)
+
+    def _cluster(self) -> LocalCluster:
+        if (cluster := read_cluster(self._name)) is None:
+            raise UnreachableError(
+                f"There is no local cluster {self._name!r}.",
+                todo=f"Start it with: cockpit local up {self._name}",
+            )
+        return cluster
+
+    def _pod(self, name: str) -> tuple[ClusterSpec, PodStatus]:
+        cluster = self._cluster()
+        items = cluster.status.pods if cluster.status else ()
+        for item in items:
+            if item.pod.name == name and cluster.spec is not None:
+                return cluster.spec, item
+        names = ", ".join(item.pod.name for item in items) or "none"
+        raise UsageError(
+            f"There is no pod {name!r} in local cluster {self._name}.", f"Pods: {names}."
+        )
+
+    def _has(self, pod: str) -> bool:
+        cluster = read_cluster(self._name)
+        return cluster is not None and any(item.name == pod for item in cluster.pods)
+
+    def _todo(self, cluster: LocalCluster) -> str:
+        if cluster.operator_alive:
+            return "Wait for it; see: cockpit local status"
+        return f"Remove it and make it anew: cockpit local down {self._name}"

@@ -1,0 +1,183 @@
+"""Where a local cluster keeps its files, all of them for its user's eyes only.
+
+`$XDG_STATE_HOME/cockpit/local/NAME/` (0700) holds what cockpit reads:
+
+    spec.json      what is wanted; written by `up`, then by the operator alone
+    status.json    what is; written by the operator at each change
+    events.jsonl   notices; `events.1.jsonl` is the older half
+    token          Ray's authentication token
+    operator.log   the operator's own complaints
+    logs/POD.log   the output of the pod's `ray start`
+
+`/tmp/cockpit-UID/CLUSTER_UID/` (0700) holds what Ray and sockets need, because a Unix socket's path
+is at most 107 bytes and Ray adds 63 to its temporary directory: `operator.sock` and a directory a
+pod, which is that pod's `--temp-dir` and working directory. Ray makes its own directories 0777, so
+it is the parent that keeps others out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.paths import state_dir
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFiles:
+    """The paths of one cluster's state directory."""
+
+    directory: Path
+
+    @classmethod
+    def of(cls, name: str) -> ClusterFiles:
+        return cls(clusters_dir() / name)
+
+    @property
+    def spec(self) -> Path:
+        return self.directory / "spec.json"
+
+    @property
+    def status(self) -> Path:
+        return self.directory / "status.json"
+
+    @property
+    def events(self) -> Path:
+        return self.directory / "events.jsonl"
+
+    @property
+    def older_events(self) -> Path:
+        return self.directory / "events.1.jsonl"
+
+    @property
+    def token(self) -> Path:
+        return self.directory / "token"
+
+    @property
+    def operator_log(self) -> Path:
+        return self.directory / "operator.log"
+
+    @property
+    def logs(self) -> Path:
+        return self.directory / "logs"
+
+    def pod_log(self, pod: str) -> Path:
+        return self.logs / f"{pod}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The paths of one cluster's short directory under /tmp."""
+
+    directory: Path
+
+    @classmethod
+    def of(cls, uid: str) -> RunFiles:
+        return cls(_runs_dir() / uid)
+
+    @property
+    def socket(self) -> Path:
+        return self.directory / "operator.sock"
+
+    def pod(self, pod: str) -> Path:
+        """Named after the random end of the pod's name alone, to stay short."""
+        return self.directory / pod.rpartition("-")[2]
+
+
+def clusters_dir() -> Path:
+    return state_dir() / "local"
+
+
+def make_private(directory: Path) -> None:
+    """Make the directory and what is above it, 0700. Raises FileExistsError when it is there."""
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700)
+
+
+def make_run_dir(run: RunFiles) -> None:
+    """Make it, after a look that /tmp/cockpit-UID is ours alone.
+
+    On a shared machine anyone may have made that name first, to read or swap what is put there.
+    """
+    parent = run.directory.parent
+    parent.mkdir(mode=0o700, exist_ok=True)
+    found = parent.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise NotAllowedError(
+            f"{parent} is not a directory of yours alone.",
+            f"It belongs to user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}.",
+            "Have it removed; cockpit makes it again.",
+        )
+    run.directory.mkdir(mode=0o700)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace the file at once, 0600: a reader sees the old or the new, never a half."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+def append_private(path: Path, line: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
+def as_text(plain: dict[str, Any]) -> str:
+    return json.dumps(plain, indent=1) + "\n"
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in the file, or None when there is no file. Raises CockpitError for garbage."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, str(error)) from error
+    if not isinstance(raw, dict):
+        raise _unreadable(path, "it does not hold a JSON object")
+    return raw
+
+
+def tail(path: Path, lines: int, limit_bytes: int = 64 * 1024) -> list[str]:
+    """The last lines of a file that may be large or missing; not cleaned."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit_bytes))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    whole = text.splitlines()
+    return whole[-lines:] if lines > 0 else []
+
+
+def remove(directory: Path) -> None:
+    """Remove the directory with all in it; one that is not there is fine."""
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CockpitError(f"{directory} cannot be removed.", str(error)) from error
+
+
+def _runs_dir() -> Path:
+    # Not TMPDIR: it may be long, and each user's view of it may differ from one login to the next.
+    return Path("/tmp") / f"cockpit-{os.getuid()}"
+
+
+def _unreadable(path: Path, why: str) -> CockpitError:
+    return CockpitError(
+        f"{path} cannot be read.", why, f"Remove the cluster: cockpit local down {path.parent.name}"
+    )

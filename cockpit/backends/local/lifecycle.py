@@ -1,0 +1,280 @@
+"""Put a local cluster up, look at it, and take it down without a trace."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cockpit.backends.local import files as local_files
+from cockpit.backends.local.address import choose_network, choose_ports
+from cockpit.backends.local.files import ClusterFiles, RunFiles, clusters_dir
+from cockpit.backends.local.notices import NoticeReader
+from cockpit.backends.local.process import (
+    CLUSTER_VARIABLE,
+    POD_VARIABLE,
+    Found,
+    PodTrace,
+    end,
+    find,
+    is_alive,
+)
+from cockpit.backends.local.ray_start import OBJECT_STORE_BYTES
+from cockpit.backends.local.spec import (
+    HEAD_GROUP,
+    ClusterSpec,
+    GroupSpec,
+    check_groups,
+    check_name,
+    spec_as_json,
+)
+from cockpit.backends.local.state import LocalCluster, read_cluster, read_status
+from cockpit.model.cluster import ClusterHealth, PodPhase
+from cockpit.model.error import CockpitError, UsageError
+
+START_TIMEOUT_S = 120.0
+POD_DISK_BYTES = 100_000_000
+"""What a pod writes to /tmp in a quiet day: logs and unpacked working directories."""
+FAILURES_ALLOWED = 1
+"""Worker pods of one group that may die at start before `up` gives up; of the head, none."""
+POLL_S = 0.1
+
+
+async def up(
+    name: str,
+    groups: Sequence[GroupSpec],
+    *,
+    progress: Callable[[str], None] = lambda line: None,
+    timeout_s: float = START_TIMEOUT_S,
+) -> LocalCluster:
+    """Start a head and the groups' workers; returns when Ray knows all of them to be alive.
+
+    `progress` gets a line for each thing that happens. Raises UsageError for a bad name or group,
+    and CockpitError when the cluster is up already, when the machine cannot hold it, and with the
+    end of the log when something does not start. When it fails or is cancelled, nothing is left.
+    """
+    import asyncio
+
+    check_name(name)
+    groups = check_groups(groups)
+    _check_machine(sum(group.desired for group in groups) + 1)
+    files = ClusterFiles.of(name)
+    _claim(name, files)
+    try:
+        _write(name, groups, files)
+        operator = _start_operator(files)
+        reader = NoticeReader(files.events)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for notice in reader.read():
+                progress(f"{notice.name}: {notice.message}")
+            cluster = _check_start(name, operator, late=time.monotonic() > deadline)
+            if cluster.health is ClusterHealth.READY:
+                return cluster
+            await asyncio.sleep(POLL_S)
+    except BaseException:
+        # Cancelled and interrupted too: whatever was started is nobody's otherwise.
+        down(name)
+        raise
+
+
+def status(name: str) -> LocalCluster | None:
+    """What there is under this name now, or None. Reads files and /proc: a millisecond."""
+    return read_cluster(check_name(name))
+
+
+def list_clusters() -> tuple[LocalCluster, ...]:
+    """All that are up, half up or left behind, by name."""
+    if not clusters_dir().is_dir():
+        return ()
+    names = sorted(path.name for path in clusters_dir().iterdir() if path.is_dir())
+    clusters = (read_cluster(name) for name in names)
+    return tuple(cluster for cluster in clusters if cluster is not None)
+
+
+def down(name: str) -> int:
+    """End every process of the cluster and remove all its files. Returns how many were ended.
+
+    Works whatever state it is in, and touches nothing that the cluster did not start. Raises
+    UsageError when there is no such cluster.
+    """
+    files = ClusterFiles.of(check_name(name))
+    if not files.directory.is_dir():
+        names = ", ".join(path.name for path in _directories()) or "none"
+        raise UsageError(f"There is no local cluster {name!r}.", f"There is: {names}.")
+    uid, traces = _traces(files)
+    ended = 0
+    if uid:
+        run = RunFiles.of(uid)
+        root = str(run.directory)
+
+        def operator() -> list[Found]:
+            return [found for found in find(uid, traces, root) if not found.pod]
+
+        # The operator first, so that it does not remake what is being ended.
+        ended = end(operator) + end(lambda: find(uid, traces, root))
+        local_files.remove(run.directory)
+        _remove_if_empty(run.directory.parent)
+    local_files.remove(files.directory)
+    _remove_if_empty(clusters_dir())
+    return ended
+
+
+def _claim(name: str, files: ClusterFiles) -> None:
+    """Make the state directory: only one of two at the same time can."""
+    try:
+        local_files.make_private(files.directory)
+    except FileExistsError:
+        there = read_cluster(name)
+        if there is not None and not there.operator_alive:
+            raise CockpitError(
+                f"Local cluster {name} is left over from before.",
+                "Its operator is not running.",
+                f"Remove it first: cockpit local down {name}",
+            ) from None
+        raise CockpitError(
+            f"Local cluster {name} is already up.",
+            f"It is {there.health.value}." if there else "",
+            f"Look at it with: cockpit --local --cluster {name}; remove it with: "
+            f"cockpit local down {name}",
+        ) from None
+
+
+def _write(name: str, groups: tuple[GroupSpec, ...], files: ClusterFiles) -> None:
+    uid = secrets.token_hex(4)
+    gcs_port, dashboard_port, client_port = choose_ports(3)
+    spec = ClusterSpec(
+        name=name,
+        uid=uid,
+        network=choose_network(),
+        gcs_port=gcs_port,
+        dashboard_port=dashboard_port,
+        client_port=client_port,
+        created_s=time.time(),
+        python=sys.executable,
+        groups=groups,
+    )
+    # First of all, so that `down` finds everything that comes after.
+    local_files.write_private(files.spec, local_files.as_text(spec_as_json(spec)))
+    local_files.write_private(files.token, secrets.token_hex(32))
+    files.logs.mkdir(mode=0o700)
+    local_files.make_run_dir(RunFiles.of(uid))
+
+
+def _start_operator(files: ClusterFiles) -> subprocess.Popen[bytes]:
+    cluster = read_cluster(files.directory.name)
+    assert cluster is not None
+    assert cluster.spec is not None
+    package = Path(__file__).parents[3]
+    handle = os.open(files.operator_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cockpit.backends.local.operator", str(files.directory)],
+            # For `-m` to find this cockpit; not by PYTHONPATH, which the pods would inherit.
+            cwd=package,
+            env=os.environ | {CLUSTER_VARIABLE: cluster.spec.uid, POD_VARIABLE: ""},
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=handle,
+            start_new_session=True,
+        )
+    finally:
+        os.close(handle)
+
+
+def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) -> LocalCluster:
+    """The cluster as it is, as long as it may still come up."""
+    cluster = read_cluster(name)
+    if cluster is None:
+        raise CockpitError(f"Local cluster {name} was taken down while it started.")
+    files = ClusterFiles(cluster.directory)
+    if (exit_code := operator.poll()) is not None:
+        raise CockpitError(
+            f"The operator of local cluster {name} ended with exit code {exit_code}.",
+            _log_end(files.operator_log),
+        )
+    failed = [pod for pod in cluster.pods if pod.phase is PodPhase.FAILED]
+    for pod in failed:
+        alike = sum(other.group == pod.group for other in failed)
+        if pod.group == HEAD_GROUP or alike > FAILURES_ALLOWED:
+            raise CockpitError(
+                f"Pod {pod.name} of local cluster {name} does not start: {pod.reason}",
+                _log_end(files.pod_log(pod.name)),
+            )
+    if late:
+        late_pods = [pod for pod in cluster.pods if not pod.ready]
+        log = files.pod_log(late_pods[0].name) if late_pods else files.operator_log
+        raise CockpitError(
+            f"Local cluster {name} did not come up in time.", f"{cluster.message}\n{_log_end(log)}"
+        )
+    return cluster
+
+
+def _check_machine(pods: int) -> None:
+    """Raises CockpitError when this machine cannot hold a cluster of so many pods."""
+    if importlib.util.find_spec("ray") is None:
+        raise CockpitError(
+            "Ray is not installed beside cockpit.",
+            f"{sys.executable} has no module named ray.",
+            "Install it with cockpit's extra: pip install 'cockpit[train]'",
+        )
+    if sys.platform != "linux":
+        raise CockpitError(
+            "A local cluster needs Linux.", "Its pods have addresses in 127.0.0.0/8."
+        )
+    needed = pods * (POD_DISK_BYTES + OBJECT_STORE_BYTES)
+    if (free := shutil.disk_usage("/tmp").free) < needed:
+        raise CockpitError(
+            "There is too little room in /tmp for a local cluster.",
+            f"{pods} pods want {needed / 1e6:.0f} MB; {free / 1e6:.0f} MB are free.",
+            "Make room, or ask for fewer workers.",
+        )
+
+
+def _traces(files: ClusterFiles) -> tuple[str, tuple[PodTrace, ...]]:
+    """The cluster's uid (empty when it has none yet) and what is known of its pods' processes.
+
+    A session counts only while its leader is the recorded process: the number may have become
+    somebody else's since.
+    """
+    raw = local_files.read_json(files.spec)
+    if raw is None:
+        return "", ()
+    # No more of the spec than this, so that what another version wrote can be taken down too.
+    uid = str(raw["uid"])
+    try:
+        status = read_status(files)
+    except CockpitError:
+        status = None  # the marker and the directories find the processes as well
+    run = RunFiles.of(uid)
+    return uid, tuple(
+        PodTrace(
+            pod=item.pod.name,
+            directory=str(run.pod(item.pod.name)),
+            session=item.process.pid if item.process and is_alive(item.process) else 0,
+        )
+        for item in (status.pods if status else ())
+    )
+
+
+def _directories() -> list[Path]:
+    return sorted(clusters_dir().iterdir()) if clusters_dir().is_dir() else []
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # another cluster is in it, or it is gone already
+
+
+def _log_end(log: Path) -> str:
+    from cockpit.model.text import clean
+
+    return "\n".join(clean(line) for line in local_files.tail(log, 15))

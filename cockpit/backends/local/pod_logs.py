@@ -1,0 +1,64 @@
+"""The output of a pod: its `ray start`, and its raylet, which Ray writes to files of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from cockpit.backends.local.files import ClusterFiles, RunFiles, tail
+from cockpit.model.text import clean
+
+PERIOD_S = 0.2
+READ_BYTES = 1 << 20
+TAIL_BYTES = 4 << 20
+
+
+def paths(files: ClusterFiles, run: RunFiles, pod: str) -> tuple[Path, ...]:
+    """What the pod writes; not all of it need be there yet."""
+    logs = run.pod(pod) / "session_latest" / "logs"
+    return files.pod_log(pod), logs / "raylet.out", logs / "raylet.err"
+
+
+async def read(
+    files: Sequence[Path], *, follow: bool, lines: int, is_there: Callable[[], bool]
+) -> AsyncIterator[str]:
+    """The last `lines` of all together, then with `follow` what is added, until the pod is gone."""
+    followed = [_Followed(path) for path in files]
+    before = [line for file in followed for line in file.before()]
+    for line in before[-lines:] if lines > 0 else ():
+        yield clean(line)
+    while follow:
+        # Asked first, so that what was written until then is still read.
+        going_on = is_there()
+        for file in followed:
+            for line in file.new():
+                yield clean(line)
+        if not going_on:
+            return
+        await asyncio.sleep(PERIOD_S)
+
+
+class _Followed:
+    """A file that grows, may not be there yet, and is read by whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def before(self) -> list[str]:
+        if not self._path.exists():
+            return []
+        whole = tail(self._path, 1 << 30, TAIL_BYTES)
+        self._offset = self._path.stat().st_size
+        return whole
+
+    def new(self) -> list[str]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                whole, newline, _ = file.read(READ_BYTES).rpartition(b"\n")
+        except OSError:
+            return []  # not there yet, or gone with its pod
+        self._offset += len(whole) + len(newline)
+        return whole.decode(errors="replace").split("\n") if newline else []

@@ -1,0 +1,201 @@
+"""The processes of a local cluster, found in /proc and ended without ever hitting a stranger.
+
+Ray's processes leave their pod in two ways. Each Ray worker has a process group of its own, and a
+job's driver a session of its own; so neither a process group nor a session is the whole pod. And
+`setproctitle` (every `ray::…` and `ray-dashboard-…` process) overwrites what /proc/PID/environ
+shows, so an environment marker alone does not find everything either. A process is the cluster's
+when
+
+1. its environment carries the cluster's marker, or
+2. its environment was overwritten, and its working directory, its output, or the session that it
+   is in is the cluster's.
+
+A process with a readable environment and no marker is never touched, wherever it stands: a shell
+in the cluster's directory is the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cockpit.model.error import CockpitError
+
+CLUSTER_VARIABLE = "COCKPIT_LOCAL_CLUSTER"
+POD_VARIABLE = "COCKPIT_LOCAL_POD"
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process for good: its number and when it started, in clock ticks since boot.
+
+    The kernel gives a number again; it never gives the same pair again before the next boot, and
+    no state of ours outlives a boot without its processes being gone.
+    """
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One living process of a cluster. `pod` is empty for the operator."""
+
+    id: ProcessId
+    session: int
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodTrace:
+    """What tells a pod's processes apart from others': its name, its directory, its session."""
+
+    pod: str
+    directory: str
+    session: int
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The living process with this number, or None. A zombie is not living."""
+    stat = _stat(pid)
+    return None if stat is None else ProcessId(pid, stat[1])
+
+
+def is_alive(process: ProcessId | None) -> bool:
+    return process is not None and identify(process.pid) == process
+
+
+def find(uid: str, traces: Collection[PodTrace], root: str) -> tuple[Found, ...]:
+    """All living processes of the cluster `uid`, whose files are under `root`."""
+    found: list[Found] = []
+    unmarked: list[tuple[ProcessId, int]] = []
+    sessions = {trace.session: trace.pod for trace in traces if trace.session}
+    mine = os.getuid()
+    for pid in _pids():
+        try:
+            if (_PROC / str(pid)).stat().st_uid != mine:
+                continue
+            environment = (_PROC / str(pid) / "environ").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile, or is not ours to read: then it is not the cluster's
+        stat = _stat(pid)
+        if stat is None:
+            continue
+        session, start = stat
+        marks = _marks(environment)
+        if marks is None:
+            unmarked.append((ProcessId(pid, start), session))
+        elif marks[0] == uid:
+            found.append(Found(ProcessId(pid, start), session, marks[1]))
+            if marks[1] and session == pid:
+                sessions.setdefault(session, marks[1])
+    for process, session in unmarked:
+        pod = _pod_of_unmarked(process.pid, session, sessions, traces, root)
+        if pod is not None:
+            found.append(Found(process, session, pod))
+    return tuple(found)
+
+
+def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int:
+    """SIGKILL all of `who()` until there is nobody left. Returns how many were ended.
+
+    Asks again after each round, since a process may fork while it is being killed. Blocks for a
+    few milliseconds as a rule. Raises CockpitError when something cannot be killed.
+    """
+    deadline = time.monotonic() + timeout_s
+    ended: set[ProcessId] = set()
+    while left := [found for found in who() if found.id.pid != os.getpid()]:
+        for found in left:
+            kill(found.id, signal.SIGKILL)
+            ended.add(found.id)
+        if time.monotonic() > deadline:
+            pids = ", ".join(str(found.id.pid) for found in left)
+            raise CockpitError(
+                f"{len(left)} processes of the cluster do not end: {pids}.",
+                "They are stuck in the kernel (state D), most often on a file system.",
+            )
+        time.sleep(0.01)
+    return len(ended)
+
+
+def kill(process: ProcessId, number: signal.Signals) -> bool:
+    """Send the signal to this process and no other. Returns whether it was there.
+
+    A pidfd holds on to the process between the look and the signal.
+    """
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if identify(process.pid) != process:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _pids() -> Iterator[int]:
+    return (int(path.name) for path in _PROC.iterdir() if path.name.isdecimal())
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """Session and start time; None when there is no such process or it is a zombie."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The command, in brackets, may hold spaces and brackets; fields are numbered in proc(5).
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else (int(fields[3]), int(fields[19]))
+
+
+def _marks(environment: bytes) -> tuple[str, str] | None:
+    """Cluster and pod of an environment (empty when unmarked), or None when it is overwritten."""
+    if b"=" not in environment:
+        return None
+    marks = {CLUSTER_VARIABLE: "", POD_VARIABLE: ""}
+    for item in environment.split(b"\0"):
+        name, _, value = item.partition(b"=")
+        if (key := name.decode(errors="replace")) in marks:
+            marks[key] = value.decode(errors="replace")
+    return marks[CLUSTER_VARIABLE], marks[POD_VARIABLE]
+
+
+def _pod_of_unmarked(
+    pid: int, session: int, sessions: dict[int, str], traces: Collection[PodTrace], root: str
+) -> str | None:
+    if session in sessions:
+        return sessions[session]
+    for link in ("cwd", "fd/1", "fd/2"):
+        try:
+            target = str((_PROC / str(pid) / link).readlink())
+        except OSError:
+            continue
+        for trace in traces:
+            if target == trace.directory or target.startswith(trace.directory + "/"):
+                return trace.pod
+        if target == root or target.startswith(root + "/"):
+            return ""
+    return None
+
+
+def environment_of(process: ProcessId) -> dict[str, str]:
+    """What the process was started with; empty when it is gone."""
+    try:
+        raw = (_PROC / str(process.pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    if not is_alive(process):
+        return {}
+    items = (item.decode(errors="surrogateescape") for item in raw.split(b"\0"))
+    return dict(item.split("=", 1) for item in items if "=" in item)

@@ -1,0 +1,72 @@
+"""How a client asks the operator for something: one JSON object each way over its Unix socket.
+
+The socket lies in a 0700 directory: whoever can connect is the cluster's user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
+
+Answer: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+TIMEOUT_S = 10.0
+"""The operator answers when it has accepted a request, not when it is done: milliseconds."""
+
+
+async def ask(name: str, socket: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """The operator's answer. Raises its refusal, or UnreachableError when it is not there."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_unix_connection(socket)
+            try:
+                writer.write(json.dumps(request).encode() + b"\n")
+                await writer.drain()
+                line = await reader.readline()
+            finally:
+                writer.close()
+        answer = json.loads(line)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise UnreachableError(
+            f"The operator of local cluster {name} does not answer.",
+            f"{type(error).__name__}: {error}",
+            f"Remove the cluster and make it anew: cockpit local down {name}",
+        ) from error
+    if (refused := answer.get("error")) is not None:
+        kind = UsageError if refused["usage"] else CockpitError
+        raise kind(refused["what"], refused["why"], refused["todo"])
+    return dict(answer)
+
+
+async def serve(socket: Path, answer: Answer) -> asyncio.Server:
+    """Answer requests until the server is closed. A CockpitError travels to whoever asked."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await reader.readline()
+            writer.write(json.dumps(await _reply(line, answer)).encode() + b"\n")
+            await writer.drain()
+        except ConnectionError:
+            return  # whoever asked is gone; the request stands
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(converse, socket)
+    await asyncio.to_thread(socket.chmod, 0o600)
+    return server
+
+
+async def _reply(line: bytes, answer: Answer) -> dict[str, Any]:
+    try:
+        return await answer(json.loads(line))
+    except CockpitError as error:
+        usage = isinstance(error, UsageError)
+        return {"error": {"what": error.what, "why": error.why, "todo": error.todo, "usage": usage}}
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        return {"error": {"what": "Not a request.", "why": why, "todo": "", "usage": True}}

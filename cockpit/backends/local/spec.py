@@ -1,0 +1,156 @@
+"""What a local cluster is asked to be: its name, its worker groups and their sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cockpit.model.cluster import Resources
+from cockpit.model.error import UsageError
+
+HEAD_GROUP = "headgroup"
+"""KubeRay's name for the head's group."""
+
+MAX_PODS = 200
+"""Fewer than the addresses of a cluster's /24, so that a replacement always finds a fresh one."""
+
+HEAD_RESOURCES = Resources(cpus=0)
+"""No CPU is offered on the head, as is usual on KubeRay: drivers run there, ranks never do."""
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """One worker group as wanted. `replicas` is what was asked; `desired` is what it is held to."""
+
+    name: str
+    replicas: int
+    min: int = 0
+    max: int = 8
+    resources: Resources = field(default_factory=Resources)
+
+    @property
+    def desired(self) -> int:
+        """Clamped to min and max, as KubeRay does."""
+        return max(self.min, min(self.max, self.replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """Everything that the operator needs; written once, then changed by scale requests alone."""
+
+    name: str
+    uid: str
+    """Marks every process of the cluster, and names its directory under /tmp."""
+    network: str
+    """The first three octets of its loopback addresses, such as `127.83.201`."""
+    gcs_port: int
+    dashboard_port: int
+    client_port: int
+    created_s: float
+    python: str
+    """The interpreter that has Ray."""
+    groups: tuple[GroupSpec, ...]
+
+    @property
+    def head_ip(self) -> str:
+        return f"{self.network}.1"
+
+    @property
+    def gcs_address(self) -> str:
+        return f"{self.head_ip}:{self.gcs_port}"
+
+    @property
+    def dashboard_url(self) -> str:
+        return f"http://{self.head_ip}:{self.dashboard_port}"
+
+    def group(self, name: str) -> GroupSpec:
+        """Raises UsageError for a group that the cluster does not have."""
+        for group in self.groups:
+            if group.name == name:
+                return group
+        names = ", ".join(group.name for group in self.groups) or "none"
+        raise UsageError(
+            f"There is no worker group {name!r} in local cluster {self.name}.", f"Groups: {names}."
+        )
+
+    def with_group(self, changed: GroupSpec) -> ClusterSpec:
+        groups = tuple(changed if group.name == changed.name else group for group in self.groups)
+        return replace(self, groups=groups)
+
+
+def check_name(name: str, what: str = "cluster") -> str:
+    """The name, when it can be a file name and a label; else UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a local {what}.",
+            "It takes 1 to 40 of a–z, 0–9 and '-', and begins and ends with a letter or digit.",
+        )
+    return name
+
+
+def check_groups(groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
+    """The groups, when they make sense together; else UsageError."""
+    names = [check_name(group.name, "worker group") for group in groups]
+    for name in names:
+        if names.count(name) > 1 or name == HEAD_GROUP:
+            why = "is the head's own" if name == HEAD_GROUP else "is there twice"
+            raise UsageError(f"The name of worker group {name!r} {why}.")
+    for group in groups:
+        check_group(group)
+    if (total := sum(group.desired for group in groups)) > MAX_PODS:
+        raise UsageError(
+            f"{total} pods are too many for one machine.", f"A local cluster holds {MAX_PODS}."
+        )
+    return tuple(groups)
+
+
+def check_group(group: GroupSpec) -> GroupSpec:
+    if group.replicas < 0 or group.min < 0 or group.max < 0:
+        raise UsageError(f"Worker group {group.name}: a number of pods cannot be below 0.")
+    if group.min > group.max:
+        raise UsageError(
+            f"Worker group {group.name}: min {group.min} is above max {group.max}.",
+            todo="Give --min and --max together.",
+        )
+    return group
+
+
+def spec_as_json(spec: ClusterSpec) -> dict[str, Any]:
+    plain = {name: getattr(spec, name) for name in ClusterSpec.__slots__}
+    plain["groups"] = [group_as_json(group) for group in spec.groups]
+    return plain
+
+
+def group_as_json(group: GroupSpec) -> dict[str, Any]:
+    plain = {name: getattr(group, name) for name in GroupSpec.__slots__}
+    plain["resources"] = {name: getattr(group.resources, name) for name in Resources.__slots__}
+    return plain
+
+
+def spec_from_json(raw: dict[str, Any]) -> ClusterSpec:
+    """Raises KeyError, TypeError or ValueError for what is not a spec."""
+    return ClusterSpec(
+        name=str(raw["name"]),
+        uid=str(raw["uid"]),
+        network=str(raw["network"]),
+        gcs_port=int(raw["gcs_port"]),
+        dashboard_port=int(raw["dashboard_port"]),
+        client_port=int(raw["client_port"]),
+        created_s=float(raw["created_s"]),
+        python=str(raw["python"]),
+        groups=tuple(group_from_json(group) for group in raw["groups"]),
+    )
+
+
+def group_from_json(raw: dict[str, Any]) -> GroupSpec:
+    return GroupSpec(
+        name=str(raw["name"]),
+        replicas=int(raw["replicas"]),
+        min=int(raw["min"]),
+        max=int(raw["max"]),
+        resources=Resources(**raw["resources"]),
+    )

@@ -1,0 +1,221 @@
+"""What a local cluster is: the operator writes it down, everybody else reads it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cockpit.backends.local.files import ClusterFiles, read_json, write_private
+from cockpit.backends.local.process import ProcessId, is_alive
+from cockpit.backends.local.spec import ClusterSpec, spec_from_json
+from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
+from cockpit.model.error import CockpitError
+
+OPERATOR_GONE = "operator not running: nothing is remade or scaled until the cluster is put up anew"
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """A pod with what only this backend knows of it."""
+
+    pod: Pod
+    process: ProcessId | None = None
+    """Its `ray start`, which leads its session; None while it waits to be started."""
+    ready_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The content of status.json."""
+
+    at_s: float
+    operator: ProcessId
+    pods: tuple[PodStatus, ...]
+    was_ready: bool = False
+    """Whether everything was ready once: what is missing before that is starting, after it lost."""
+    ray_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster:
+    """One local cluster, up, half up or left behind."""
+
+    name: str
+    spec: ClusterSpec | None
+    """None when it was interrupted before even that was written."""
+    status: Status | None
+    operator_alive: bool
+    directory: Path
+    """Its state directory."""
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """With the operator gone, a pod whose process is gone too is shown as failed."""
+        if self.status is None:
+            return ()
+        if self.operator_alive:
+            return tuple(item.pod for item in self.status.pods)
+        return tuple(_looked_at(item) for item in self.status.pods)
+
+    @property
+    def groups(self) -> tuple[WorkerGroup, ...]:
+        ready: dict[str, int] = {}
+        for pod in self.pods:
+            ready[pod.group] = ready.get(pod.group, 0) + pod.ready
+        return tuple(
+            WorkerGroup(
+                name=group.name,
+                desired=group.desired,
+                ready=ready.get(group.name, 0),
+                min=group.min,
+                max=group.max,
+                resources=group.resources,
+            )
+            for group in (self.spec.groups if self.spec else ())
+        )
+
+    @property
+    def head(self) -> Pod | None:
+        heads = [pod for pod in self.pods if pod.node_type is NodeType.HEAD]
+        living = [pod for pod in heads if pod.phase in (PodPhase.PENDING, PodPhase.RUNNING)]
+        return next(reversed(living or heads), None)
+
+    @property
+    def health(self) -> ClusterHealth:
+        if self.spec is None or self.status is None:
+            return ClusterHealth.STARTING if self.operator_alive else ClusterHealth.DOWN
+        head_ready = self.head is not None and self.head.ready
+        if not head_ready:
+            starting = self.operator_alive and not self.status.was_ready
+            return ClusterHealth.STARTING if starting else ClusterHealth.DOWN
+        if all(group.ready >= group.desired for group in self.groups):
+            return ClusterHealth.READY if self.operator_alive else ClusterHealth.DEGRADED
+        return ClusterHealth.DEGRADED if self.status.was_ready else ClusterHealth.STARTING
+
+    @property
+    def message(self) -> str:
+        """One line: what is wrong or awaited; empty when all is well."""
+        if not self.operator_alive:
+            return OPERATOR_GONE
+        waiting = [pod for pod in self.pods if not pod.ready and pod.phase is not PodPhase.FAILED]
+        if not waiting:
+            return ""
+        names = ", ".join(
+            f"{pod.name} ({pod.reason or pod.phase.value.lower()})" for pod in waiting[:3]
+        )
+        more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        return f"not ready: {names}{more}"
+
+    @property
+    def dashboard_url(self) -> str:
+        return self.spec.dashboard_url if self.spec else ""
+
+    @property
+    def token_path(self) -> Path:
+        return ClusterFiles(self.directory).token
+
+    @property
+    def ray_version(self) -> str:
+        return self.status.ray_version if self.status else ""
+
+
+def read_cluster(name: str) -> LocalCluster | None:
+    """What the files and /proc say now, or None when there is no such cluster."""
+    files = ClusterFiles.of(name)
+    if not files.directory.is_dir():
+        return None
+    spec, status = read_spec(files), read_status(files)
+    return LocalCluster(
+        name=name,
+        spec=spec,
+        status=status,
+        operator_alive=status is not None and is_alive(status.operator),
+        directory=files.directory,
+    )
+
+
+def read_spec(files: ClusterFiles) -> ClusterSpec | None:
+    raw = read_json(files.spec)
+    try:
+        return None if raw is None else spec_from_json(raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _bad(files.spec, error) from error
+
+
+def read_status(files: ClusterFiles) -> Status | None:
+    raw = read_json(files.status)
+    try:
+        return None if raw is None else _status_from_json(raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _bad(files.status, error) from error
+
+
+def write_status(files: ClusterFiles, status: Status) -> None:
+    plain = {
+        "at_s": status.at_s,
+        "operator": _process_as_json(status.operator),
+        "was_ready": status.was_ready,
+        "ray_version": status.ray_version,
+        "pods": [_pod_as_json(item) for item in status.pods],
+    }
+    write_private(files.status, json.dumps(plain))
+
+
+def _looked_at(item: PodStatus) -> Pod:
+    if item.pod.phase is PodPhase.FAILED or is_alive(item.process):
+        return item.pod
+    return replace(
+        item.pod, phase=PodPhase.FAILED, ready=False, reason="gone while no operator was running"
+    )
+
+
+def _status_from_json(raw: dict[str, Any]) -> Status:
+    operator = _process_from_json(raw["operator"])
+    if operator is None:
+        raise ValueError("no operator")
+    return Status(
+        at_s=float(raw["at_s"]),
+        operator=operator,
+        pods=tuple(_pod_from_json(item) for item in raw["pods"]),
+        was_ready=bool(raw["was_ready"]),
+        ray_version=str(raw["ray_version"]),
+    )
+
+
+def _pod_as_json(item: PodStatus) -> dict[str, Any]:
+    plain = {name: getattr(item.pod, name) for name in Pod.__slots__}
+    return {
+        "pod": plain,
+        "process": _process_as_json(item.process),
+        "ready_s": item.ready_s,
+    }
+
+
+def _pod_from_json(raw: dict[str, Any]) -> PodStatus:
+    plain = dict(raw["pod"])
+    plain["phase"] = PodPhase(plain["phase"])
+    plain["node_type"] = NodeType(plain["node_type"])
+    ready_s = raw["ready_s"]
+    return PodStatus(
+        pod=Pod(**plain),
+        process=_process_from_json(raw["process"]),
+        ready_s=None if ready_s is None else float(ready_s),
+    )
+
+
+def _process_as_json(process: ProcessId | None) -> list[int] | None:
+    return None if process is None else [process.pid, process.start_ticks]
+
+
+def _process_from_json(raw: list[int] | None) -> ProcessId | None:
+    return None if raw is None else ProcessId(int(raw[0]), int(raw[1]))
+
+
+def _bad(path: Path, error: Exception) -> CockpitError:
+    return CockpitError(
+        f"{path} is not what this version writes.",
+        f"{type(error).__name__}: {error}",
+        f"Remove the cluster: cockpit local down {path.parent.name}",
+    )
