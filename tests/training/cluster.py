@@ -71,9 +71,10 @@ def started() -> Iterator[Cluster]:
             address = host.stdout.readline().strip()
             assert address, (directory / "host.log").read_text()
             run = {
+                "PYTHONPATH": str(ROOT),  # as a job's working directory is
                 "RAY_ADDRESS": address,
                 "RAY_TRAIN_CALLBACKS": CALLBACK,
-                "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
+                "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
             }
             yield Cluster(directory, environment | run)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,6 +47,11 @@ def steps(records: list[Record], rank: int, attempt: int) -> list[Steps]:
     return [item for item in every if (item.rank, item.attempt) == (rank, attempt)]
 
 
+def covered(records: list[Record], rank: int, attempt: int) -> list[int]:
+    every = steps(records, rank, attempt)
+    return [step for item in every for step in range(item.first_step, item.step + 1)]
+
+
 def by_step(records: list[Record]) -> dict[int, tuple[float, float]]:
     reports = bodies(records, Report)
     return {
@@ -76,9 +82,8 @@ def test_the_stream_tells_a_run_from_its_first_state_to_its_last(smooth: Outcome
 
 def test_every_step_of_every_rank_is_in_the_stream_once(smooth: Outcome) -> None:
     for rank in (0, 1):
+        assert covered(smooth.records, rank, 1) == list(range(1, 271))
         records = steps(smooth.records, rank, attempt=1)
-        covered = [step for item in records for step in range(item.first_step, item.step + 1)]
-        assert covered == list(range(1, 271))
         assert records[-1].loss is not None
         assert records[-1].samples_per_s
         assert records[-1].memory_bytes
@@ -92,33 +97,60 @@ def test_reports_carry_metrics_and_checkpoints(smooth: Outcome) -> None:
     assert f"accuracy {reports[-1].metrics['accuracy']:.4f} after 270 steps" in smooth.output
 
 
-def test_a_killed_rank_costs_an_attempt_and_not_a_bit(cluster: Cluster, smooth: Outcome) -> None:
-    killed: list[int] = []
+@pytest.fixture(scope="module")
+def disturbed(cluster: Cluster) -> Outcome:
+    """The same run, whose aggregator is killed after step 30 and whose rank 1 is after 100."""
+    dead: dict[str, int] = {}
 
     def kill(records: list[Record]) -> None:
-        if not killed and any(item.step > 100 for item in steps(records, 1, 1)):
+        done = max((item.step for item in steps(records, 1, 1)), default=0)
+        if done > 30 and "aggregator" not in dead:
+            dead["aggregator"] = writer(max(cluster.streams()))
+            os.kill(dead["aggregator"], signal.SIGKILL)
+        if done > 100 and "rank" not in dead:
             (start,) = bodies(records, AttemptStart)
-            killed.append(start.workers[1].pid)
-            os.kill(killed[0], signal.SIGKILL)
+            dead["rank"] = start.workers[1].pid
+            os.kill(dead["rank"], signal.SIGKILL)
 
-    outcome = drive(cluster, [*JOB, *EPOCHS, *storage(cluster, "killed")], kill)
+    outcome = drive(cluster, [*JOB, *EPOCHS, *storage(cluster, "disturbed")], kill)
+    assert set(dead) == {"aggregator", "rank"}
     assert outcome.code == 0, outcome.output[-4000:]
-    first, second = bodies(outcome.records, AttemptEnd)
+    return outcome
+
+
+def writer(stream: Path) -> int:
+    """The process that has the stream open."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if link.readlink() == stream.resolve():
+                return int(link.parts[2])
+    raise AssertionError(f"nobody writes {stream}")
+
+
+def test_a_killed_rank_costs_an_attempt_and_not_a_bit(disturbed: Outcome, smooth: Outcome) -> None:
+    records = disturbed.records
+    first, second = bodies(records, AttemptEnd)
     assert first.attempt == 1
     assert first.reason == "rank 1: its process died (killed, out of memory, or crashed)"
     assert (second.attempt, second.reason) == (2, "finished")
-    assert bodies(outcome.records, AttemptStart)[1].workers[1].pid != killed[0]
+    before, after = bodies(records, AttemptStart)
+    assert after.workers[1].pid != before.workers[1].pid
 
-    restarting = [run for run in bodies(outcome.records, Run) if run.state == "RESTARTING"]
+    restarting = [run for run in bodies(records, Run) if run.state == "RESTARTING"]
     assert [run.message for run in restarting] == [first.reason]
 
-    resumed_from = steps(outcome.records, 0, 2)[0].first_step - 1
-    assert resumed_from in by_step(outcome.records), "it resumes at a checkpoint"
+    resumed_from = steps(records, 0, 2)[0].first_step - 1
+    assert resumed_from in by_step(records), "it resumes at a checkpoint"
     for rank in (0, 1):
-        again = steps(outcome.records, rank, 2)
-        covered = [step for item in again for step in range(item.first_step, item.step + 1)]
-        assert covered == list(range(resumed_from + 1, 271)), "no step is skipped"
-    assert by_step(outcome.records) == by_step(smooth.records), "to the last bit"
+        assert covered(records, rank, 2) == list(range(resumed_from + 1, 271)), "none is skipped"
+    assert by_step(records) == by_step(smooth.records), "to the last bit"
+
+
+def test_a_killed_aggregator_goes_on_where_it_was(disturbed: Outcome) -> None:
+    numbers = [record.seq for record in disturbed.records]
+    assert numbers == list(range(1, len(numbers) + 1))
+    seen = covered(disturbed.records, 1, 1)
+    assert seen == list(range(1, len(seen) + 1)), "no step is lost"
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_at_once(cluster: Cluster) -> None:
@@ -154,7 +186,6 @@ TorchTrainer(
 def test_an_unmodified_script_is_told_too(cluster: Cluster) -> None:
     script = cluster.directory / "plain.py"
     script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
-    cluster.environment["PYTHONPATH"] = str(Path(__file__).parent.parent.parent)
     outcome = drive(cluster, [str(script)])
     assert outcome.code != 0
     (report,) = bodies(outcome.records, Report)

@@ -32,7 +32,7 @@ from training.models.convnet import ConvNet, shift
 @dataclass(frozen=True)
 class Settings:
     workers: int = setting(2, "training workers (ranks), one CPU or GPU each")
-    epochs: int = setting(200, "passes over the 1,437 training digits")
+    epochs: int = setting(100, "passes over the 1,437 training digits")
     batch_size: int = setting(16, "examples a step and rank")
     learning_rate: float = setting(2e-3, "peak; warms up over an epoch, then falls as a cosine")
     width: int = setting(64, "channels of the first block: more makes a step longer")
