@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from cockpit.model.error import CockpitError, NotAllowedError
@@ -88,7 +88,7 @@ class JobLogSource:
             dashboard, job_log(dashboard, job_id), tail_lines=tail_lines, poll_s=poll_s
         )
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         try:
             async with aclosing(self._follower.batches()) as batches:
                 async for batch in batches:

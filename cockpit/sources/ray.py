@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, JobsListed, NodesListed, SourceHealth
@@ -38,7 +38,7 @@ class RaySource:
         self._backoff = backoff or Backoff()
         self._clock, self._sleep = clock, sleep
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         while True:
             try:
                 nodes, jobs = await asyncio.gather(self._dashboard.nodes(), self._dashboard.jobs())

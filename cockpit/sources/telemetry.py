@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cockpit.model.error import CockpitError, UnreachableError
@@ -81,14 +81,15 @@ class TelemetrySource:
         *,
         find_s: float = FIND_S,
         idle_s: float = IDLE_S,
+        jobs_fresh_s: float = JOBS_FRESH_S,
         clock: Callable[[], float] = time.time,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._dashboard = dashboard
-        self._find_s, self._idle_s = find_s, idle_s
+        self._find_s, self._idle_s, self._jobs_fresh_s = find_s, idle_s, jobs_fresh_s
         self._clock, self._sleep = clock, sleep
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_EVENTS)
         finder = asyncio.create_task(self._find(queue))
         getter: asyncio.Task[Event] | None = None
@@ -112,7 +113,7 @@ class TelemetrySource:
         files: dict[tuple[str, str], _File] = {}
         backoff = Backoff()
         head = ""
-        jobs = _Jobs(self._dashboard, self._clock)
+        jobs = _Jobs(self._dashboard, self._clock, self._jobs_fresh_s)
         async with asyncio.TaskGroup() as readers:
             while True:
                 try:
@@ -225,8 +226,8 @@ async def _all_read(files: Sequence[_File]) -> None:
 class _Jobs:
     """Which drivers are over, by a list of the jobs that is fresh enough for the question."""
 
-    def __init__(self, dashboard: Dashboard, clock: Callable[[], float]) -> None:
-        self._dashboard, self._clock = dashboard, clock
+    def __init__(self, dashboard: Dashboard, clock: Callable[[], float], fresh_s: float) -> None:
+        self._dashboard, self._clock, self._fresh_s = dashboard, clock, fresh_s
         self._listed: dict[str, Job] = {}
         self._listed_s = -math.inf
         self._lock = asyncio.Lock()
@@ -234,7 +235,7 @@ class _Jobs:
     async def is_over(self, file: _File) -> bool:
         async with self._lock:
             job = self._listed.get(file.ray_id)
-            fresh_s = max(file.found_s, self._clock() - JOBS_FRESH_S)
+            fresh_s = max(file.found_s, self._clock() - self._fresh_s)
             if self._listed_s < fresh_s and not (job and job.status.is_over):
                 asked_s = self._clock()
                 jobs = await self._dashboard.jobs()

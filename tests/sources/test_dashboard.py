@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import pytest
+
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import NotAllowedError, UnreachableError
+from cockpit.model.run import JobStatus
+from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.http import AnswerError, MissingError
+from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
+
+
+async def test_a_node_comes_with_its_numbers_in_our_units(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    [seen] = await dashboard.nodes()
+    assert (seen.id, seen.is_head, seen.alive) == (HEAD, True, True)
+    assert (seen.cpu_percent, seen.memory_used_bytes, seen.memory_total_bytes) == (
+        12.5,
+        4_000,
+        16_000,
+    )
+    [gpu] = seen.gpus
+    assert (gpu.utilization_percent, gpu.power_w, gpu.temperature_c) == (87, 300.5, 61)
+    assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (1 << 30, 2 << 30)
+    assert seen.resources == {
+        "CPU": 2.0,
+        "object_store_memory": 80.0,
+        "node:__internal_head__": 1.0,
+    }
+
+
+async def test_a_dead_node_says_why_and_has_no_numbers(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.nodes = [node("b" * 56, head=False, alive=False), node()]
+    head, dead = await dashboard.nodes()
+    assert head.is_head
+    assert dead.state_message == "Unexpected termination: health check failed"
+    assert (dead.cpu_percent, dead.memory_used_bytes) == (None, None)
+
+
+async def test_a_node_that_its_agent_has_not_reported_yet_is_listed(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.nodes = [{"raylet": node()["raylet"]}]
+    [seen] = await dashboard.nodes()
+    assert (seen.ip, seen.cpu_percent, seen.gpus) == ("127.0.0.10", None, ())
+
+
+async def test_jobs_come_newest_first_with_times_in_seconds(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.add_job("old", "FAILED")
+    fake.add_job("new")
+    fake.jobs[1]["start_time"] += 1000
+    new, old = await dashboard.jobs()
+    assert (new.id, new.started_s) == ("new", 1_763_712_001.0)
+    assert (old.id, old.status, old.ray_id) == ("old", JobStatus.FAILED, "01000000")
+
+
+async def test_an_unknown_job_is_missing(dashboard: Dashboard) -> None:
+    with pytest.raises(MissingError):
+        await dashboard.job("nope")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, NotAllowedError), (403, NotAllowedError), (503, UnreachableError), (500, AnswerError)],
+)
+async def test_each_refusal_is_an_error_of_its_kind(
+    fake: FakeDashboard, dashboard: Dashboard, status: int, kind: type[Exception]
+) -> None:
+    fake.fail("/nodes", Fault(status=status, text="Traceback (most recent call last)\nboom"))
+    with pytest.raises(kind, match="dashboard") as raised:
+        await dashboard.nodes()
+    assert f"HTTP {status}: boom" in str(raised.value)
+
+
+async def test_an_answer_of_another_shape_is_an_error_and_no_crash(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    for text in ('{"data": []}', "[1, 2]", "<html>a proxy's login page</html>", ""):
+        fake.fail("/nodes", Fault(status=200, text=text))
+        with pytest.raises(AnswerError):
+            await dashboard.nodes()
+
+
+async def test_a_dashboard_that_is_not_there_is_unreachable() -> None:
+    async with Dashboard(DashboardRoute("http://127.0.0.1:9")) as nowhere:
+        with pytest.raises(UnreachableError, match="cannot be reached"):
+            await nowhere.version()
+
+
+async def test_a_dashboard_that_says_nothing_is_unreachable(fake: FakeDashboard) -> None:
+    fake.fail("/nodes", Fault(wait_s=5))
+    async with Dashboard(fake.route, timeout_s=0.1) as impatient:
+        with pytest.raises(UnreachableError, match="does not answer"):
+            await impatient.nodes()
+
+
+async def test_a_loopback_address_never_goes_through_the_proxy(
+    fake: FakeDashboard, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    assert await dashboard.nodes()
+
+
+async def test_the_route_is_asked_for_again_after_a_failure(fake: FakeDashboard) -> None:
+    routes = [DashboardRoute("http://127.0.0.1:9"), fake.route]
+
+    async def route() -> DashboardRoute:
+        return routes.pop(0)
+
+    async with Dashboard(route) as moved:
+        with pytest.raises(UnreachableError):
+            await moved.nodes()
+        assert await moved.nodes()
+        assert await moved.nodes()
+
+
+async def test_no_error_shows_the_token(fake: FakeDashboard) -> None:
+    fake.token = "right"
+    route = DashboardRoute(fake.route.base_url, {"Authorization": "Bearer wrong-secret"})
+    async with Dashboard(route) as client:
+        with pytest.raises(NotAllowedError) as raised:
+            await client.nodes()
+    assert "secret" not in str(raised.value)

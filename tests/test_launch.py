@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cockpit import launch
+from cockpit.catalogue import bundled_jobs
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.http import AnswerError, MissingError
+from tests.sources.fake_dashboard import job
+from training.telemetry.wire import CALLBACK
+
+
+class Ray:
+    """The job and package routes of a dashboard, in memory."""
+
+    def __init__(self) -> None:
+        self.packages: dict[str, bytes] = {}
+        self.uploads: list[str] = []
+        self.jobs: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path, name = request.url.path, request.url.path.rpartition("/")[2]
+        if path.startswith("/api/packages/gcs/"):
+            if request.method == "PUT":
+                self.uploads.append(name)
+                self.packages[name] = request.content
+            return httpx.Response(200 if name in self.packages else 404)
+        if path == "/api/jobs/" and request.method == "POST":
+            sent = json.loads(request.content)
+            name = sent["submission_id"]
+            if name in self.jobs:
+                return httpx.Response(500, text=f"ValueError: Job with submission_id {name} exists")
+            self.jobs[name] = job(name) | sent
+            return httpx.Response(200, json={"submission_id": name})
+        if path == "/api/jobs/":
+            return httpx.Response(200, json=list(self.jobs.values()))
+        name = path.split("/")[3]
+        if name not in self.jobs:
+            return httpx.Response(404, text=f"Job {name} does not exist")
+        if path.endswith("/stop"):
+            self.jobs[name]["status"] = "STOPPED"
+            return httpx.Response(200, json={"stopped": True})
+        if request.method == "DELETE":
+            del self.jobs[name]
+            return httpx.Response(200, json={"deleted": True})
+        return httpx.Response(200, json=self.jobs[name])
+
+
+@pytest.fixture
+def ray() -> Ray:
+    return Ray()
+
+
+@pytest.fixture
+def dashboard(ray: Ray) -> Dashboard:
+    return Dashboard(DashboardRoute("http://ray"), transport=httpx.MockTransport(ray))
+
+
+async def test_a_bundled_job_is_uploaded_once_and_carries_the_telemetry(
+    ray: Ray, dashboard: Dashboard
+) -> None:
+    first = await launch.launch(dashboard, launch.bundled_spec("checkpointed", {"epochs": "5"}, 2))
+    await launch.launch(dashboard, launch.bundled_spec("checkpointed"))
+    assert len(ray.uploads) == 1
+    sent = ray.jobs[first.id]
+    assert sent["entrypoint"] == (
+        f"python -m training.jobs.checkpointed --epochs=5 --workers=2 --run-name={first.id}"
+    )
+    assert sent["runtime_env"]["working_dir"] == f"gcs://{ray.uploads[0]}"
+    assert sent["runtime_env"]["env_vars"]["RAY_TRAIN_CALLBACKS"] == CALLBACK
+    assert sent["runtime_env"]["env_vars"]["RAY_TRAIN_ENABLE_STATE_TRACKING"] == "1"
+    assert first.metadata["cockpit.job"] == "checkpointed"
+
+
+async def test_a_script_runs_in_a_copy_of_its_folder_with_the_callback_beside_it(
+    ray: Ray, dashboard: Dashboard, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    spec = launch.script_spec(("python", "train.py", "--name", "two words"), tmp_path)
+    started = await launch.launch(dashboard, spec)
+    sent = ray.jobs[started.id]
+    assert started.id.startswith("train-")
+    assert sent["entrypoint"] == "python train.py --name 'two words'"
+    assert len(ray.uploads) == 2
+    runtime_env = sent["runtime_env"]
+    assert {runtime_env["working_dir"], *runtime_env["py_modules"]} == {
+        f"gcs://{name}" for name in ray.uploads
+    }
+
+
+async def test_a_script_with_a_training_package_of_its_own_goes_without_the_callback(
+    ray: Ray, dashboard: Dashboard, tmp_path: Path
+) -> None:
+    # Ray Train fails a run whose callback cannot be imported.
+    (tmp_path / "training").mkdir()
+    spec = launch.script_spec(("python", "train.py"), tmp_path)
+    assert spec.has_own_training
+    started = await launch.launch(dashboard, spec)
+    runtime_env = ray.jobs[started.id]["runtime_env"]
+    assert "py_modules" not in runtime_env
+    assert "RAY_TRAIN_CALLBACKS" not in runtime_env["env_vars"]
+
+
+def test_the_users_callbacks_and_variables_are_kept() -> None:
+    env = launch.environment(
+        {"RAY_TRAIN_CALLBACKS": "mine.Callback", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "9"}
+    )
+    assert env["RAY_TRAIN_CALLBACKS"] == f"mine.Callback,{CALLBACK}"
+    assert env["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "9"
+    assert launch.environment(env) == env
+
+
+def test_the_catalogue_names_jobs_with_their_settings() -> None:
+    [checkpointed, *_] = bundled_jobs()
+    assert checkpointed.name == "checkpointed"
+    assert checkpointed.summary
+    assert checkpointed.setting("learning-rate").type == "float"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("checkpoint", {}, "no bundled job 'checkpoint': did you mean checkpointed?"),
+        ("checkpointed", {"epoch": "1"}, "no setting 'epoch': did you mean epochs?"),
+        ("checkpointed", {"epochs": "many"}, "epochs=many is not a whole number"),
+        ("checkpointed", {"stop_on_nan": "maybe"}, "stop_on_nan=maybe is not true or false"),
+    ],
+)
+def test_a_wrong_name_or_value_is_refused_with_what_there_is(
+    name: str, settings: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        launch.bundled_spec(name, settings)
+    assert sentence in raised.value.what
+    assert raised.value.why
+
+
+def test_a_name_that_is_given_to_the_run_is_kept() -> None:
+    spec = launch.bundled_spec("checkpointed", {"run-name": "mine", "storage_path": "/store"})
+    assert spec.entrypoint[3:] == ("--run-name=mine", "--storage-path=/store")
+
+
+async def test_a_job_that_is_over_is_resumed_with_the_same_code_and_run(
+    ray: Ray, dashboard: Dashboard
+) -> None:
+    first = await launch.launch(dashboard, launch.bundled_spec("checkpointed"))
+    with pytest.raises(UsageError, match="is RUNNING"):
+        await launch.resume(dashboard, first.id)
+    await launch.stop(dashboard, first.id)
+    ray.packages.clear()  # Ray drops packages that no job uses
+    again = await launch.resume(dashboard, first.id)
+    assert again.id != first.id
+    assert again.entrypoint == first.entrypoint
+    assert again.metadata["cockpit.resumed_from"] == first.id
+    assert ray.jobs[again.id]["runtime_env"] == ray.jobs[first.id]["runtime_env"]
+    assert len(ray.uploads) == 2
+
+
+async def test_a_job_whose_code_is_gone_says_so(ray: Ray, dashboard: Dashboard) -> None:
+    gone = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
+    ray.jobs["old"] = job("old") | gone
+    with pytest.raises(CockpitError, match="not on the cluster any more"):
+        await launch.resume(dashboard, "old")
+
+
+async def test_a_running_job_is_not_deleted_and_a_stopped_one_is(
+    ray: Ray, dashboard: Dashboard
+) -> None:
+    started = await launch.launch(dashboard, launch.bundled_spec("checkpointed"))
+    with pytest.raises(UsageError) as raised:
+        await launch.delete(dashboard, started.id)
+    assert f"cockpit stop {started.id}" in raised.value.todo
+    assert (await launch.stop(dashboard, started.id)).status == "STOPPED"
+    assert (await launch.stop(dashboard, started.id)).status == "STOPPED"
+    await launch.delete(dashboard, started.id)
+    assert ray.jobs == {}
+
+
+@pytest.mark.parametrize("change", [launch.stop, launch.delete, launch.resume])
+async def test_an_unknown_job_names_one_that_is_like_it(
+    ray: Ray, dashboard: Dashboard, change: Any
+) -> None:
+    ray.jobs["digits-1a2b"] = job("digits-1a2b")
+    with pytest.raises(MissingError, match=r"no job 'digits-1a2': did you mean digits-1a2b\?"):
+        await change(dashboard, "digits-1a2")
+
+
+async def test_a_submission_that_ray_refuses_says_why(ray: Ray, dashboard: Dashboard) -> None:
+    spec = launch.bundled_spec("checkpointed", submission_id="twice")
+    await launch.launch(dashboard, spec)
+    with pytest.raises(AnswerError, match="did not take the job twice") as raised:
+        await launch.launch(dashboard, spec)
+    assert "submission_id twice exists" in raised.value.why
