@@ -107,6 +107,9 @@ def semantic_variables(theme: Theme) -> dict[str, str]:
     found = {name: generated[stand_in] for name, stand_in in _STANDS_FOR.items()}
     if theme.ansi:
         found["muted"] = "ansi_bright_black"
+        # Textual's own stylesheets use these two under an ANSI theme without giving them a value.
+        found["ansi-background"] = "ansi_black" if theme.dark else "ansi_white"
+        found["ansi-foreground"] = "ansi_white" if theme.dark else "ansi_black"
         curves = _CURVES_ANSI
     else:
         ink, paper = Color.parse(generated["foreground"]), Color.parse(generated["background"])

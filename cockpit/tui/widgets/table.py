@@ -259,7 +259,7 @@ class LineTable(ScrollView, can_focus=True):
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.scrollable_size.width
         if width != self._room:
             # A scrollbar that comes or goes changes the width without a resize.
             self._place()
@@ -343,7 +343,7 @@ class LineTable(ScrollView, can_focus=True):
         return widest != before
 
     def _place(self) -> None:
-        self._room = self.size.width
+        self._room = self.scrollable_size.width
         self._places = lay_out(self._columns, self._widest, self._room)
         self._strips.clear()
 
@@ -352,7 +352,7 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh()
 
     def _set_height(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self._rows) + HEADER_LINES)
+        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_LINES)
 
     def _refresh_changes(self, before: tuple[Row, ...], changed: Sequence[int]) -> None:
         rows, top = self._rows, self.scroll_offset.y

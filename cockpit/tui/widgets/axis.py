@@ -1,0 +1,112 @@
+"""The words on the axes of a chart. Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from cockpit.tui import format
+from cockpit.tui.widgets.plot import nice_step, time_step, y_range
+
+Unit = Literal["", "s", "B", "%", "/s"]
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SI = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+_LABEL_CELLS = 12
+"""Room for one label of the time axis, with what keeps it from the next."""
+
+
+def value_text(value: float, unit: Unit) -> str:
+    """One value with its unit, for a legend."""
+    match unit:
+        case "B":
+            return format.bytes_text(value)
+        case "s":
+            return format.duration(value)
+        case "%":
+            return format.percent(value)
+        case "/s":
+            return format.rate(value)
+        case _:
+            return format.number(value)
+
+
+def y_axis(
+    low: float, high: float, rows: int, unit: Unit
+) -> tuple[float, float, list[tuple[float, str]]]:
+    """The range to draw, and where which label stands."""
+    scale, suffix = _scale(max(abs(low), abs(high)), unit)
+    bottom, top, ticks = y_range(low / scale, high / scale, rows)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else nice_step(top - bottom, 2)
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
+    labels = [(tick * scale, f"{tick + 0.0:.{min(decimals, 9)}f}{suffix}") for tick in ticks]
+    return bottom * scale, top * scale, labels
+
+
+def _scale(most: float, unit: Unit) -> tuple[float, str]:
+    if unit == "B":
+        power = 0
+        while most >= 1000 * 1024.0**power and power < len(_BINARY) - 1:
+            power += 1
+        return 1024.0**power, _BINARY[power]
+    if unit == "%":
+        return 1.0, "%"
+    if unit == "s" and most >= 1:
+        return (3600.0, "h") if most >= 7200 else (60.0, "m") if most >= 300 else (1.0, "s")
+    if unit == "" and (most == 0 or 1e-3 <= most < 1e4):
+        return 1.0, ""
+    exponent = 0 if most == 0 else math.floor(math.log10(most) / 3) * 3
+    exponent = min(max(exponent, min(_SI)), max(_SI))
+    return 10.0**exponent, _SI[exponent] + ("" if unit == "/s" else unit)
+
+
+def extent(
+    starts: Sequence[float], now_s: float, window_s: float | None, pixels: int
+) -> tuple[float, float]:
+    """From when to when the chart goes.
+
+    The end moves on by whole pixels only: between two of them, what was drawn stays as it is, and
+    a point never wanders from one column to the next and back.
+    """
+    if window_s is not None and window_s > 0:
+        a_pixel_s = window_s / max(1, pixels)
+        end_s = (math.floor(now_s / a_pixel_s) + 1) * a_pixel_s
+        return end_s - window_s, end_s
+    start_s = min(starts, default=now_s - 1)
+    span_s = max(now_s - start_s, 1.0)
+    quantum_s = nice_step(span_s, 50)
+    return start_s, start_s + (math.floor(span_s / quantum_s) + 1) * quantum_s
+
+
+def time_labels(
+    start_s: float, end_s: float, now_s: float, cells: int, *, clock: bool
+) -> list[tuple[int, str]]:
+    """(cell, label) from left to right; the cell is the one of the label's instant."""
+    span_s = end_s - start_s
+    if cells < 4 or span_s <= 0:
+        return []
+    step = time_step(span_s, max(1, cells // _LABEL_CELLS))
+    found = []
+    if clock:
+        offset = time.localtime(end_s).tm_gmtoff
+        form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86_400 else "%d %b"
+        at_s = math.ceil((start_s + offset) / step) * step - offset
+        while at_s <= end_s:
+            label = time.strftime(form, time.localtime(at_s))
+            found.append((int((at_s - start_s) / span_s * cells), label))
+            at_s += step
+        return found
+    for number in range(int(span_s / step) + 1):
+        cell = int((now_s - number * step - start_s) / span_s * cells)
+        if cell >= 0:
+            found.append((min(cell, cells - 1), f"-{_short(number * step)}" if number else "now"))
+    return found[::-1]
+
+
+def _short(seconds: float) -> str:
+    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:.3g}{unit}"
+    return f"{seconds:.3g}s"

@@ -1,0 +1,147 @@
+"""A chart of curves over time that repaints only the cells that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.tui.symbols import Symbols, symbols
+from cockpit.tui.theme import Palette
+from cockpit.tui.widgets.axis import Unit
+from cockpit.tui.widgets.picture import Curve, Grid, Look, Mark, MarkKind, draw
+
+__all__ = ["Curve", "LineChart", "Mark", "MarkKind"]
+
+
+class LineChart(Widget):
+    """Curves over time, with marks. Time ends at `now_s`, or without it at the newest point."""
+
+    DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")
+
+    def __init__(
+        self,
+        title: str = "",
+        *,
+        unit: Unit = "",
+        window_s: float | None = None,
+        clock: bool = False,
+        low: float | None = None,
+        high: float | None = None,
+        empty: str = "No data yet",
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._look = Look(title, unit, window_s, clock, low, high, empty)
+        self._curves: tuple[Curve, ...] = ()
+        self._marks: tuple[Mark, ...] = ()
+        self._now_s: float | None = None
+        self._grid = Grid(0, 0)
+        self._drawn_with: Symbols | None = None
+        self._palette: Palette | None = None
+
+    @property
+    def window_s(self) -> float | None:
+        """How much time is shown; None is everything."""
+        return self._look.window_s
+
+    def set_window(self, window_s: float | None) -> None:
+        self._restyle(replace(self._look, window_s=window_s))
+
+    def set_title(self, title: str) -> None:
+        self._restyle(replace(self._look, title=title))
+
+    def set_unit(self, unit: Unit) -> None:
+        self._restyle(replace(self._look, unit=unit))
+
+    def set_clock(self, clock: bool) -> None:
+        """Label the time axis with the time of day, or with time ago."""
+        self._restyle(replace(self._look, clock=clock))
+
+    def set_empty(self, text: str) -> None:
+        """What to say without any point."""
+        self._restyle(replace(self._look, empty=text))
+
+    def set_curves(self, curves: Sequence[Curve], now_s: float | None = None) -> None:
+        """Show these curves. Their arrays may have grown since: they are read anew."""
+        self._curves, self._now_s = tuple(curves), now_s
+        self._redraw()
+
+    def set_marks(self, marks: Sequence[Mark]) -> None:
+        if tuple(marks) != self._marks:
+            self._marks = tuple(marks)
+            self._redraw()
+
+    def text(self) -> str:
+        """What is shown, without colours."""
+        return self._grid.text()
+
+    def on_resize(self) -> None:
+        self._redraw()
+
+    def notify_style_update(self) -> None:
+        self._palette = None
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.rich_style
+        if self._drawn_with is not symbols():
+            self._draw()
+        if y >= self._grid.height:
+            return Strip.blank(width, base)
+        if self._palette is None:
+            self._palette = Palette.of(self.app)
+        segments: list[Segment] = []
+        x = 0
+        characters = self._grid.characters[y]
+        for words, run in groupby(self._grid.styles[y]):
+            end = x + sum(1 for _ in run)
+            segments.append(Segment("".join(characters[x:end]), base + self._palette.style(words)))
+            x = end
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _restyle(self, look: Look) -> None:
+        if look != self._look:
+            self._look = look
+            self._redraw()
+
+    def _draw(self) -> None:
+        now_s = self._now_s
+        if now_s is None:
+            now_s = max((curve.times[-1] for curve in self._curves if len(curve.times)), default=0)
+        self._drawn_with = symbols()
+        width, height = self.size
+        self._grid = draw(
+            width, height, self._curves, self._marks, self._look, now_s, self._drawn_with
+        )
+
+    def _redraw(self) -> None:
+        if not self.size:
+            return
+        before = self._grid
+        self._draw()
+        after = self._grid
+        if (before.width, before.height) != (after.width, after.height):
+            self.refresh()
+            return
+        dirty = [region for y in range(after.height) if (region := _difference(before, after, y))]
+        if dirty:
+            self.refresh(*dirty)
+
+
+def _difference(before: Grid, after: Grid, y: int) -> Region | None:
+    """From the first to the last cell of the row that is not the same."""
+    old, new = before.characters[y], after.characters[y]
+    old_styles, new_styles = before.styles[y], after.styles[y]
+    if old == new and old_styles == new_styles:
+        return None
+    changed = [x for x in range(after.width) if old[x] != new[x] or old_styles[x] != new_styles[x]]
+    return Region(changed[0], y, changed[-1] - changed[0] + 1, 1)

@@ -1,0 +1,102 @@
+"""Which lines of a log are shown, and what in them stands out. Pure."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from cockpit.store.store import LogBuffer
+
+_BAD = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL|Traceback|Segmentation fault|core dumped|OOMKilled|out of memory)\b"
+    r"|\b[A-Z]\w*(?:Error|Exception)\b"
+)
+_WARNING = re.compile(r"\b(?:WARNING|WARN|\w+Warning)\b")
+# Ray marks each line of a worker with where it came from: `(RayTrainWorker pid=12, ip=10.0.0.3)`.
+_ORIGIN = re.compile(r"^\([^()]*\bpid=\d+[^()]*\)")
+
+
+def level(line: str) -> str:
+    """`bad`, `warning` or nothing."""
+    if _BAD.search(line):
+        return "bad"
+    return "warning" if _WARNING.search(line) else ""
+
+
+def origin_cells(line: str) -> int:
+    """How many characters at the start only say where the line came from."""
+    found = _ORIGIN.match(line)
+    return found.end() if found else 0
+
+
+@dataclass(slots=True)
+class LogLines:
+    """The lines of a log that pass the filter, kept up with it by looking at new lines only.
+
+    Lines are numbered from the start of the log, so that a number stays that of its line when
+    older ones are dropped.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    first: int = 0
+    """The number of `lines[0]`."""
+    pattern: re.Pattern[str] | None = None
+    only_matching: bool = True
+    _matching: list[int] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.first + len(self.lines)
+
+    @property
+    def is_filtered(self) -> bool:
+        return self.pattern is not None and self.only_matching
+
+    def __len__(self) -> int:
+        """How many lines are shown."""
+        return len(self._matching) if self.is_filtered else len(self.lines)
+
+    @property
+    def matches(self) -> int:
+        return len(self._matching)
+
+    def line(self, index: int) -> str:
+        """The line shown at that place."""
+        return self.lines[self._matching[index] - self.first if self.is_filtered else index]
+
+    def number(self, index: int) -> int:
+        """The number in the log of the line shown at that place."""
+        return self._matching[index] if self.is_filtered else self.first + index
+
+    def place(self, number: int) -> int:
+        """Where that line is shown, or else the next one."""
+        if self.is_filtered:
+            return bisect_left(self._matching, number)
+        return min(max(0, number - self.first), len(self.lines))
+
+    def update(self, buffer: LogBuffer) -> bool:
+        """Take what the buffer holds now; whether anything changed."""
+        known = self.total
+        if buffer.total == known and buffer.first == self.first:
+            return False
+        restarted = buffer.total < known
+        # A copy of references, for a deque is slow in the middle.
+        self.lines, self.first = list(buffer.lines), buffer.first
+        if restarted:
+            self._matching = self._match(self.first)
+        else:
+            del self._matching[: bisect_left(self._matching, self.first)]
+            self._matching += self._match(max(known, self.first))
+        return True
+
+    def set_pattern(self, pattern: re.Pattern[str] | None, *, only_matching: bool) -> None:
+        self.pattern, self.only_matching = pattern, only_matching
+        self._matching = self._match(self.first)
+
+    def _match(self, since: int) -> list[int]:
+        if self.pattern is None:
+            return []
+        search = self.pattern.search
+        fresh = enumerate(self.lines[since - self.first :], start=since)
+        return [number for number, line in fresh if search(line)]
