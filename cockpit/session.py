@@ -114,6 +114,11 @@ class Session:
                 return False
             self._arrived.wait(min(left, 0.5))
 
+    def wait_for_change(self) -> None:
+        """Block until an event has been applied."""
+        while not self.drain():
+            self._arrived.wait()
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run an action on the session's loop, from any thread."""
         if self._loop is None:

@@ -1,0 +1,56 @@
+"""`cockpit kill POD|RANK`: one fault, now, and how the run comes back from it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cockpit.actions import ClusterActions
+from cockpit.cli import confirm, connect, output
+from cockpit.cli.recovery import as_row, follow, sentence
+from cockpit.drills.kill import plan_kill
+from cockpit.model.error import ExitCode
+from cockpit.model.event import DrillInjected
+
+TIMEOUT_S = 300.0
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("target", metavar="POD|RANK", help="a pod's name, or a rank's number")
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds between SIGTERM and SIGKILL (default 0: SIGKILL at once)",
+    )
+    parser.add_argument("--no-wait", action="store_true", help="do not watch the recovery")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="S",
+        help=f"how long to watch for it (default {TIMEOUT_S:g})",
+    )
+    confirm.arguments(parser)
+    output.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect.session(args) as session:
+        connect.wait_for(session, ("backend", "ray", "telemetry"))
+        plan = plan_kill(session.store, args.target, args.grace)
+        if not confirm.confirmed(args, plan.lines):
+            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+        drill = session.call(ClusterActions(session.backend).kill(plan))
+        session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+        if args.no_wait:
+            print(f"Killed {drill.target}.", file=sys.stderr)
+            return int(ExitCode.DONE)
+        measured = follow(session, drill, args.timeout)
+        if args.output == "table":
+            print(sentence(measured))
+        else:
+            output.print_json(as_row(measured), indent=2 if args.output == "json" else None)
+        came_back = measured.recovered if drill.run_id else measured.pod_ready_s is not None
+        return int(ExitCode.DONE if came_back else ExitCode.FAILED)
