@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from typing import Any
 
@@ -33,28 +34,35 @@ class ActorOutbox:
         """Wait until all has arrived, at most `timeout_s`."""
         import ray
 
-        references = [reference for reference, _, _ in self._under_way]
-        if references:
-            ray.wait(references, num_returns=len(references), timeout=timeout_s)
-        self._reap()
+        deadline = time.monotonic() + timeout_s
+        while self._under_way and (left_s := deadline - time.monotonic()) > 0:
+            references = [reference for reference, _, _ in self._under_way]
+            ray.wait(references, num_returns=len(references), timeout=left_s)
+            self._reap()
 
     def _reap(self) -> None:
-        """Forget what has arrived. When something was lost, send it and all after it again."""
+        """Forget what has arrived, and send again what was lost with the aggregator.
+
+        Only that: what is still under way waits for the aggregator's restart and arrives. A record
+        that was written just before the death comes twice, which readers of the stream allow for.
+        """
         import ray
 
-        while self._under_way:
-            reference = self._under_way[0][0]
-            done, _ = ray.wait([reference], timeout=0)
-            if not done:
-                return
+        if not self._under_way:
+            return
+        references = [reference for reference, _, _ in self._under_way]
+        done = set(ray.wait(references, num_returns=len(references), timeout=0)[0])
+        lost: list[tuple[float, Body]] = []
+        for reference, t, body in list(self._under_way):
+            if reference not in done:
+                continue
+            self._under_way.remove((reference, t, body))
             try:
                 ray.get(reference)
             except ray.exceptions.RayActorError as error:
-                log.info("telemetry: the aggregator is gone (%s); connecting again", error)
-                self._aggregator = connect(self._job)
-                again = [(t, body) for _, t, body in self._under_way]
-                self._under_way.clear()
-                for t, body in again:
-                    self._under_way.append((self._aggregator.write.remote(t, body), t, body))
-                return
-            self._under_way.popleft()
+                log.info("telemetry: the aggregator does not answer (%s)", error)
+                lost.append((t, body))
+        if lost:
+            self._aggregator = connect(self._job)
+        for t, body in lost:
+            self._under_way.append((self._aggregator.write.remote(t, body), t, body))

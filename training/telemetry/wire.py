@@ -145,7 +145,8 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 class Record:
     """One line: its number in the file, when it happened (Unix seconds), and what it says.
 
-    `t` is on the clock of whoever saw it happen, so it can go back a little from line to line.
+    `t` is on the clock of whoever saw it happen, so it can go back a little from line to line. A
+    record whose writer died before it could say so may come twice, under two numbers.
     """
 
     seq: int
