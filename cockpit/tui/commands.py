@@ -1,0 +1,102 @@
+"""What can be typed after `:`, and how a line of it is read and completed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cockpit.model.error import UsageError
+from cockpit.store.select import current_run, pods_in_order
+from cockpit.store.store import Store
+from cockpit.tui.keys import VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    usage: str
+    help: str
+    takes: tuple[str, ...] = ()
+    """What its first words are, for completion: `pod`, `rank`, `group`, `job`, `theme`."""
+
+
+COMMANDS: tuple[Command, ...] = (
+    *(Command(view, view, f"show {view}") for view in VIEWS),
+    Command("rank", "rank N", "a rank's own page", ("rank",)),
+    Command("kill", "kill POD|RANK [GRACE]", "kill a pod, GRACE seconds after SIGTERM", ("pod",)),
+    Command("scale", "scale GROUP N|+N|-N", "ask for that many pods", ("group",)),
+    Command("launch", "launch [JOB]", "launch a bundled job"),
+    Command("stop", "stop JOB", "stop a job", ("job",)),
+    Command("delete", "delete JOB", "forget a job that is over", ("job",)),
+    Command("logs", "logs JOB|POD|RANK", "follow a log", ("job", "pod")),
+    Command("mark", "mark [TEXT]", "mark this moment"),
+    Command("theme", "theme [NAME]", "another theme", ("theme",)),
+    Command("save", "save", "save the screen as SVG and text"),
+    Command("pause", "pause", "hold the screen still"),
+    Command("help", "help", "the keys of this view"),
+    Command("quit", "quit", "leave"),
+)
+
+_BY_NAME = {command.name: command for command in COMMANDS} | {
+    short: next(c for c in COMMANDS if c.name == name)
+    for short, name in {"q": "quit", "q!": "quit", "h": "help", "w": "save", "log": "logs"}.items()
+}
+
+
+def parse(line: str) -> tuple[Command, tuple[str, ...]]:
+    """The command and its words. A unique beginning of a name is enough; raises UsageError."""
+    words = line.split()
+    if not words:
+        raise UsageError("No command was typed.", todo="Try: help")
+    name, rest = words[0], tuple(words[1:])
+    if (command := _BY_NAME.get(name)) is None:
+        found = [command for command in COMMANDS if command.name.startswith(name)]
+        if len(found) != 1:
+            known = ", ".join(command.name for command in found or COMMANDS)
+            raise UsageError(
+                f"There is no command {name!r}." if not found else f"{name!r} could be several.",
+                f"Commands: {known}.",
+            )
+        command = found[0]
+    return command, rest
+
+
+def replicas(text: str, now: int) -> int:
+    """`3`, or `+1` and `-1` from what is wanted now. Raises UsageError."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a number of pods.", todo="Try: scale workers 3"
+        ) from None
+    return max(0, now + number if text[:1] in "+-" else number)
+
+
+def completions(line: str, store: Store, themes: Sequence[str] = ()) -> list[str]:
+    """Whole lines that begin with what was typed, likeliest first."""
+    head, _, tail = line.rpartition(" ")
+    if not head:
+        return [command.name for command in COMMANDS if command.name.startswith(tail)]
+    command = _BY_NAME.get(head.split()[0])
+    if command is None or " " in head.strip():
+        return []
+    run = current_run(store)
+    names = {
+        "pod": [pod.name for pod in pods_in_order(store)],
+        "rank": [str(rank) for rank in sorted(run.ranks)] if run else [],
+        "group": list(store.groups),
+        "job": list(store.jobs),
+        "theme": list(themes),
+    }
+    words = [name for kind in command.takes for name in names[kind]]
+    return [f"{head} {word}" for word in words if word.startswith(tail)]
+
+
+def seconds(words: Sequence[str], default: float = 0.0) -> float:
+    """A time in seconds, when there is one. Raises UsageError."""
+    if not words:
+        return default
+    try:
+        return max(0.0, float(words[0].removesuffix("s")))
+    except ValueError:
+        raise UsageError(f"{words[0]!r} is not a number of seconds.") from None

@@ -1,0 +1,74 @@
+"""The question before a change: what will be done, to whom. The answer is No unless given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+
+class Confirm(ModalScreen[bool]):
+    """Answers True for yes. With `typed`, yes needs that word typed in full."""
+
+    DEFAULT_CSS = """
+    Confirm { align: center middle; }
+    Confirm > VerticalScroll {
+        width: 72; max-width: 100%; height: auto; max-height: 100%;
+        padding: 0 2; background: $panel; border: round $warning; border-title-color: $warning;
+        border-title-style: bold;
+    }
+    Confirm .line { margin: 1 0 0 0; }
+    Confirm Input { margin: 1 0 0 0; }
+    Confirm Horizontal { height: 1; margin: 1 0; align-horizontal: right; }
+    Confirm Button { margin: 0 0 0 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,Y", "answer(True)", "Yes"),
+        Binding("n,N,escape,q", "answer(False)", "No"),
+        Binding("left,right,h,l", "other", "The other answer"),
+    ]
+
+    def __init__(self, question: str, lines: Sequence[str], yes: str, *, typed: str = "") -> None:
+        super().__init__()
+        self.question, self.lines, self.yes, self.typed = question, lines, yes, typed
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False) as box:
+            box.border_title = self.question
+            for line in self.lines:
+                yield Static(line, classes="line", markup=False)
+            if self.typed:
+                yield Static(f"Type {self.typed} to do it.", classes="line", markup=False)
+                yield Input(placeholder=self.typed, compact=True)
+            with Horizontal():
+                no = "No (n)" if not self.typed else "No (esc)"
+                yield Button(no, id="no", compact=True, variant="primary")
+                label = f"{self.yes} (y)" if not self.typed else self.yes
+                yes = Button(label, id="yes", compact=True, variant="error")
+                yes.disabled = bool(self.typed)
+                yield yes
+
+    def on_mount(self) -> None:
+        (self.query_one(Input) if self.typed else self.query_one("#no")).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one("#yes", Button).disabled = event.value != self.typed
+
+    def on_input_submitted(self) -> None:
+        if not self.query_one("#yes", Button).disabled:
+            self.dismiss(True)
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        if not yes or not self.typed:
+            self.dismiss(yes)
+
+    def action_other(self) -> None:
+        self.focus_next(Button)

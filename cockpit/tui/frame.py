@@ -1,0 +1,161 @@
+"""What stands around every view: the views' names, the state of things, the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.content import Content
+from textual.widget import Widget
+
+from cockpit.store.select import current_run, stale_sources
+from cockpit.tui import format
+from cockpit.tui.keys import TITLES, VIEWS, Key
+from cockpit.tui.look import Look
+from cockpit.tui.sentences import HEALTH_STYLES, clock, run_style
+
+_SEPARATOR = Content.styled(" │ ", "$muted")
+
+
+class Line(Widget):
+    """One line that is drawn again only when it has changed."""
+
+    DEFAULT_CSS = """
+    Line { height: 1; width: 100%; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._content = Content()
+        self._clicks: list[tuple[int, int, str]] = []
+
+    def show(self, content: Content, clicks: Sequence[tuple[int, int, str]] = ()) -> None:
+        """`clicks`: from which cell to before which cell a click is which action."""
+        self._clicks = list(clicks)
+        if not content.is_same(self._content):
+            self._content = content
+            self.refresh()
+
+    def render(self) -> Content:
+        return self._content
+
+    async def on_click(self, event: events.Click) -> None:
+        for start, end, action in self._clicks:
+            if start <= event.x < end:
+                await self.run_action(action)
+
+
+class Tabs(Line):
+    """The product's name, the views, and the time."""
+
+    DEFAULT_CSS = """
+    Tabs { background: $panel; }
+    """
+
+    def draw(self, look: Look, view: str) -> None:
+        parts: list[Content] = [Content.styled(" cockpit ", "$accent bold")]
+        clicks, x = [], parts[0].cell_length
+        for number, name in enumerate(VIEWS, start=1):
+            chosen = name == view
+            narrow = self.size.width < 64 and not chosen
+            label = f" {number} " if narrow else f" {number} {TITLES[name]} "
+            style = "$foreground on $primary 40% bold" if chosen else "$muted"
+            parts.append(Content.styled(label, style))
+            clicks.append((x, x + len(label), f"screen.view('{name}')"))
+            x += len(label)
+        right = Content.styled(f"{clock(look.now_s)} ", "$muted")
+        if look.paused:
+            right = Content.assemble(
+                Content.styled(" PAUSED ", "$background on $warning"), " ", right
+            )
+        if look.read_only:
+            right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
+        self.show(_spread(Content.assemble(*parts), right, self.size.width), clicks)
+
+
+class StatusLine(Line):
+    """The cluster, the run, and whoever has fallen silent."""
+
+    DEFAULT_CSS = """
+    StatusLine { background: $surface; }
+    """
+
+    def draw(self, look: Look) -> None:
+        parts: list[Content | str] = [Content.styled(f" {look.cluster or 'no cluster'} ", "bold")]
+        store = look.store
+        if look.failure is not None:
+            parts.append(Content.styled("● failed", "$bad"))
+        elif not look.connected:
+            parts.append(Content.styled("● starting", "$warning"))
+        else:
+            style = f"${HEALTH_STYLES[store.health]}"
+            words = store.health.value if store.ref else "waiting for its first word"
+            parts.append(Content.styled(f"● {words}", style))
+        if (run := current_run(store)) is not None:
+            attempt = f" · attempt {run.attempt.number}" if run.attempt else ""
+            parts += [
+                _SEPARATOR,
+                Content.styled(run.name or run.id, "bold"),
+                " ",
+                Content.styled(run.state.value, f"${run_style(run.state)}"),
+                attempt,
+            ]
+            if run.step is not None:
+                parts.append(f" · step {run.step:,}")
+        stale = stale_sources(store, look.now_s)
+        if stale:
+            said = "  ".join(
+                f"{name} {format.age(age)} old" if age is not None else f"{name} not heard"
+                for name, age, _ in stale
+            )
+            right = Content.styled(f"⚠ {said} ", "$warning")
+        else:
+            right = Content()
+        self.show(_spread(Content.assemble(*parts), right, self.size.width))
+
+
+class KeyBar(Line):
+    """The keys that do something here; those that may not are dim. They can be clicked."""
+
+    DEFAULT_CSS = """
+    KeyBar { background: $panel; }
+    """
+
+    def draw(self, keys: tuple[Key, ...], refused: frozenset[str]) -> None:
+        """`refused`: the ids of keys whose action would be refused."""
+        always = [key for key in keys if key.id in ("help", "quit")]
+        tail = [_key(key, False) for key in always]
+        width = self.size.width
+        room = width - 1 - sum(piece.cell_length for piece in tail)
+        head, clicks, x = [Content(" ")], [], 1
+        for key in keys:
+            if not key.footer or key in always:
+                continue
+            piece = _key(key, key.id in refused)
+            if x + piece.cell_length > room:
+                break
+            head.append(piece)
+            clicks.append((x, x + piece.cell_length, f"screen.{key.id}"))
+            x += piece.cell_length
+        x = width
+        for key, piece in zip(reversed(always), reversed(tail), strict=True):
+            x -= piece.cell_length
+            clicks.append((x, x + piece.cell_length, f"screen.{key.id}"))
+        self.show(_spread(Content.assemble(*head), Content.assemble(*tail), width), clicks)
+
+
+def _key(key: Key, dim: bool) -> Content:
+    if dim:
+        return Content.styled(f"{key.shown} {key.label}  ", "$muted 50%")
+    return Content.assemble(
+        Content.styled(key.shown, "$accent bold"), " ", Content.styled(f"{key.label}  ", "$muted")
+    )
+
+
+def _spread(left: Content, right: Content, width: int) -> Content:
+    """Both ends of a line; the right one stays whole as long as it can."""
+    room = max(0, width - right.cell_length)
+    if left.cell_length > room:
+        left = left.truncate(max(0, room - 1), ellipsis=True)
+    gap = max(0, width - left.cell_length - right.cell_length)
+    return Content.assemble(left, " " * gap, right)

@@ -1,0 +1,150 @@
+"""The keys, in one table: bindings, footer, help and refusals all read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+VIEWS = ("overview", "ranks", "charts", "pods", "jobs")
+TITLES = {
+    "overview": "Overview",
+    "ranks": "Ranks",
+    "charts": "Charts",
+    "pods": "Pods",
+    "jobs": "Jobs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `id` is what the configuration calls it, and the name of its action."""
+
+    id: str
+    keys: str
+    """Textual's names, comma-separated."""
+    shown: str
+    label: str
+    """A word or two, for the footer."""
+    help: str
+    views: tuple[str, ...] = VIEWS
+    """Where it does something."""
+    verb: str = ""
+    """What it needs to be allowed: a verb of `Backend.capabilities`. Empty: it changes nothing."""
+    footer: bool = True
+
+
+_TABLES = ("ranks", "pods", "jobs")
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "open",
+        "",
+        "enter",
+        "open",
+        "The rank's page, the pod as YAML, the job's log",
+        _TABLES,
+    ),
+    Key(
+        "kill",
+        "K",
+        "K",
+        "kill",
+        "Kill the pod, or the pod under the rank (asks)",
+        ("overview", "ranks", "pods"),
+        "delete_pod",
+    ),
+    Key(
+        "scale_up",
+        "plus,equals_sign",
+        "+",
+        "scale",
+        "One pod more in the group (asks)",
+        ("overview", "pods"),
+        "scale",
+    ),
+    Key(
+        "scale_down",
+        "minus",
+        "-",
+        "scale",
+        "One pod less in the group (asks)",
+        ("overview", "pods"),
+        "scale",
+        footer=False,
+    ),
+    Key("launch", "L", "L", "launch", "Launch a bundled job", verb="launch"),
+    Key(
+        "stop", "S", "S", "stop job", "Stop the selected job (asks)", ("overview", "jobs"), "launch"
+    ),
+    Key("logs", "l", "l", "logs", "The log of the job, or of the rank's pod"),
+    Key(
+        "aggregate",
+        "a",
+        "a",
+        "per rank",
+        "One curve a rank, or one for the run",
+        ("charts",),
+    ),
+    Key("zoom_in", "z", "z", "zoom", "Show a shorter time", ("charts",)),
+    Key("zoom_out", "Z", "Z", "wider", "Show a longer time", ("charts",)),
+    Key("zoom_all", "0", "0", "all", "Show all of it", ("charts",)),
+    Key("sort", "s", "s", "sort", "Sort by the next column", _TABLES),
+    Key("reverse", "R", "R", "reverse", "Reverse the order", _TABLES, footer=False),
+    Key("filter", "slash", "/", "filter", "Show only lines that hold a text", _TABLES),
+    Key(
+        "object",
+        "y",
+        "y",
+        "object",
+        "All that is known of it, as YAML",
+        ("overview", *_TABLES),
+    ),
+    Key(
+        "pane",
+        "o",
+        "o",
+        "other pane",
+        "The next table or log of this view",
+        ("overview", "pods", "jobs"),
+    ),
+    Key("mark", "m", "m", "mark", "Mark this moment in charts and events", footer=False),
+    Key("pause", "p", "p", "pause", "Hold the screen; data goes on coming in"),
+    Key("command", "colon", ":", "command", "Type a command"),
+    Key("theme", "t", "t", "theme", "The next theme", footer=False),
+    Key("save", "w", "w", "save", "Save the screen as SVG and as text", footer=False),
+    Key("help", "question_mark", "?", "help", "The keys of what you are looking at"),
+    Key("quit", "q", "q", "quit", "Leave; the cluster and its runs go on"),
+)
+
+BY_ID = {key.id: key for key in KEYS}
+
+MOVING: tuple[tuple[str, str], ...] = (
+    ("1 … 5", "the view of that number"),
+    ("tab shift+tab", "the next view, the one before"),
+    ("↑ ↓ j k", "a line down or up"),
+    ("g G home end", "the first or the last line"),
+    ("enter esc", "deeper, and back"),
+    ("ctrl+p", "every command, searchable"),
+)
+
+
+def bindings() -> list[Binding]:
+    """Of the main screen. Each has an id, so that a keymap can move it."""
+    views = [
+        Binding(str(number), f"view('{name}')", TITLES[name], id=f"view_{name}")
+        for number, name in enumerate(VIEWS, start=1)
+    ]
+    turns = [
+        Binding("tab", "turn(1)", "Next view", id="next_view"),
+        Binding("shift+tab", "turn(-1)", "View before", id="previous_view"),
+        Binding("escape", "back", "Back", id="back"),
+    ]
+    rest = [Binding(key.keys, key.id, key.help, id=key.id) for key in KEYS if key.keys]
+    return views + turns + rest
+
+
+def keys_of(view: str) -> tuple[Key, ...]:
+    """The keys that do something in this view, those of the view alone first."""
+    here = [key for key in KEYS if view in key.views]
+    return tuple(sorted(here, key=lambda key: len(key.views) == len(VIEWS)))

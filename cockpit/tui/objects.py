@@ -1,0 +1,56 @@
+"""An object as YAML, as it is known here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from cockpit.model.text import clean
+
+_PLAIN = re.compile(r"[A-Za-z_./][\w./@-]*( [\w./@:-]+)*")
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "nan", "inf"}
+
+
+def yaml(value: Any) -> str:
+    """Dataclasses, mappings, sequences and scalars; no series and no live objects."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    return "\n".join(_lines(value, 0))
+
+
+def _lines(value: Any, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            if isinstance(item, (dict, list, tuple)) and item:
+                yield f"{pad}{_scalar(name)}:"
+                yield from _lines(item, depth + 1)
+            else:
+                yield f"{pad}{_scalar(name)}: {_scalar(item)}"
+    elif isinstance(value, (list, tuple)) and value:
+        for item in value:
+            first, *rest = _lines(item, depth + 1)
+            yield f"{pad}- {first.strip()}"
+            yield from rest
+    else:
+        yield f"{pad}{_scalar(value)}"
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, (list, tuple)):
+        return "[]"
+    text = "\n".join(clean(line) for line in str(value).split("\n"))
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS and ": " not in text:
+        return text
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""From the store to rows of a table. Pure: nothing here knows a screen."""

@@ -1,0 +1,59 @@
+"""What happened, newest first: notices, drills, attempts, marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nlargest
+
+from cockpit.model.text import one_line
+from cockpit.store.select import current_run
+from cockpit.store.store import Store
+from cockpit.tui.sentences import clock
+from cockpit.tui.widgets.table import Cell, Column, Row
+
+EVENT_COLUMNS = (
+    Column("time", "TIME", width=8),
+    Column("object", "OBJECT"),
+    Column("what", "WHAT"),
+    Column("message", "MESSAGE", min_width=10, grow=1),
+)
+SHOWN = 300
+
+
+def event_rows(store: Store, limit: int = SHOWN) -> list[Row]:
+    rows = []
+    found = nlargest(limit, enumerate(_events(store)), key=lambda item: (item[1][0], item[0]))
+    for number, (at_s, name, reason, message, style) in found:
+        cells = (
+            Cell(clock(at_s), "muted"),
+            Cell(name),
+            Cell(reason, style),
+            Cell(one_line(message)),
+        )
+        rows.append(Row(f"{at_s:.3f} {number} {name} {reason}", cells))
+    return rows
+
+
+def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
+    """(when, object, reason, message, style of the reason)."""
+    for notice in store.notices:
+        style = "warning" if notice.warning else "muted"
+        yield notice.at_s, notice.name, notice.reason, notice.message, style
+    for drill in store.drills:
+        hit = ", ".join(map(str, drill.ranks))
+        message = f"{drill.fault}, grace {drill.grace_s:g} s" + (f", hit rank {hit}" if hit else "")
+        yield drill.injected_s, drill.target, "Drill", message, "accent"
+    for mark in store.marks:
+        yield mark.at_s, "you", "Mark", mark.text, "accent"
+    run = current_run(store)
+    if run is None:
+        return
+    for number, attempt in run.attempts.items():
+        name = run.name or run.id
+        if attempt.started_s is not None:
+            ranks = f"{len(attempt.placements)} ranks" if attempt.placements else ""
+            yield attempt.started_s, name, f"Attempt {number}", f"started, {ranks}", "good"
+        if attempt.ended_s is not None:
+            why = attempt.reason or "finished"
+            style = "warning" if attempt.reason else "good"
+            yield attempt.ended_s, name, f"Attempt {number}", f"ended: {why}", style

@@ -1,0 +1,106 @@
+"""From series in the store to curves and marks of a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cockpit.store.run import RankView, RunView
+from cockpit.store.select import ranks_in_order
+from cockpit.store.series import Series
+from cockpit.store.store import Store
+from cockpit.tui.widgets.axis import Unit
+from cockpit.tui.widgets.chart import Curve, LineChart, Mark
+
+COLOURS = 8
+"""How many curves a theme has colours for; of more ranks, so many are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """What one chart shows of a run, and of a rank."""
+
+    id: str
+    title: str
+    unit: Unit
+    of_run: Callable[[RunView], Series]
+    of_rank: Callable[[RankView], Series]
+
+
+LOSS = Plot("loss", "Loss", "", lambda run: run.loss, lambda rank: rank.loss)
+THROUGHPUT = Plot(
+    "throughput",
+    "Throughput, samples",
+    "/s",
+    lambda run: run.samples_per_s,
+    lambda rank: rank.samples_per_s,
+)
+STEP_TIME = Plot(
+    "step-time", "Step time", "s", lambda run: run.step_time_s, lambda rank: rank.step_time_s
+)
+PLOTS = (LOSS, THROUGHPUT, STEP_TIME)
+
+
+class RunChart(LineChart):
+    """A chart of one plot. It is drawn again at most once a second, unless something new came."""
+
+    def __init__(self, plot: Plot, *, empty: str = "No samples yet") -> None:
+        super().__init__(plot.title, unit=plot.unit, clock=True, empty=empty, id=plot.id)
+        self.plot = plot
+        self._shown: object = None
+
+    def show(self, curves: Sequence[Curve], marks: Sequence[Mark], now_s: float) -> None:
+        newest = [(c.label, len(c.times), c.times[-1]) for c in curves if len(c.times)]
+        shown = (int(now_s), newest, len(marks))
+        if shown != self._shown:
+            self._shown = shown
+            self.set_marks(marks)
+            self.set_curves(curves, now_s)
+
+    def show_run(self, run: RunView | None, marks: Sequence[Mark], now_s: float) -> None:
+        """The whole run as one curve."""
+        series = self.plot.of_run(run) if run else None
+        self.show(
+            [Curve("", series.times, series.values)] if series else [], marks, end(run, now_s)
+        )
+
+    def show_rank(self, run: RunView, rank: RankView, marks: Sequence[Mark], now_s: float) -> None:
+        series = self.plot.of_rank(rank)
+        self.show([Curve("", series.times, series.values)], marks, end(run, now_s))
+
+    def show_ranks(self, run: RunView | None, marks: Sequence[Mark], now_s: float) -> None:
+        """One curve a rank; of a large world, ranks spread evenly over it."""
+        of_rank = self.plot.of_rank
+        ranks = [r for r in ranks_in_order(run) if len(of_rank(r))] if run else []
+        if len(ranks) > COLOURS:
+            ranks = [ranks[at * (len(ranks) - 1) // (COLOURS - 1)] for at in range(COLOURS)]
+        curves = [
+            Curve(
+                f"rank {rank.rank}",
+                of_rank(rank).times,
+                of_rank(rank).values,
+                f"curve-{number % COLOURS + 1}",
+            )
+            for number, rank in enumerate(ranks)
+        ]
+        self.show(curves, marks, end(run, now_s))
+
+
+def end(run: RunView | None, now_s: float) -> float:
+    """Where the time axis ends: now, or with the run."""
+    return run.ended_s if run is not None and run.ended_s is not None else now_s
+
+
+def marks_of(store: Store, run: RunView | None, *, checkpoints: bool = False) -> list[Mark]:
+    """Drills, attempts, the user's marks, and with `checkpoints` those of the run."""
+    marks = [Mark(drill.injected_s, drill.fault, "drill") for drill in store.drills]
+    marks += [Mark(mark.at_s, mark.text, "mark") for mark in store.marks]
+    if run is not None:
+        marks += [
+            Mark(attempt.started_s, f"attempt {number}", "attempt")
+            for number, attempt in run.attempts.items()
+            if attempt.started_s is not None and number > 1
+        ]
+        if checkpoints:
+            marks += [Mark(at_s, "", "checkpoint") for at_s in run.checkpoints]
+    return marks

@@ -1,0 +1,32 @@
+"""The keys of a view, and the commands, as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from cockpit.tui.commands import COMMANDS
+from cockpit.tui.keys import MOVING, TITLES, VIEWS, keys_of
+
+KEY_CELLS, COMMAND_CELLS = 15, 23
+
+
+def help_text(view: str) -> Content:
+    own = [key for key in keys_of(view) if len(key.views) < len(VIEWS)]
+    rest = [key for key in keys_of(view) if len(key.views) == len(VIEWS)]
+    used = [command for command in COMMANDS if command.name not in VIEWS]
+    parts = [
+        _section(TITLES[view], [(key.shown, key.help) for key in own], KEY_CELLS),
+        _section("Everywhere", [(key.shown, key.help) for key in rest], KEY_CELLS),
+        _section("Moving", MOVING, KEY_CELLS),
+        _section("Commands", [(f":{c.usage}", c.help) for c in used], COMMAND_CELLS),
+    ]
+    return Content("\n\n").join(parts)
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]], cells: int) -> Content:
+    lines = [Content.styled(title, "bold $accent")]
+    for left, right in rows:
+        lines.append(Content.assemble(Content.styled(f"  {left:<{cells}}", "bold"), right))
+    return Content("\n").join(lines)

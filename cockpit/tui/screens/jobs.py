@@ -1,0 +1,82 @@
+"""View 5: jobs, and below them the log of one of them, or of a pod."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from cockpit.session import Source
+from cockpit.store.store import LogBuffer
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.look import Look, Target
+from cockpit.tui.rows.jobs import JOB_COLUMNS, job_rows
+from cockpit.tui.screens.tables import Order, heading
+from cockpit.tui.screens.view import View
+from cockpit.tui.widgets.logview import LogView
+from cockpit.tui.widgets.table import LineTable
+
+
+class JobsView(View):
+    NAME = "jobs"
+    DEFAULT_CSS = """
+    JobsView LineTable, JobsView LogView { border-top: solid $border-blurred;
+        border-title-color: $foreground; border-title-style: bold;
+        border-title-background: $surface; }
+    JobsView LineTable:focus, JobsView LogView:focus { border-top: solid $border; }
+    JobsView #jobs { height: 1fr; }
+    JobsView #log { height: 3fr; }
+    .-tiny JobsView #jobs { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = Order()
+        self.stream = ""
+        self._sources: dict[str, Source] = {}
+        self._empty = LogBuffer()
+
+    def compose(self) -> ComposeResult:
+        yield LineTable(JOB_COLUMNS, id="jobs", empty="No jobs yet: L launches one.")
+        yield LogView(id="log", empty="No lines yet: waiting for the log.")
+
+    def redraw(self, look: Look) -> None:
+        table = self.query_one(LineTable)
+        found = job_rows(look.store, look.now_s)
+        shown = self.order.apply(found, JOB_COLUMNS)
+        table.border_title = heading("Jobs", len(shown), len(found), self.order)
+        table.set_sort(self.order.by, self.order.down)
+        table.set_rows(shown)
+        if not self.stream and table.cursor_key is not None:
+            self.follow(f"job:{table.cursor_key}")
+        log = self.query_one(LogView)
+        log.border_title = f"Log · {self.stream}" if self.stream else "Log"
+        log.show(look.store.logs.get(self.stream, self._empty))
+
+    def follow(self, stream: str) -> None:
+        """Show that log; its source is started when it is looked at for the first time."""
+        app = self.app
+        assert isinstance(app, CockpitApp)
+        connection = app.connection
+        self.stream = stream
+        if connection is None or stream in self._sources or connection.log_source is None:
+            return
+        source = connection.log_source(stream)
+        if source is not None:
+            self._sources[stream] = source
+            connection.session.add(source)
+
+    def target(self) -> Target | None:
+        key = self.query_one(LineTable).cursor_key
+        return None if key is None else Target("job", key)
+
+    def filter(self, text: str) -> None:
+        log = self.query_one(LogView)
+        if self.pane is log or not text:
+            log.set_filter(text)
+        if self.pane is not log or not text:
+            self.order.text = text
+
+    def sort_next(self) -> None:
+        self.order.next(self.query_one(LineTable).visible_columns)
+
+    def reverse(self) -> None:
+        self.order.down = not self.order.down

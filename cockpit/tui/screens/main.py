@@ -1,0 +1,348 @@
+"""The one screen that carries the five views and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.screen import Screen
+
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.store.run import RunView
+from cockpit.store.select import current_run, pod_of_rank
+from cockpit.tui import changes, commands, keys
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.dialogs.prompt import COMMAND, FILTER, Prompt
+from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.frame import KeyBar, StatusLine, Tabs
+from cockpit.tui.look import HEIGHTS, WIDTHS, Look, Target
+from cockpit.tui.objects import yaml
+from cockpit.tui.screens.charts import ChartsView
+from cockpit.tui.screens.help import help_text
+from cockpit.tui.screens.jobs import JobsView
+from cockpit.tui.screens.overview import OverviewView
+from cockpit.tui.screens.pods import PodsView
+from cockpit.tui.screens.rank import RankScreen
+from cockpit.tui.screens.ranks import RanksView
+from cockpit.tui.screens.view import View
+from cockpit.tui.widgets.table import LineTable
+
+_VIEWS: dict[str, type[View]] = {
+    view.NAME: view for view in (OverviewView, RanksView, ChartsView, PodsView, JobsView)
+}
+
+
+class MainScreen(Screen[None]):
+    DEFAULT_CSS = """
+    MainScreen { layout: vertical; }
+    MainScreen > #view { height: 1fr; background: $surface; }
+    MainScreen.-tiny > Tabs { display: none; }
+    """
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.bindings()]
+
+    @property
+    def cockpit(self) -> CockpitApp:
+        app = self.app
+        assert isinstance(app, CockpitApp)
+        return app
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view_name = keys.VIEWS[0]
+        self.views: dict[str, View] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Tabs()
+        yield StatusLine()
+        yield Container(id="view")
+        yield KeyBar()
+        yield Prompt(self._completions)
+
+    async def on_mount(self) -> None:
+        await self.action_view(self.view_name)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw_now)
+
+    @property
+    def view(self) -> View:
+        return self.views[self.view_name]
+
+    def redraw(self, look: Look) -> None:
+        """The frame always; the view only while the screen is not held."""
+        self.query_one(Tabs).draw(look, self.view_name)
+        self.query_one(StatusLine).draw(look)
+        here = keys.keys_of(self.view_name)
+        refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
+        self.query_one(KeyBar).draw(here, refused)
+        view = self.views.get(self.view_name)
+        if view is not None and view.is_mounted and not look.paused:
+            view.redraw(look)
+
+    # -- moving between views
+
+    async def action_view(self, name: str) -> None:
+        """Show that view; each is built when it is first looked at."""
+        self.view_name = name
+        if name not in self.views:
+            self.views[name] = view = _VIEWS[name]()
+            await self.query_one("#view").mount(view)
+        for other, view in self.views.items():
+            view.display = other == name
+        self.draw_now()
+        if self.app.screen is self:
+            self.view.take_focus()
+
+    async def action_turn(self, by: int) -> None:
+        at = keys.VIEWS.index(self.view_name) + by
+        await self.action_view(keys.VIEWS[at % len(keys.VIEWS)])
+
+    def draw_now(self) -> None:
+        """Even while the screen is held: the user has asked to see something else."""
+        self.redraw(replace(self.cockpit.look(), paused=False))
+        self.redraw(self.cockpit.look())
+
+    def action_back(self) -> None:
+        self.view.filter("")
+        self.draw_now()
+
+    def action_aggregate(self) -> None:
+        self._charts(lambda view: view.toggle_ranks())
+
+    def action_zoom_in(self) -> None:
+        self._charts(lambda view: view.zoom(-1))
+
+    def action_zoom_out(self) -> None:
+        self._charts(lambda view: view.zoom(1))
+
+    def action_zoom_all(self) -> None:
+        self._charts(lambda view: view.zoom(0))
+
+    def _charts(self, change: Callable[[ChartsView], None]) -> None:
+        if isinstance(self.view, ChartsView):
+            change(self.view)
+            self.draw_now()
+
+    def action_pane(self) -> None:
+        self.view.next_pane()
+
+    # -- what is selected
+
+    async def on_line_table_selected(self, message: LineTable.Selected) -> None:
+        message.stop()
+        await self.action_open()
+
+    async def action_open(self) -> None:
+        target = self.view.target()
+        if target is None:
+            return
+        if target.kind == "rank":
+            self.app.push_screen(RankScreen(int(target.name)))
+        elif target.kind == "job":
+            await self.show_log(f"job:{target.name}")
+        else:
+            self.action_object()
+
+    def action_object(self) -> None:
+        target = self.view.target()
+        found = self._object(target) if target else None
+        if target is None or found is None:
+            self.notify("Nothing is selected here.", timeout=3)
+            return
+        self.app.push_screen(Reading(f"{target.kind} {target.name}", yaml(found)))
+
+    def _object(self, target: Target) -> object:
+        store, run = self.cockpit.store, current_run(self.cockpit.store)
+        match target.kind:
+            case "pod":
+                return store.pods.get(target.name)
+            case "group":
+                return store.groups.get(target.name)
+            case "job":
+                return store.jobs.get(target.name)
+            case "rank" if run is not None:
+                rank = run.ranks.get(int(target.name))
+                return rank and {"placement": rank.placement, "sample": rank.sample}
+        return None
+
+    async def action_logs(self) -> None:
+        target = self.view.target()
+        run = current_run(self.cockpit.store)
+        if target is None or target.kind == "group":
+            jobs = [run.submission_id] if run and run.submission_id else []
+            jobs += list(self.cockpit.store.jobs)
+            if jobs:
+                await self.show_log(f"job:{jobs[0]}")
+            else:
+                self.notify("There is no job yet whose log could be shown.", timeout=4)
+        elif target.kind == "rank":
+            self.cockpit.attempt(self._log_of(f"rank:{target.name}"))
+        else:
+            await self.show_log(f"{target.kind}:{target.name}")
+
+    async def _log_of(self, name: str) -> None:
+        """The log of a job, a pod or a rank's pod, by its name."""
+        store, run = self.cockpit.store, current_run(self.cockpit.store)
+        if name in store.jobs:
+            await self.show_log(f"job:{name}")
+        elif name in store.pods:
+            await self.show_log(f"pod:{name}")
+        else:
+            await self.show_log(f"pod:{_pod_under(self.cockpit, run, name)}")
+
+    async def show_log(self, stream: str) -> None:
+        await self.action_view("jobs")
+        view = self.views["jobs"]
+        assert isinstance(view, JobsView)
+        view.follow(stream)
+        self.draw_now()
+
+    def action_sort(self) -> None:
+        self.view.sort_next()
+        self.draw_now()
+
+    def action_reverse(self) -> None:
+        self.view.reverse()
+        self.draw_now()
+
+    # -- changes
+
+    def action_kill(self) -> None:
+        target = self.view.target()
+        if target is not None and target.kind in ("pod", "rank"):
+            name = target.name if target.kind == "pod" else f"rank:{target.name}"
+            self.cockpit.attempt(changes.kill(self.cockpit, name))
+        elif why := self.cockpit.refusal("delete_pod"):
+            self.cockpit.trouble(CockpitError("Nothing was killed.", why))
+        else:
+            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)
+
+    def action_scale_up(self) -> None:
+        self._scale("+1")
+
+    def action_scale_down(self) -> None:
+        self._scale("-1")
+
+    def _scale(self, by: str) -> None:
+        store = self.cockpit.store
+        target = self.view.target()
+        group = next(iter(store.groups), "")
+        if target is not None and target.kind == "group":
+            group = target.name
+        elif target is not None and target.kind == "pod" and target.name in store.pods:
+            group = store.pods[target.name].group
+        self.cockpit.attempt(self._scale_to(group, by))
+
+    async def _scale_to(self, group: str, wanted: str) -> None:
+        known = self.cockpit.store.groups.get(group)
+        pods = commands.replicas(wanted, known.desired if known else 0)
+        await changes.scale(self.cockpit, group, pods)
+
+    def action_stop(self) -> None:
+        target, run = self.view.target(), current_run(self.cockpit.store)
+        job = target.name if target and target.kind == "job" else run.submission_id if run else ""
+        if job:
+            self.cockpit.attempt(changes.stop(self.cockpit, job))
+        else:
+            self.notify("There is no job to stop.", timeout=4)
+
+    def action_launch(self, job: str = "") -> None:
+        self.cockpit.attempt(changes.launch(self.cockpit, job))
+
+    # -- the rest
+
+    def action_mark(self) -> None:
+        self.cockpit.mark()
+
+    def action_pause(self) -> None:
+        self.cockpit.paused = not self.cockpit.paused
+        self.cockpit.redraw()
+
+    def action_theme(self) -> None:
+        self.cockpit.next_theme()
+
+    def action_save(self) -> None:
+        self.cockpit.save_screen()
+
+    def action_quit(self) -> None:
+        self.cockpit.attempt(changes.leave(self.cockpit))
+
+    def action_help(self) -> None:
+        self.app.push_screen(
+            Reading(f"Keys · {keys.TITLES[self.view_name]}", help_text(self.view_name))
+        )
+
+    def action_command(self) -> None:
+        self._ask(COMMAND)
+
+    def action_filter(self) -> None:
+        self._ask(FILTER)
+
+    def _ask(self, mode: str) -> None:
+        self.query_one(KeyBar).display = False
+        self.query_one(Prompt).ask(mode)
+
+    def on_prompt_entered(self, message: Prompt.Entered) -> None:
+        if message.mode == FILTER:
+            self.view.filter(message.line)
+            self.draw_now()
+        else:
+            self.cockpit.attempt(self._command(message.line))
+
+    def on_prompt_closed(self) -> None:
+        self.query_one(KeyBar).display = True
+        self.view.take_focus()
+
+    def _completions(self, line: str) -> list[str]:
+        return commands.completions(line, self.cockpit.store, sorted(self.app.available_themes))
+
+    async def _command(self, line: str) -> None:
+        command, words = commands.parse(line)
+        first = words[0] if words else ""
+        if command.takes and not first and command.name != "theme":
+            raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
+        match command.name:
+            case "kill":
+                await changes.kill(self.cockpit, first, commands.seconds(words[1:]))
+            case "scale":
+                if len(words) != 2:
+                    raise UsageError("scale needs more.", f"Usage: {command.usage}")
+                await self._scale_to(first, words[1])
+            case "launch":
+                await changes.launch(self.cockpit, first)
+            case "stop":
+                await changes.stop(self.cockpit, first)
+            case "delete":
+                await changes.delete(self.cockpit, first)
+            case "logs":
+                await self._log_of(first)
+            case "rank":
+                _pod_under(self.cockpit, current_run(self.cockpit.store), first)
+                self.app.push_screen(RankScreen(int(first)))
+            case "mark":
+                self.cockpit.mark(" ".join(words))
+            case "theme" if first:
+                if first not in self.app.available_themes:
+                    names = ", ".join(sorted(self.app.available_themes))
+                    raise UsageError(f"There is no theme {first!r}.", f"Themes: {names}.")
+                self.app.theme = first
+            case name if name in keys.VIEWS:
+                await self.action_view(name)
+            case name:
+                await self.run_action(name)
+
+
+def _pod_under(app: CockpitApp, run: RunView | None, number: str) -> str:
+    """The pod under a rank. Raises UsageError."""
+    number = number.removeprefix("rank:")
+    rank = run.ranks.get(int(number)) if run and number.isdecimal() else None
+    pod = pod_of_rank(app.store, rank) if rank else None
+    if pod is None:
+        raise UsageError(f"There is no job, pod or living rank {number!r}.")
+    return pod.name

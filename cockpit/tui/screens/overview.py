@@ -1,0 +1,101 @@
+"""View 1: the cluster, the run and how it does, on one page."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widgets import Static
+
+from cockpit.store.select import current_run
+from cockpit.tui.look import Look, Target
+from cockpit.tui.rows.events import EVENT_COLUMNS, event_rows
+from cockpit.tui.rows.groups import GROUP_COLUMNS, group_rows
+from cockpit.tui.screens import run_panel
+from cockpit.tui.screens.curves import LOSS, THROUGHPUT, RunChart, marks_of
+from cockpit.tui.screens.view import View
+from cockpit.tui.widgets.table import LineTable
+
+
+class OverviewView(View):
+    NAME = "overview"
+    DEFAULT_CSS = """
+    OverviewView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
+        border-title-style: bold; border-title-background: $surface;
+        border-subtitle-color: $muted; border-subtitle-background: $surface; }
+    OverviewView #top { height: auto; }
+    OverviewView #cluster { width: 2fr; height: 100%; margin: 0 1 0 0; }
+    OverviewView #cluster Static { height: auto; padding: 0 1; }
+    OverviewView #groups { height: 1fr; min-height: 2; }
+    OverviewView #run { width: 3fr; height: auto; min-height: 7; }
+    OverviewView #run Static { padding: 0 1; height: auto; }
+    OverviewView #recovery { height: auto; padding: 0 1; }
+    OverviewView #charts { height: 3fr; }
+    OverviewView #loss { width: 1fr; margin: 0 1 0 0; }
+    OverviewView #throughput { width: 1fr; }
+    OverviewView #events { height: 2fr; min-height: 4; }
+    OverviewView #starting { height: 1fr; padding: 1 2; }
+    .-short OverviewView #charts, .-tiny OverviewView #charts { display: none; }
+    .-tiny OverviewView #events { display: none; }
+    .-narrow OverviewView #cluster { display: none; }
+    """
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="starting"):
+            yield Static(id="progress")
+        with Vertical(id="live"):
+            with Horizontal(id="top"):
+                with Vertical(id="cluster", classes="panel"):
+                    yield Static(id="health")
+                    yield LineTable(GROUP_COLUMNS, id="groups")
+                with Vertical(id="run", classes="panel"):
+                    yield Static(id="facts")
+            yield Static(id="recovery", classes="panel")
+            with Horizontal(id="charts"):
+                yield RunChart(LOSS)
+                yield RunChart(THROUGHPUT)
+            yield LineTable(
+                EVENT_COLUMNS, id="events", classes="panel", empty="Nothing has happened yet."
+            )
+
+    def on_mount(self) -> None:
+        self.query_one("#live").display = False
+        self.query_one("#cluster").border_title = "Cluster"
+        self.query_one("#events").border_title = "Events"
+
+    def redraw(self, look: Look) -> None:
+        live = look.connected
+        self.query_one("#starting").display = not live
+        self.query_one("#live").display = live
+        if not live:
+            self.query_one("#progress", Static).update(run_panel.starting(look))
+            return
+        self._cluster(look)
+        self._run(look)
+        self._events(look)
+
+    def target(self) -> Target | None:
+        groups = self.query_one("#groups", LineTable)
+        key = groups.cursor_key
+        return Target("group", key) if key is not None and groups.has_focus else None
+
+    def _cluster(self, look: Look) -> None:
+        self.query_one("#health", Static).update(run_panel.health(look))
+        self.query_one("#groups", LineTable).set_rows(group_rows(look.store))
+
+    def _run(self, look: Look) -> None:
+        run = current_run(look.store)
+        panel = self.query_one("#run")
+        panel.border_title = f"Run {run.name or run.id}" if run else "Run"
+        self.query_one("#facts", Static).update(run_panel.facts(look, run))
+        recovery = self.query_one("#recovery", Static)
+        text = run_panel.recoveries(look, self.size.width - 2)
+        recovery.display = text is not None
+        if text is not None:
+            recovery.border_title = "Recovery"
+            recovery.update(text)
+        marks = marks_of(look.store, run)
+        for chart in self.query(RunChart):
+            chart.show_run(run, marks, look.now_s)
+
+    def _events(self, look: Look) -> None:
+        self.query_one("#events", LineTable).set_rows(event_rows(look.store, 50))

@@ -1,0 +1,72 @@
+"""View 2: a row a rank."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.content import Content
+
+from cockpit.store.select import current_run
+from cockpit.tui.frame import Line
+from cockpit.tui.look import Look, Target
+from cockpit.tui.rows.ranks import rank_columns, rank_rows, stale_ranks
+from cockpit.tui.screens.tables import Order
+from cockpit.tui.screens.view import View
+from cockpit.tui.widgets.table import Column, LineTable
+
+
+class RanksView(View):
+    NAME = "ranks"
+    DEFAULT_CSS = """
+    RanksView LineTable { height: 1fr; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = Order()
+        self.columns: tuple[Column, ...] = rank_columns(None)
+
+    def compose(self) -> ComposeResult:
+        yield Line(id="summary")
+        yield LineTable(self.columns, id="ranks")
+
+    def redraw(self, look: Look) -> None:
+        run = current_run(look.store)
+        table = self.query_one(LineTable)
+        columns = rank_columns(run)
+        if columns != self.columns:
+            self.columns = columns
+            table.set_columns(columns)
+        rows = rank_rows(look.store, run, look.now_s)
+        shown = self.order.apply(rows, columns)
+        table.set_sort(self.order.by, self.order.down)
+        table.set_rows(shown)
+        if run is None:
+            text = Content.styled(" No run yet: ranks appear when an attempt starts.", "$muted")
+        elif not rows:
+            text = Content.styled(" The run has no ranks yet: waiting for an attempt.", "$muted")
+        else:
+            late = len(stale_ranks(run, look.now_s))
+            text = Content.assemble(
+                Content.styled(f" {run.name or run.id}", "bold"),
+                Content.styled(f"  {_count(len(shown), len(rows), self.order)}", "$muted"),
+                Content.styled(f"  {late} stale" if late else "", "$warning"),
+            )
+        self.query_one("#summary", Line).show(text)
+
+    def target(self) -> Target | None:
+        key = self.query_one(LineTable).cursor_key
+        return None if key is None else Target("rank", key)
+
+    def filter(self, text: str) -> None:
+        self.order.text = text
+
+    def sort_next(self) -> None:
+        self.order.next(self.query_one(LineTable).visible_columns)
+
+    def reverse(self) -> None:
+        self.order.down = not self.order.down
+
+
+def _count(shown: int, of: int, order: Order) -> str:
+    ranks = "rank" if of == 1 else "ranks"
+    return f"{shown:,} of {of:,} {ranks} with “{order.text}”" if order.text else f"{of:,} {ranks}"

@@ -1,0 +1,189 @@
+"""The Overview's sentences: how the start goes, the cluster, the run, its recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from cockpit.insight.recovery import is_settled, recovery
+from cockpit.model.drill import Recovery
+from cockpit.model.text import one_line
+from cockpit.store.run import RunView
+from cockpit.store.select import STALE_AFTER_S, age_s, stale_sources
+from cockpit.tui import format
+from cockpit.tui.look import Look
+from cockpit.tui.sentences import HEALTH_STYLES, clock, recovered, run_style, silent
+
+RECOVERIES_SHOWN = 1
+LABEL_CELLS = 11
+
+
+def starting(look: Look) -> Content:
+    """While there is no cluster yet: what the start says, or why it failed."""
+    parts: list[Content] = []
+    if look.failure is None:
+        where = f" {look.cluster}" if look.cluster else ""
+        parts.append(Content.styled(f"Starting{where}\n\n", "bold"))
+        if not look.progress:
+            parts.append(Content.styled("Connecting …\n", "$muted"))
+    for number, line in enumerate(look.progress, start=1):
+        last = number == len(look.progress) and look.failure is None
+        mark = Content.styled("· " if last else "✓ ", "$warning" if last else "$good")
+        parts += [mark, Content(f"{one_line(line)}\n")]
+    if look.failure is not None:
+        error = look.failure
+        parts += [
+            Content("\n" if look.progress else ""),
+            Content.styled(f"{error.what}\n", "bold $bad"),
+            Content(f"{error.why}\n" if error.why else ""),
+            Content(f"{error.todo}\n" if error.todo else ""),
+            Content.styled(f"\nq quits with exit code {int(error.code)}", "$muted"),
+        ]
+    return Content.assemble(*parts)
+
+
+def health(look: Look) -> Content:
+    """One line on the cluster, and one on each source that is behind."""
+    store = look.store
+    if store.ref is None:
+        return Content.styled("Waiting for the cluster's first word …", "$muted")
+    words = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
+    if store.ray_version:
+        words.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
+    alive = [node for node in store.nodes.values() if node.alive]
+    if alive:
+        nodes = "node" if len(alive) == 1 else "nodes"
+        words.append(Content.styled(f"  {len(alive)} {nodes}", "$muted"))
+    if store.health_message:
+        words.append(Content.styled(f"\n{store.health_message}", "$muted"))
+    for name, age, why in stale_sources(store, look.now_s):
+        words.append(Content.styled(f"\n⚠ {silent(name, age, one_line(why, 80))}", "$warning"))
+    return Content.assemble(*words)
+
+
+def facts(look: Look, run: RunView | None) -> Content:
+    """The run in a few lines; numbers are grey once they are old."""
+    if run is None:
+        jobs = [job for job in look.store.jobs.values() if not job.status.is_over]
+        what = "its first report" if jobs else "a job (L launches one)"
+        return Content.styled(f"No run yet: waiting for {what}.", "$muted")
+    attempt = run.attempt
+    state = [Content.styled(run.state.value, f"bold ${run_style(run.state)}")]
+    if attempt is not None:
+        state.append(Content(f"  attempt {attempt.number}"))
+    if run.world_size:
+        ranks = "rank" if run.world_size == 1 else "ranks"
+        state.append(Content.styled(f"  {run.world_size} {ranks}", "$muted"))
+    lines = [Content.assemble(*state)]
+    heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
+    age = age_s(heard, look.now_s)
+    fresh = age is not None and age <= STALE_AFTER_S
+    style = "" if fresh or run.state.is_over else "$muted"
+    accuracy = run.metrics.get("accuracy")
+    epoch = max(
+        (r.sample.epoch for r in run.ranks.values() if r.sample and r.sample.epoch is not None),
+        default=run.metrics.get("epoch"),
+    )
+    last_loss = run.loss.last if run.loss.last is not None else run.metrics.get("loss")
+    pairs = [
+        ("step", format.count(run.step)),
+        ("epoch", format.number(epoch, 3)),
+        ("loss", format.number(last_loss)),
+        ("accuracy", format.percent(None if accuracy is None else 100 * accuracy)),
+        ("samples/s", format.si(run.samples_per_s.last)),
+        ("checkpoint", _checkpoint(run, look.now_s)),
+    ]
+    if accuracy is None:
+        pairs = [pair for pair in pairs if pair[0] != "accuracy"]
+    lines += _grid(pairs, style)
+    if not fresh and not run.state.is_over:
+        waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
+        lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
+    if run.message:
+        lines.append(Content.styled(one_line(run.message, 160), "$bad"))
+    elif why := _last_reason(run):
+        lines.append(Content.assemble(Content.styled("restarted  ", "$muted"), why))
+    return Content("\n").join(lines)
+
+
+def recoveries(look: Look, width: int) -> Content | None:
+    """The newest drill as it goes, or its one line once it is over."""
+    drills = list(look.store.drills)[-RECOVERIES_SHOWN:]
+    if not drills:
+        return None
+    lines = []
+    for drill in reversed(drills):
+        measured = recovery(look.store, drill)
+        run = look.store.runs.get(drill.run_id)
+        if is_settled(run, measured):
+            style = "$good" if measured.recovered else "$bad"
+            mark = "✓" if measured.recovered else "✗"
+            head = Content.styled(f"{mark} {recovered(measured)}", style)
+            at = Content.styled(f"  at {clock(drill.injected_s)}", "$muted")
+            fits = head.cell_length + at.cell_length <= width
+            lines.append(Content.assemble(head, at) if fits else head)
+        else:
+            since = format.duration(max(0.0, look.now_s - drill.injected_s))
+            lines.append(
+                Content.assemble(
+                    Content.styled(f"◌ {drill.fault} of {drill.target}", "$warning"),
+                    Content.styled(f"  {since} ago · {_waiting_for(measured)}", "$muted"),
+                )
+            )
+        lines.append(_phases(measured))
+    return Content("\n").join(lines)
+
+
+def _phases(measured: Recovery) -> Content:
+    """What has happened, each with its seconds since the injection."""
+    known: Sequence[tuple[str, float | None]] = (
+        ("pod gone", measured.pod_gone_s),
+        ("detected", measured.detected_s),
+        ("pod ready", measured.pod_ready_s),
+        ("restarted", measured.restarted_s),
+        ("first step", measured.first_step_s),
+    )
+    parts = []
+    for name, at_s in known:
+        done = at_s is not None
+        mark = Content.styled("● " if done else "○ ", "$good" if done else "$muted")
+        word = Content.styled(f"{name} ", "" if done else "$muted")
+        when = Content.styled(f"{format.duration(at_s) if done else '…'}   ", "$muted")
+        parts.append(Content.assemble(mark, word, when))
+    return Content.assemble(*parts)
+
+
+def _waiting_for(measured: Recovery) -> str:
+    if measured.pod_gone_s is None and measured.detected_s is None:
+        return "waiting for the pod to go"
+    if measured.detected_s is None:
+        return "waiting for Ray to notice"
+    if measured.restarted_s is None:
+        return "waiting for the next attempt"
+    return "waiting for its first step"
+
+
+def _checkpoint(run: RunView, now_s: float) -> str:
+    if run.checkpoint is None:
+        return "none yet"
+    return f"{format.age(age_s(run.checkpoint_s, now_s))} ago"
+
+
+def _last_reason(run: RunView) -> str:
+    for number in sorted(run.attempts, reverse=True):
+        if reason := run.attempts[number].reason:
+            return one_line(reason, 160)
+    return ""
+
+
+def _grid(pairs: Sequence[tuple[str, str]], style: str) -> list[Content]:
+    """Two pairs a line: labels grey, values aligned."""
+    lines = []
+    for at in range(0, len(pairs), 2):
+        cells = []
+        for name, value in pairs[at : at + 2]:
+            cells.append(Content.styled(f"{name:<{LABEL_CELLS}}", "$muted"))
+            cells.append(Content.styled(f"{value:<{LABEL_CELLS}}", style or "bold"))
+        lines.append(Content.assemble(*cells))
+    return lines

@@ -1,0 +1,58 @@
+"""What the five views have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from cockpit.tui.look import Look, Target
+
+
+class View(Vertical):
+    """A view is drawn from a `Look` and says what is selected in it."""
+
+    NAME: ClassVar[str] = ""
+
+    def redraw(self, look: Look) -> None:
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pane: Widget | None = None
+        """The part that has, or had last, the focus."""
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self.pane = event.widget
+
+    def take_focus(self) -> None:
+        """Back to where it was; called when the view is shown."""
+        panes = self._panes()
+        if panes:
+            (self.pane if self.pane in panes else panes[0]).focus(scroll_visible=False)
+
+    def next_pane(self) -> None:
+        """The focus to the next table or log of the view."""
+        panes = self._panes()
+        if panes:
+            at = panes.index(self.pane) if self.pane in panes else -1
+            panes[(at + 1) % len(panes)].focus(scroll_visible=False)
+
+    def _panes(self) -> list[Widget]:
+        """What can have the focus and is in sight."""
+        return [widget for widget in self.query("*") if widget.can_focus and widget.focusable]
+
+    def target(self) -> Target | None:
+        """What is selected."""
+        return None
+
+    def filter(self, text: str) -> None:
+        """Show only what holds the text; an empty one shows all."""
+
+    def sort_next(self) -> None:
+        """Sort by the next column; after the last, as it comes."""
+
+    def reverse(self) -> None:
+        """The other way round."""

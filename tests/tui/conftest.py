@@ -1,0 +1,98 @@
+"""Screens on a simulated session, at a size and a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
+
+import pytest
+from textual.pilot import Pilot
+
+from cockpit.tui.actions import Connection
+from cockpit.tui.app import CockpitApp
+from tests.tui.simulated import Simulation, digits
+
+DEADLINE_S = 10.0
+
+
+class Seen:
+    """The app being driven, and what can be read from it."""
+
+    def __init__(self, app: CockpitApp, pilot: Pilot[int], simulation: Simulation) -> None:
+        self.app, self.pilot, self.simulation = app, pilot, simulation
+
+    @property
+    def text(self) -> str:
+        """The screen as text."""
+        from cockpit.tui.snapshot import text_of
+
+        return text_of(self.app)
+
+    @property
+    def toasts(self) -> str:
+        """Every message on the screen, as text."""
+        return "\n".join(f"{note.title}\n{note.message}" for note in self.app._notifications)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for it; a failed assertion shows the screen."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < deadline, f"never came true:\n{self.text}\n{self.toasts}"
+            await self.pilot.pause(0.02)
+
+    async def sees(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    async def advance(self, to_s: float) -> None:
+        self.simulation.advance(to_s)
+        self.app.tick()
+        await self.pilot.pause()
+
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Seen]]
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
+def cockpit() -> Open:
+    """`async with cockpit(at_s=60) as seen`: the app on the digits run, 60 s after its start."""
+
+    @asynccontextmanager
+    async def opened(
+        *,
+        at_s: float = 60.0,
+        size: tuple[int, int] = (80, 24),
+        simulation: Simulation | None = None,
+        read_only: bool = False,
+        actions: bool = True,
+        ends: str = "",
+    ) -> AsyncIterator[Seen]:
+        simulated = simulation or digits()
+        simulated.advance(at_s)
+        connection = Connection(
+            simulated.session, simulated.actions if actions else None, ends_with_screen=ends
+        )
+        app = CockpitApp(lambda say: connection, read_only=read_only, cluster="local:demo")
+        with simulated.session:
+            async with app.run_test(size=size, notifications=True) as pilot:
+                seen = Seen(app, pilot, simulated)
+                await seen.until(lambda: app.connection is not None and bool(app.capabilities))
+                app.redraw()
+                await pilot.pause()
+                yield seen
+
+    return opened

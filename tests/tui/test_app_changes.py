@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from cockpit.tui.dialogs.confirm import Confirm
+from tests.tui.conftest import Open
+from tests.tui.simulated import JOB
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (("2", "K"), "Nothing was killed."),
+        (("plus",), "Nothing was scaled."),
+        (("minus",), "Nothing was scaled."),
+        (("S",), "Nothing was stopped."),
+        (("L",), "Nothing was launched."),
+    ],
+)
+async def test_read_only_refuses_with_the_reason(
+    cockpit: Open, keys: tuple[str, ...], said: str
+) -> None:
+    async with cockpit(read_only=True) as seen:
+        await seen.press(*keys)
+        await seen.until(lambda: said in seen.toasts)
+        assert "read-only" in seen.toasts
+        assert not isinstance(seen.app.screen, Confirm)
+        assert not seen.simulation.backend.asked
+
+
+async def test_what_the_cluster_does_not_allow_is_refused_with_its_reason(cockpit: Open) -> None:
+    from tests.tui.simulated import digits
+
+    simulation = digits()
+    simulation.backend.denied = {"scale": "No RBAC: patch rayclusters."}
+    async with cockpit(simulation=simulation) as seen:
+        await seen.press("plus")
+        await seen.until(lambda: "No RBAC: patch rayclusters." in seen.toasts)
+
+
+async def test_scaling_asks_and_names_both_counts(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("plus")
+        await seen.sees("Scale up?", "Scale group workers from 2 to 3 pods")
+        await seen.press("y")
+        await seen.until(lambda: bool(seen.simulation.backend.asked))
+        assert seen.simulation.backend.asked == [("scale", "workers", "3")]
+
+
+async def test_scaling_by_command_is_clamped_and_says_so(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("colon", *"scale workers 9", "enter")
+        await seen.sees("from 2 to 4 pods", "9 was asked for")
+        await seen.press("y")
+        await seen.until(lambda: seen.simulation.backend.asked == [("scale", "workers", "4")])
+
+
+async def test_stopping_the_job_of_the_run_asks(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("S")
+        await seen.sees("Stop this job?", JOB)
+        await seen.press("y")
+        await seen.until(lambda: seen.simulation.actions.stopped == [JOB])
+
+
+async def test_launching_sends_only_the_settings_that_were_changed(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("L")
+        await seen.sees("Launch a job", "digits", "char-gpt", "training workers")
+        await seen.press("tab", "backspace", "4", "ctrl+s")
+        await seen.until(lambda: bool(seen.simulation.actions.launched))
+        assert seen.simulation.actions.launched == [("digits", {"workers": "4"})]
+        await seen.until(lambda: "digits is job raysubmit_new." in seen.toasts)
+
+
+async def test_quitting_asks_only_when_something_goes_down_with_it(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("q")
+        await seen.until(lambda: seen.app.return_value is not None)
+        assert seen.app.return_code == 0
+    async with cockpit(ends="The demo's cluster is removed.") as seen:
+        await seen.press("q")
+        await seen.sees("Quit?", "The demo's cluster is removed.")
+        await seen.press("n")
+        assert seen.app.return_value is None
+        await seen.press("q", "y")
+        await seen.until(lambda: seen.app.return_value is not None)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import threading
+
+from cockpit.model.error import ExitCode, UnreachableError
+from cockpit.tui.actions import Connection, Quit, Say
+from cockpit.tui.app import CockpitApp
+from tests.tui.conftest import Seen
+from tests.tui.simulated import digits
+
+
+async def test_the_start_tells_its_progress_and_then_shows_the_cluster() -> None:
+    simulation, go = digits(), threading.Event()
+    simulation.advance(60)
+
+    def connect(say: Say) -> Connection:
+        say("head is up")
+        say("starting worker 1 of 2")
+        go.wait(10)
+        return Connection(simulation.session, simulation.actions)
+
+    app = CockpitApp(connect, cluster="local:demo")
+    with simulation.session:
+        async with app.run_test(size=(80, 24)) as pilot:
+            seen = Seen(app, pilot, simulation)
+            await seen.sees("Starting local:demo", "✓ head is up", "· starting worker 1 of 2")
+            go.set()
+            await seen.sees("● ready", "RUNNING", "attempt 1")
+
+
+async def test_a_start_that_fails_says_why_and_quits_with_its_code() -> None:
+    def connect(say: Say) -> Connection:
+        say("asking the head")
+        raise UnreachableError("No cluster.", "Port 8265 is closed.", "Start one: cockpit demo")
+
+    app = CockpitApp(connect)
+    async with app.run_test(size=(80, 24)) as pilot:
+        seen = Seen(app, pilot, digits())
+        await seen.sees("No cluster.", "Port 8265 is closed.", "Start one: cockpit demo")
+        await seen.sees("q quits with exit code 3")
+        await seen.press("q")
+        await seen.until(lambda: app.return_code == ExitCode.UNREACHABLE)
+
+
+async def test_a_start_is_told_when_the_user_has_left_meanwhile() -> None:
+    go, told = threading.Event(), threading.Event()
+
+    def connect(say: Say) -> Connection:
+        go.wait(10)
+        try:
+            say("worker 1 is up")
+        except Quit:
+            told.set()
+            raise
+        raise AssertionError("the app was still running")
+
+    app = CockpitApp(connect)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("q")
+        await pilot.pause()
+    go.set()
+    assert told.wait(10)

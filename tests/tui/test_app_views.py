@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cockpit.model.event import LogLines, SourceHealth
+from cockpit.tui.widgets.table import LineTable
+from tests.tui.conftest import Open
+from tests.tui.simulated import JOB, START_S, digits, wide
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    return {path.suffix: path.read_text() for path in folder.glob("cockpit-*.*")}
+
+
+async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        for key, words in (
+            ("2", "SAMPLES/S"),
+            ("3", "Step time"),
+            ("4", "REASON"),
+            ("5", "ENTRYPOINT"),
+            ("1", "Cluster"),
+        ):
+            await seen.press(key)
+            await seen.sees(words)
+        await seen.press("tab")
+        await seen.sees("SAMPLES/S")
+        await seen.press("shift+tab", "shift+tab")
+        await seen.sees("ENTRYPOINT")
+
+
+async def test_overview_says_how_run_and_cluster_are(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.sees("● ready", "workers", "RUNNING", "attempt 1", "2 ranks", "samples/s")
+        await seen.advance(84)
+        await seen.sees("RESCHEDULING", "Worker group is unhealthy")
+
+
+async def test_a_rank_that_stops_reporting_turns_stale_with_its_age(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.press("2")
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        assert "stale" not in seen.text
+        seen.simulation.mute = {"telemetry"}
+        await seen.advance(72)
+        await seen.sees("2 stale", "12 s", "telemetry 12 s old")
+        assert {row.cells[2] for row in table.rows} == {("12 s", "warning")}
+
+
+async def test_a_source_that_fails_is_named_with_the_reason(cockpit: Open) -> None:
+    async with cockpit(at_s=60, size=(120, 40)) as seen:
+        broken = SourceHealth(at_s=START_S + 60, source="ray", ok=False, error="connection refused")
+        seen.simulation.session.dispatch(broken)
+        seen.simulation.mute = {"ray"}
+        await seen.advance(75)
+        await seen.sees("ray 15 s old", "connection refused")
+
+
+async def test_a_filter_leaves_only_what_holds_it_and_escape_lifts_it(cockpit: Open) -> None:
+    async with cockpit(at_s=110) as seen:
+        await seen.press("4", "slash", *"head")
+        await seen.sees("Pods · 1 of 3 with “head”")
+        await seen.press("enter")
+        assert "demo-workers-1 " not in seen.text.split("Events")[0]
+        await seen.press("escape")
+        await seen.sees("Pods · 3")
+
+
+async def test_sorting_goes_by_the_next_column_and_can_be_reversed(cockpit: Open) -> None:
+    async with cockpit(at_s=60, size=(160, 30)) as seen:
+        await seen.press("2", "s")
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        assert (table.sort_key, [row.key for row in table.rows]) == ("rank", ["0", "1"])
+        await seen.press("R")
+        assert [row.key for row in table.rows] == ["1", "0"]
+
+
+async def test_a_dying_pod_stays_in_sight_with_its_reason(cockpit: Open) -> None:
+    async with cockpit(at_s=82, size=(120, 30)) as seen:
+        await seen.press("4")
+        await seen.sees("Failed", "killed by signal 9", "Pending", "raylet is starting")
+
+
+async def test_the_log_follows_its_job(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.press("5")
+        await seen.sees(f"job:{JOB}", "60 INFO train")
+        seen.simulation.session.dispatch(
+            LogLines(at_s=START_S + 60, source="logs", stream=f"job:{JOB}", lines=("the newest",))
+        )
+        seen.app.tick()
+        await seen.sees("the newest")
+
+
+async def test_a_paused_screen_stands_still_while_data_comes_in(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.press("2")
+        await seen.sees("880")
+        await seen.press("p")
+        await seen.advance(70)
+        await seen.sees("PAUSED")
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        assert "880" in str(table.rows)
+        await seen.press("p")
+        await seen.until(lambda: "1,080" in str(table.rows))
+
+
+async def test_enter_opens_a_rank_and_escape_goes_back(cockpit: Open) -> None:
+    async with cockpit(at_s=110, size=(120, 40)) as seen:
+        await seen.press("2", "j", "enter")
+        await seen.sees("Rank 1", "demo-workers-3", "attempt 1", "rank 1 died")
+        await seen.press("escape")
+        await seen.sees("SAMPLES/S")
+
+
+async def test_an_object_is_shown_as_yaml(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("4", "y")
+        await seen.sees("pod demo-head", "node_type: head", 'ip: "10.0.0.10"')
+
+
+async def test_help_lists_the_keys_of_the_view(cockpit: Open) -> None:
+    async with cockpit(size=(100, 60)) as seen:
+        await seen.press("3", "question_mark")
+        await seen.sees("Keys · Charts", "One curve a rank", ":kill POD|RANK [GRACE]")
+
+
+async def test_an_unknown_command_says_what_there_is(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("colon", *"frobnicate", "enter")
+        await seen.until(lambda: "There is no command 'frobnicate'." in seen.toasts)
+        await seen.press("colon", *"pods", "enter")
+        await seen.sees("REASON")
+
+
+async def test_a_mark_is_an_event_and_theme_and_screen_can_be_kept(
+    cockpit: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with cockpit() as seen:
+        await seen.press("m")
+        seen.app.tick()
+        await seen.sees("mark 1")
+        before = seen.app.theme
+        await seen.press("t", "w")
+        assert seen.app.theme != before
+    saved = read_all(tmp_path)
+    assert "Overview" in saved[".txt"]
+    assert saved[".svg"].startswith("<svg")
+
+
+async def test_any_size_is_survived(cockpit: Open) -> None:
+    async with cockpit(at_s=90, size=(200, 50)) as seen:
+        for view in "12345":
+            await seen.press(view)
+            for size in ((20, 5), (80, 24), (1, 1), (300, 100), (40, 10), (200, 50)):
+                await seen.pilot.resize_terminal(*size)
+                await seen.advance(seen.simulation.now_s - START_S + 0.5)
+        await seen.press("1")
+        await seen.sees("Cluster", "digits")
+
+
+async def test_a_thousand_ranks_are_shown(cockpit: Open) -> None:
+    async with cockpit(simulation=wide(1000, until_s=20), at_s=20, size=(200, 50)) as seen:
+        await seen.press("2")
+        await seen.sees("1,000 ranks", "GPU MEM", "POWER")
+        await seen.press("G")
+        await seen.sees("999")
+
+
+async def test_nothing_known_yet_says_what_is_waited_for(cockpit: Open) -> None:
+    async with cockpit(simulation=digits(), at_s=-5, size=(120, 30)) as seen:
+        await seen.sees("Waiting for the cluster's first word", "No run yet")
+        await seen.press("2")
+        await seen.sees("ranks appear when an attempt starts")
+        await seen.press("4")
+        await seen.sees("No pods yet")
+        await seen.press("5")
+        await seen.sees("No jobs yet")
