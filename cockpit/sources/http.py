@@ -87,8 +87,14 @@ class Http:
         timeout_s: float | None = None,
     ) -> Any:
         """The decoded answer. Raises AnswerError when it is not JSON."""
-        payload = None if body is None else json.dumps(body).encode()
-        answer = await self.fetch(method, path, params=params, body=payload, timeout_s=timeout_s)
+        answer = await self.fetch(
+            method,
+            path,
+            params=params,
+            body=None if body is None else json.dumps(body).encode(),
+            headers={} if body is None else {"Content-Type": "application/json"},
+            timeout_s=timeout_s,
+        )
         try:
             return json.loads(answer)
         except ValueError as error:
@@ -107,6 +113,7 @@ class Http:
         *,
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
         route = await self._ask_route()
@@ -116,7 +123,7 @@ class Http:
                 route.base_url + path,
                 params=params,
                 content=body,
-                headers=_headers(route, body),
+                headers={**(headers or {}), **route.headers},
                 timeout=self._timeouts(timeout_s or self._timeout_s),
             )
             if not response.is_success:
@@ -140,7 +147,7 @@ class Http:
                         "GET",
                         route.base_url + path,
                         params=params,
-                        headers=_headers(route, None),
+                        headers=route.headers,
                         timeout=self._timeouts(idle_s),
                     )
                 )
@@ -214,13 +221,6 @@ def _always(route: DashboardRoute) -> RouteOf:
         return route
 
     return same
-
-
-def _headers(route: DashboardRoute, body: bytes | None) -> dict[str, str]:
-    kind = {} if body is None else {"Content-Type": "application/octet-stream"}
-    if body is not None and body[:1] in (b"{", b"["):
-        kind = {"Content-Type": "application/json"}
-    return kind | route.headers
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UnreachableError
-from cockpit.model.run import JobStatus
+from cockpit.model.run import JobStatus, RunState
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.http import AnswerError, MissingError
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
@@ -127,3 +129,48 @@ async def test_no_error_shows_the_token(fake: FakeDashboard) -> None:
         with pytest.raises(NotAllowedError) as raised:
             await client.nodes()
     assert "secret" not in str(raised.value)
+
+
+async def test_runs_come_with_attempts_and_where_each_rank_logs(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    worker = {
+        "world_rank": 1,
+        "node_id": HEAD,
+        "node_ip": "127.0.0.11",
+        "pid": 42,
+        "log_file_path": "/tmp/ray/session_x/logs/train/ray-train-app-worker-ab.log",
+    }
+    attempt = {
+        "status": "ERRORED",
+        "status_detail": "a worker died\nbadly",
+        "start_time_ns": 2_000_000_000,
+        "end_time_ns": None,
+        "workers": [worker],
+    }
+    run = {
+        "id": "ab12",
+        "name": "digits",
+        "job_id": "01000000",
+        "status": "RUNNING",
+        "status_detail": None,
+        "start_time_ns": 1_000_000_000,
+        "end_time_ns": 3_000_000_000,
+        "attempts": [attempt],
+    }
+    fake.fail("/api/train", Fault(status=200, text=json.dumps({"train_runs": [run]})))
+    [seen] = await dashboard.train_runs()
+    assert (seen.state, seen.started_s, seen.ended_s) == (RunState.RUNNING, 1.0, 3.0)
+    [first] = seen.attempts
+    assert first.detail == "a worker died badly"
+    assert first.workers[0].log_file == "train/ray-train-app-worker-ab.log"
+
+
+async def test_a_session_that_never_trained_has_no_runs(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    text = "Train state data is not available. Please make sure Ray Train is running"
+    fake.fail("/api/train", Fault(status=500, text=text), Fault(status=500, text="boom"))
+    assert await dashboard.train_runs() == ()
+    with pytest.raises(AnswerError):
+        await dashboard.train_runs()
