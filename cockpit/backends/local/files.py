@@ -96,8 +96,15 @@ def clusters_dir() -> Path:
 
 def make_private(directory: Path) -> None:
     """Make the directory and what is above it, 0700. Raises FileExistsError when it is there."""
-    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.mkdir(mode=0o700)
+    for last_try in (False, False, True):
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700)
+        except FileNotFoundError:
+            if last_try:  # else a `down` of the last cluster has just removed the parent
+                raise
+        else:
+            return
 
 
 def make_run_dir(run: RunFiles) -> None:

@@ -16,7 +16,10 @@ from cockpit.backends.local.state import PodStatus
 from cockpit.model.cluster import NodeType, Pod, PodPhase, Resources
 from cockpit.model.text import one_line
 
+_RECORD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \S+ -- ")
+"""What `ray start` puts before each line."""
 _SUBPROCESS_ENDED = re.compile(r"\[exit code=")
+_EXCEPTION = re.compile(r"^\w*(Error|Exception): ")
 
 
 @dataclass(slots=True)
@@ -104,8 +107,10 @@ class LivePod:
         return f"exited {exit_code}: {self.last_words() or 'its log is empty'}"
 
     def last_words(self) -> str:
-        """The line of the log that names a dead subprocess, or else the last one."""
-        lines = [one_line(line) for line in tail(self.log, 40)]
+        """The line of the log that says most: the dead subprocess, the exception, or the last."""
+        lines = [_RECORD.sub("", one_line(line)) for line in tail(self.log, 400)]
         lines = [line for line in lines if line]
-        told = [line for line in lines if _SUBPROCESS_ENDED.search(line)]
-        return (told or lines or [""])[-1]
+        for telling in (_SUBPROCESS_ENDED, _EXCEPTION):
+            if told := [line for line in lines if telling.search(line)]:
+                return told[-1]
+        return lines[-1] if lines else ""

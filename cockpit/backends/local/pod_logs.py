@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from cockpit.backends.local.files import ClusterFiles, RunFiles, tail
+from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.model.text import clean
 
 PERIOD_S = 0.2
@@ -25,7 +26,7 @@ async def read(
 ) -> AsyncIterator[str]:
     """The last `lines` of all together, then with `follow` what is added, until the pod is gone."""
     followed = [_Followed(path) for path in files]
-    before = [line for file in followed for line in file.before()]
+    before = [line for file in followed for line in file.before(torn=not follow)]
     for line in before[-lines:] if lines > 0 else ():
         yield clean(line)
     while follow:
@@ -46,12 +47,18 @@ class _Followed:
         self._path = path
         self._offset = 0
 
-    def before(self) -> list[str]:
-        if not self._path.exists():
+    def before(self, *, torn: bool) -> list[str]:
+        """What is there, the last line without a newline only if `torn`."""
+        try:
+            with self._path.open("rb") as file:
+                start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
+                file.seek(start)
+                whole, newline, rest = file.read().rpartition(b"\n")
+        except OSError:
             return []
-        whole = tail(self._path, 1 << 30, TAIL_BYTES)
-        self._offset = self._path.stat().st_size
-        return whole
+        self._offset = start + len(whole) + len(newline)
+        text = whole + newline + (rest if torn else b"")
+        return text.decode(errors="replace").splitlines()
 
     def new(self) -> list[str]:
         try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from cockpit.backends.local import files as local_files
-from cockpit.backends.local.address import choose_address
+from cockpit.backends.local.address import choose_address, port_is_free
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.gpus import gpus_here, take_gpus
 from cockpit.backends.local.live_pod import LivePod
@@ -136,7 +136,7 @@ class Pods:
                 f"There is no pod {name!r} in local cluster {self._spec.name}.", f"Pods: {names}."
             )
         if pod.is_over:
-            raise UsageError(f"Pod {name} is not running.", f"It has {pod.pod.reason}.")
+            raise UsageError(f"Pod {name} is not running.", f"It is over: {pod.pod.reason}.")
         return pod
 
     def _living(self, group: str) -> list[LivePod]:
@@ -198,6 +198,10 @@ class Pods:
                 pod.enter(PodPhase.PENDING, reason=why)
                 self._notices.write("Pod", pod.name, "FailedScheduling", why, warning=True)
             return
+        if pod.is_head and (taken := self._taken_port()):
+            # Ray itself would say so after 40 s, in the log of the GCS.
+            self._fail(pod, f"port {taken} is taken by another process", now)
+            return
         pod.gpus = gpus
         environment = pod_environment(self._spec, self._files.token, pod.name, gpus)
         await pod.start(ray_start_argv(self._spec, pod.pod, pod.resources), environment, now)
@@ -214,6 +218,10 @@ class Pods:
     def _free_gpus(self, resources: Resources) -> tuple[str, ...] | None:
         taken = [gpu for pod in self.started for gpu in pod.gpus]
         return take_gpus(math.ceil(resources.gpus), self._gpus, taken)
+
+    def _taken_port(self) -> int | None:
+        ports = (self._spec.gcs_port, self._spec.dashboard_port, self._spec.client_port)
+        return next((port for port in ports if not port_is_free(port)), None)
 
     async def _watch(self, pod: LivePod) -> None:
         """Wait for the end of the pod's first process, which is the end of the pod."""

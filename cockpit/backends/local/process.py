@@ -29,6 +29,8 @@ CLUSTER_VARIABLE = "COCKPIT_LOCAL_CLUSTER"
 POD_VARIABLE = "COCKPIT_LOCAL_POD"
 
 _PROC = Path("/proc")
+_EXEC_LOOKS = 5
+_EXEC_LOOK_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def find(uid: str, traces: Collection[PodTrace], root: str) -> tuple[Found, ...]
         try:
             if (_PROC / str(pid)).stat().st_uid != mine:
                 continue
-            environment = (_PROC / str(pid) / "environ").read_bytes()
+            environment = _environment(pid)
         except OSError:
             continue  # it ended meanwhile, or is not ours to read: then it is not the cluster's
         stat = _stat(pid)
@@ -159,6 +161,21 @@ def _stat(pid: int) -> tuple[int, int] | None:
     return None if fields[0] in "ZX" else (int(fields[3]), int(fields[19]))
 
 
+def _environment(pid: int) -> bytes:
+    """As /proc shows it. Raises OSError when the process is gone.
+
+    In the middle of its exec a process shows an empty one, and has had its files closed already,
+    so that whoever started it goes on: what is empty is looked at again. Kernel threads and
+    processes started without any variable are empty for good.
+    """
+    path = _PROC / str(pid) / "environ"
+    for _ in range(_EXEC_LOOKS):
+        if (environment := path.read_bytes()) or not (_PROC / str(pid) / "maps").read_bytes():
+            return environment
+        time.sleep(_EXEC_LOOK_S)
+    return b""
+
+
 def _marks(environment: bytes) -> tuple[str, str] | None:
     """Cluster and pod of an environment (empty when unmarked), or None when it is overwritten."""
     if b"=" not in environment:
@@ -192,7 +209,7 @@ def _pod_of_unmarked(
 def environment_of(process: ProcessId) -> dict[str, str]:
     """What the process was started with; empty when it is gone."""
     try:
-        raw = (_PROC / str(process.pid) / "environ").read_bytes()
+        raw = _environment(process.pid)
     except OSError:
         return {}
     if not is_alive(process):

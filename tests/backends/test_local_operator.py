@@ -1,0 +1,295 @@
+"""The operator's rules, with a shell script in the place of `ray start`: no Ray is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from cockpit.backends.local import GroupSpec, LocalBackend, down, status
+from cockpit.backends.local import files as local_files
+from cockpit.backends.local.address import choose_network, choose_ports
+from cockpit.backends.local.files import ClusterFiles, RunFiles
+from cockpit.backends.local.notices import NoticeReader
+from cockpit.backends.local.operator import Operator
+from cockpit.backends.local.ray_nodes import ask_nodes
+from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
+from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
+from cockpit.model.error import NotAllowedError, UsageError
+from tests.local_cluster import separate_state, until
+
+NAME = "rules"
+TOKEN = "a-token"
+
+STAYS = "exec sleep 1000"
+IGNORES_TERM = "trap '' TERM; while :; do sleep 0.1; done"
+WORKERS_DIE = f'case "$*" in *--head*) {STAYS};; esac; echo "RuntimeError: no GPU driver"; exit 7'
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    with separate_state() as state:
+        yield state
+
+
+def write(tmp_path: Path, script: str, *groups: GroupSpec) -> ClusterSpec:
+    """A cluster's files, with a Python that is the script."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o700)
+    gcs_port, dashboard_port, client_port = choose_ports(3)
+    spec = ClusterSpec(
+        name=NAME,
+        uid=f"{time.monotonic_ns() & 0xFFFFFFFF:08x}",
+        network=choose_network(),
+        gcs_port=gcs_port,
+        dashboard_port=dashboard_port,
+        client_port=client_port,
+        created_s=time.time(),
+        python=str(python),
+        groups=groups,
+    )
+    files = ClusterFiles.of(NAME)
+    local_files.make_private(files.directory)
+    local_files.write_private(files.spec, local_files.as_text(spec_as_json(spec)))
+    local_files.write_private(files.token, TOKEN)
+    files.logs.mkdir()
+    local_files.make_run_dir(RunFiles.of(spec.uid))
+    return spec
+
+
+class FakeHead:
+    """The GCS port and the dashboard of a head that says which addresses are alive."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.alive: set[str] = {spec.head_ip}
+        self.all_alive = True
+        self._spec = spec
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        head = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                said = self.headers["Authorization"] == f"Bearer {TOKEN}"
+                self.send_response(200 if said else 401)
+                self.end_headers()
+                body = {"ray_version": "2.60.0"} if "version" in self.path else head._nodes()
+                self.wfile.write(json.dumps(body).encode())
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        gcs = await asyncio.start_server(
+            lambda reader, writer: writer.close(), self._spec.head_ip, self._spec.gcs_port
+        )
+        dashboard = HTTPServer((self._spec.head_ip, self._spec.dashboard_port), Answer)
+        thread = threading.Thread(target=dashboard.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield
+        finally:
+            gcs.close()
+            dashboard.shutdown()
+            thread.join()
+            dashboard.server_close()
+
+    def _nodes(self) -> dict[str, object]:
+        network = self._spec.network
+        alive = {f"{network}.{last}" for last in range(1, 30)} if self.all_alive else self.alive
+        nodes = [{"node_ip": ip, "state": "ALIVE", "state_message": None} for ip in alive]
+        nodes.append({"node_ip": f"{network}.99", "state": "DEAD", "state_message": "lost"})
+        return {"data": {"result": {"result": nodes}}}
+
+
+@asynccontextmanager
+async def operated(spec: ClusterSpec) -> AsyncIterator[FakeHead]:
+    """The operator as a task of this process, and a head that answers once it was started."""
+    head = FakeHead(spec)
+    operator = asyncio.create_task(Operator(spec, ClusterFiles.of(NAME)).run())
+    try:
+        await until(lambda: any(pod.reason == "starting" for pod in pods(HEAD_GROUP)), 10)
+        async with head.listening():
+            yield head
+    finally:
+        operator.cancel()
+        await asyncio.gather(operator, return_exceptions=True)
+        down(NAME)
+
+
+def pods(group: str = "gpu") -> list[Pod]:
+    cluster = status(NAME)
+    return [pod for pod in cluster.pods if pod.group == group] if cluster else []
+
+
+def ready(count: int) -> Callable[[], bool]:
+    return lambda: sum(pod.ready for pod in pods()) == count
+
+
+def reasons() -> list[str]:
+    return [notice.reason for notice in NoticeReader(ClusterFiles.of(NAME).events).read()]
+
+
+async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: Path) -> None:
+    spec = write(tmp_path, STAYS, GroupSpec("gpu", 1, max=3))
+    async with operated(spec):
+        await until(ready(1), 10)
+        cluster = status(NAME)
+        assert cluster is not None
+        assert (cluster.health, cluster.ray_version) == (ClusterHealth.READY, "2.60.0")
+        (first,) = pods()
+        backend = LocalBackend(NAME)
+        scaled = await backend.scale("gpu", 5)
+        assert (scaled.before, scaled.after) == (1, 3)
+        await until(ready(3), 10)
+        with pytest.raises(UsageError, match="not of gpu"):
+            await backend.scale("gpu", 2, remove=[pods(HEAD_GROUP)[0].name])
+        newest = pods()[-1]
+        await backend.scale("gpu", 2)
+        await until(lambda: newest.name not in {pod.name for pod in pods()}, 10)
+        await backend.scale("gpu", 1, remove=[first.name])
+        await until(lambda: len(pods()) == 1, 10)
+        assert first.name not in {pod.name for pod in pods()}
+        reread = status(NAME)
+        assert reread is not None
+        assert reread.spec is not None
+        assert reread.spec.group("gpu").replicas == 1
+
+
+async def test_a_killed_pod_stays_listed_as_failed_and_is_replaced_at_once(
+    state: Path, tmp_path: Path
+) -> None:
+    async with operated(write(tmp_path, STAYS, GroupSpec("gpu", 1))):
+        await until(ready(1), 10)
+        (victim,) = pods()
+        began = time.time()
+        await LocalBackend(NAME).delete_pod(victim.name, grace_s=0)
+        await until(lambda: len(pods()) == 2, 10)
+        failed, fresh = pods()
+        assert (failed.phase, failed.reason) == (PodPhase.FAILED, "killed by SIGKILL")
+        assert fresh.ip != failed.ip
+        assert fresh.created_s - began < 1
+        with pytest.raises(UsageError, match="is not running"):
+            await LocalBackend(NAME).delete_pod(victim.name, grace_s=0)
+
+
+async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(
+    state: Path, tmp_path: Path
+) -> None:
+    async with operated(write(tmp_path, IGNORES_TERM, GroupSpec("gpu", 1))):
+        await until(ready(1), 10)
+        (victim,) = pods()
+        began = time.monotonic()
+        await LocalBackend(NAME).delete_pod(victim.name, grace_s=1)
+        assert [pod.phase for pod in pods()] == [PodPhase.TERMINATING]
+        await until(lambda: victim.name not in {pod.name for pod in pods()}, 10)
+        assert 0.9 < time.monotonic() - began < 5
+        await until(ready(1), 10)
+        assert "Deleted" in reasons()
+
+
+async def test_pods_that_die_at_start_wait_longer_each_time_and_say_why(
+    state: Path, tmp_path: Path
+) -> None:
+    async with operated(write(tmp_path, WORKERS_DIE, GroupSpec("gpu", 1))):
+        await until(lambda: any("back-off 2 s" in pod.reason for pod in pods()), 15)
+        failed = [pod for pod in pods() if pod.phase is PodPhase.FAILED]
+        assert {pod.reason for pod in failed} == {"exited 7: RuntimeError: no GPU driver"}
+        cluster = status(NAME)
+        assert cluster is not None
+        assert "back-off" in cluster.message
+
+
+async def test_a_dead_head_is_remade_and_workers_restart_under_their_names(
+    state: Path, tmp_path: Path
+) -> None:
+    spec = write(tmp_path, STAYS, GroupSpec("gpu", 1))
+    async with operated(spec):
+        await until(ready(1), 10)
+        (worker,) = pods()
+        (old,) = pods(HEAD_GROUP)
+        # The stand-in answers at the head's ports, which a new head would find taken.
+        await LocalBackend(NAME).delete_pod(old.name, grace_s=0)
+        await until(lambda: pods()[0].restarts == 1, 10)
+        (again,) = pods()
+        assert (again.name, again.ip, again.restarts) == (worker.name, worker.ip, 1)
+        await until(lambda: any("is taken" in pod.reason for pod in pods(HEAD_GROUP)), 10)
+        assert all(pod.ip == spec.head_ip for pod in pods(HEAD_GROUP))
+
+
+async def test_a_pod_that_wants_a_gpu_waits_for_one_and_says_so(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6")
+    group = GroupSpec("gpu", 2, resources=Resources(gpus=1))
+    async with operated(
+        write(tmp_path, 'echo "GPUs $CUDA_VISIBLE_DEVICES."; exec sleep 99', group)
+    ):
+        await until(lambda: any("no free GPU: wants 1" in pod.reason for pod in pods()), 10)
+        await until(ready(1), 10)
+        (lucky,) = (pod.name for pod in pods() if pod.ready)
+        lines = [line async for line in LocalBackend(NAME).logs(lucky, follow=False)]
+        assert lines == ["GPUs 6."]
+
+
+async def test_a_node_that_ray_loses_makes_its_pod_unready(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.backends.local.probe.REST_PERIOD_S", 0.2)
+    spec = write(tmp_path, STAYS, GroupSpec("gpu", 1))
+    async with operated(spec) as head:
+        await until(ready(1), 10)
+        nodes = head._nodes
+
+        def lost() -> dict[str, object]:
+            told = json.dumps(nodes()).replace('"state": "ALIVE"', '"state": "DEAD"')
+            return dict(json.loads(told))
+
+        monkeypatch.setattr(head, "_nodes", lost)
+        await until(lambda: any("declared its node dead" in pod.reason for pod in pods()), 10)
+
+
+async def test_without_its_token_the_head_tells_nothing(state: Path, tmp_path: Path) -> None:
+    spec = write(tmp_path, STAYS)
+    async with operated(spec):
+        await until(lambda: all(pod.ready for pod in pods(HEAD_GROUP)), 10)
+        asked = await asyncio.to_thread(ask_nodes, spec.head_ip, spec.dashboard_port, "wrong")
+        assert asked is None
+
+
+async def test_following_a_log_gives_each_line_once_until_the_pod_is_gone(
+    state: Path, tmp_path: Path
+) -> None:
+    talks = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
+    async with operated(write(tmp_path, talks, GroupSpec("gpu", 1))):
+        await until(ready(1), 10)
+        (pod,) = pods()
+        got: list[str] = []
+        async with asyncio.timeout(20):
+            async for line in LocalBackend(NAME).logs(pod.name, follow=True, lines=3):
+                got.append(line)
+                if len(got) == 30:
+                    await LocalBackend(NAME).scale("gpu", 0)
+        numbers = [int(line.removeprefix("line ")) for line in got]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_a_directory_that_is_not_ours_alone_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "cockpit-0"
+    theirs.mkdir(mode=0o755)
+    with pytest.raises(NotAllowedError, match="not a directory of yours alone"):
+        local_files.make_run_dir(RunFiles(theirs / "abc"))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    with pytest.raises(NotAllowedError, match="not a directory of yours alone"):
+        local_files.make_run_dir(RunFiles(link / "abc"))

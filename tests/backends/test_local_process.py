@@ -1,0 +1,135 @@
+"""Which processes are a cluster's, and that no other is ever touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cockpit.backends.local.process import (
+    CLUSTER_VARIABLE,
+    POD_VARIABLE,
+    PodTrace,
+    ProcessId,
+    end,
+    environment_of,
+    find,
+    identify,
+    is_alive,
+    kill,
+)
+
+UID = "feedbeef"
+MARKED = {CLUSTER_VARIABLE: UID, POD_VARIABLE: "p1", "PATH": os.defpath}
+Start = Callable[[dict[str, str], Path], subprocess.Popen[bytes]]
+
+# What setproctitle does to a process, as seen from outside: its environment cannot be read.
+OVERWRITTEN: dict[str, str] = {}
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start `sleep` with an environment and a directory; all are ended with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(environment: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            ["/bin/sleep", "1000"], env=environment, cwd=cwd, start_new_session=True
+        )
+        started.append(child)
+        return child
+
+    yield start
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+def pids(traces: tuple[PodTrace, ...], root: Path) -> set[int]:
+    return {found.id.pid for found in find(UID, traces, str(root))}
+
+
+def test_a_marked_process_is_found_wherever_it_stands(start: Start, tmp_path: Path) -> None:
+    child = start(MARKED, Path("/"))
+    (found,) = find(UID, (), str(tmp_path))
+    assert (found.id.pid, found.pod, found.session) == (child.pid, "p1", child.pid)
+
+
+def test_a_process_of_another_cluster_is_not_found(start: Start, tmp_path: Path) -> None:
+    start(MARKED | {CLUSTER_VARIABLE: "other"}, tmp_path)
+    assert pids((PodTrace("p1", str(tmp_path), 0),), tmp_path) == set()
+
+
+def test_a_users_shell_in_the_clusters_directory_is_not_the_clusters(
+    start: Start, tmp_path: Path
+) -> None:
+    start({"HOME": "/root"}, tmp_path)
+    assert pids((PodTrace("p1", str(tmp_path), 0),), tmp_path) == set()
+
+
+def test_an_overwritten_environment_is_recognised_by_the_directory(
+    start: Start, tmp_path: Path
+) -> None:
+    inside = tmp_path / "p1" / "session"
+    inside.mkdir(parents=True)
+    child = start(OVERWRITTEN, inside)
+    (found,) = find(UID, (PodTrace("p1", str(tmp_path / "p1"), 0),), str(tmp_path))
+    assert (found.id.pid, found.pod) == (child.pid, "p1")
+
+
+def test_a_directory_that_only_begins_alike_is_not_the_pods(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "run2").mkdir()
+    start(OVERWRITTEN, tmp_path / "run2")
+    assert pids((PodTrace("p1", str(tmp_path / "run"), 0),), tmp_path / "run") == set()
+
+
+def test_an_overwritten_environment_is_recognised_by_the_session(
+    start: Start, tmp_path: Path
+) -> None:
+    child = start(OVERWRITTEN, Path("/"))
+    assert child.pid in pids((PodTrace("p1", "/nowhere", child.pid),), tmp_path)
+    assert child.pid not in pids((PodTrace("p1", "/nowhere", 0),), tmp_path)
+
+
+def test_a_recycled_number_is_never_killed(start: Start, tmp_path: Path) -> None:
+    child = start({"A": "b"}, tmp_path)
+    now = identify(child.pid)
+    assert now is not None
+    before = replace(now, start_ticks=now.start_ticks - 1)
+    assert not is_alive(before)
+    assert not kill(before, signal.SIGKILL)
+    assert child.poll() is None
+    assert kill(now, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    assert not kill(now, signal.SIGKILL)
+
+
+def test_a_zombie_is_not_alive() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    deadline = time.monotonic() + 10
+    while identify(child.pid) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert Path(f"/proc/{child.pid}").exists()
+    child.wait()
+
+
+def test_ending_takes_all_and_tells_how_many(start: Start, tmp_path: Path) -> None:
+    children = [start(MARKED, tmp_path) for _ in range(3)]
+    assert end(lambda: find(UID, (), str(tmp_path))) == 3
+    assert [child.wait() for child in children] == [-signal.SIGKILL] * 3
+
+
+def test_the_environment_of_a_recycled_number_is_empty(start: Start, tmp_path: Path) -> None:
+    child = start(MARKED, tmp_path)
+    now = identify(child.pid)
+    assert now is not None
+    assert environment_of(now)[POD_VARIABLE] == "p1"
+    assert environment_of(ProcessId(now.pid, now.start_ticks + 1)) == {}

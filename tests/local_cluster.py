@@ -1,0 +1,57 @@
+"""A real local Ray cluster for tests: state in a directory of its own, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cockpit.backends.local import GroupSpec, LocalBackend, down, list_clusters, up
+
+ONE_WORKER = (GroupSpec("gpu", replicas=1, min=0, max=2),)
+
+
+@contextmanager
+def separate_state() -> Iterator[Path]:
+    """XDG_STATE_HOME in a fresh directory; every cluster that is still there at the end goes.
+
+    The directory is named so that conftest leaves the variable alone.
+    """
+    before = os.environ.get("XDG_STATE_HOME")
+    state_home = Path(tempfile.mkdtemp(prefix="cockpit-tests-"))
+    os.environ["XDG_STATE_HOME"] = str(state_home)
+    try:
+        yield state_home
+    finally:
+        try:
+            for cluster in list_clusters():
+                down(cluster.name)
+        finally:
+            if before is None:
+                del os.environ["XDG_STATE_HOME"]
+            else:
+                os.environ["XDG_STATE_HOME"] = before
+            shutil.rmtree(state_home)
+
+
+@contextmanager
+def running_cluster(
+    name: str = "test", groups: Sequence[GroupSpec] = ONE_WORKER
+) -> Iterator[LocalBackend]:
+    """A cluster that is ready, and its backend. Not inside a running loop: for sync fixtures."""
+    with separate_state():
+        asyncio.run(up(name, groups))
+        yield LocalBackend(name)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    """Wait for it, or fail the test."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        await asyncio.sleep(0.05)
