@@ -20,7 +20,7 @@ from cockpit.model.run import Job, RunState
 from cockpit.model.text import one_line
 from cockpit.sources.backoff import Backoff
 from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import SilentError
+from cockpit.sources.http import MissingError, SilentError
 from cockpit.sources.records import Progress, RereadError
 from cockpit.sources.telemetry_events import SOURCE, event_of
 from training.telemetry.wire import FILE_PATTERN, Run
@@ -58,6 +58,8 @@ class _File:
     read: asyncio.Event = field(default_factory=asyncio.Event)
     """What was in it when it was found has been read, or has failed to be."""
     done: bool = False
+    lost: bool = False
+    """It, or its node, is not there; should it be listed again, it is read on."""
 
     @property
     def ray_id(self) -> str:
@@ -134,10 +136,16 @@ class TelemetrySource:
                     await self._sleep(wait_s)
                     continue
                 backoff.worked()
-                found = [_File(head, n, self._clock()) for n in names if (head, n) not in files]
-                for file in found:
-                    files[head, file.name] = file
+                found = []
+                for name in names:
+                    file = files.get((head, name))
+                    if file is None:
+                        file = files[head, name] = _File(head, name, self._clock())
+                    elif not file.lost:
+                        continue
+                    file.lost = False
                     readers.create_task(self._read(file, jobs, queue))
+                    found.append(file)
                 await _all_read(found)  # the first word on health comes after the past
                 await queue.put(self._health(files.values(), absent=not names))
                 await self._sleep(self._find_s)
@@ -164,7 +172,7 @@ class TelemetrySource:
     async def _read(self, file: _File, jobs: _Jobs, queue: asyncio.Queue[Event]) -> None:
         """Read a file to its end; for as long as its driver may write, follow it."""
         backoff = Backoff(first_s=0.2, most_s=5.0)
-        whole = True
+        whole = file.progress.seq == 0
         while not file.done:
             before = file.progress.seq
             try:
@@ -180,6 +188,10 @@ class TelemetrySource:
                 continue
             except SilentError:
                 whole = file.progress.seq == 0
+            except MissingError:
+                file.lost, file.error = True, ""
+                file.read.set()
+                return
             except CockpitError as error:
                 whole = file.progress.seq == 0
                 file.error = one_line(str(error))

@@ -39,6 +39,8 @@ class FakeDashboard:
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     """By the start of the path; each is used once, the last of a list too."""
     token: str = ""
+    dead_nodes: set[str] = field(default_factory=set)
+    """Nodes whose agent is gone, and the logs with it."""
     asked: list[str] = field(default_factory=list)
     """The path and query of every request."""
     open_streams: int = 0
@@ -121,6 +123,9 @@ class FakeDashboard:
                 if raw["submission_id"] == path.removeprefix("/api/jobs/"):
                     return await _send_json(writer, raw)
             return await _send(writer, 404, b"Job does not exist")
+        if dead := self.dead_nodes.intersection(query.get("node_id", ())):
+            text = f"Agent for node id: {dead.pop()} doesn't exist."
+            return await _send(writer, 500, text.encode())
         if path == "/api/v0/logs":
             return await _send_json(writer, {"data": {"result": {"internal": list(self.files)}}})
         if path.startswith("/api/v0/logs/"):

@@ -19,7 +19,7 @@ from cockpit.model.event import (
 from cockpit.model.run import RunState
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.telemetry import TAIL_LINES, TelemetrySource
-from tests.sources.fake_dashboard import FakeDashboard, Fault
+from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 from training.telemetry import wire
 
 NAME = "cockpit/telemetry-01000000.jsonl"
@@ -284,6 +284,39 @@ async def test_a_driver_that_ray_no_longer_lists_is_followed_while_its_run_goes_
         await until(events, at_step(3))
         fake.write(NAME, ticks(4, 4))
         assert steps(await until(events, at_step(4))) == [4]
+
+
+async def test_a_head_that_was_replaced_is_found_and_the_old_one_forgotten(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.add_job("one")
+    fake.write(NAME, ticks(1, 3))
+    fake.fail(STREAM, Fault(after_bytes=500, clean=False))
+    async with aclosing(source(dashboard).events()) as events:
+        await until(events, at_step(3))
+        fake.dead_nodes.add(HEAD)
+        fake.nodes = [node(HEAD, alive=False), node("b" * 56)]
+        seen = await until(events, at_step(3))
+        assert steps(seen) == [1, 2, 3]  # the new head's file, by chance of the same content
+        health = (await until(events, is_health))[-1]
+    assert isinstance(health, SourceHealth)
+    assert (health.ok, health.error) == (True, "")
+
+
+async def test_a_file_that_goes_away_and_comes_back_is_read_on(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.add_job("one")
+    fake.write(NAME, ticks(1, 3))
+    async with aclosing(source(dashboard, idle_s=0.1).events()) as events:
+        await until(events, at_step(3))
+        fake.dead_nodes.add(HEAD)
+        failed = (await until(events, lambda e: isinstance(e, SourceHealth) and not e.ok))[-1]
+        assert isinstance(failed, SourceHealth)
+        assert "exist" in failed.error
+        fake.write(NAME, ticks(4, 5))
+        fake.dead_nodes.clear()
+        assert steps(await until(events, at_step(5))) == [4, 5]
 
 
 async def test_failures_are_told_and_end_by_themselves(
