@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return float(right.float().mean())
 
 
-def warm_cosine(warm_steps: int, steps: int) -> Any:
+def warm_cosine(warm_steps: int, steps: int) -> Callable[[int], float]:
     """The learning rate's factor by step."""
 
     def factor(step: int) -> float:
@@ -183,8 +184,10 @@ def main() -> None:
     settings = parse(Settings, "python -m training.jobs.checkpointed", job("checkpointed").summary)
     if not ray.is_initialized():
         ray.init()
-    gpus = ray.cluster_resources().get("GPU", 0)
-    use_gpu = gpus >= settings.workers if settings.gpu == "auto" else settings.gpu == "true"
+    enough_gpus = ray.cluster_resources().get("GPU", 0) >= settings.workers
+    use_gpu = {"auto": enough_gpus, "true": True, "false": False}.get(settings.gpu)
+    if use_gpu is None:
+        raise SystemExit(f"--gpu is auto, true or false, not {settings.gpu!r}")
 
     trainer = TorchTrainer(
         train_on_ray,
@@ -192,9 +195,7 @@ def main() -> None:
         scaling_config=ScalingConfig(num_workers=settings.workers, use_gpu=use_gpu),
         run_config=RunConfig(
             name=settings.run_name or time.strftime("checkpointed-%Y%m%d-%H%M%S"),
-            storage_path=str(Path(settings.storage_path).expanduser().absolute())
-            if settings.storage_path and "://" not in settings.storage_path
-            else settings.storage_path or None,
+            storage_path=storage(settings.storage_path),
             failure_config=FailureConfig(max_failures=settings.max_failures),
             checkpoint_config=CheckpointConfig(
                 num_to_keep=settings.num_to_keep,
@@ -207,8 +208,15 @@ def main() -> None:
     if stopped := (result.return_value or {}).get("stopped"):
         raise SystemExit(f"stopped: {stopped}; its checkpoints are in {result.path}")
     # A run that was finished before does nothing, and its newest checkpoint says it all.
-    newest = result.metrics or {}
-    print(f"accuracy {newest['accuracy']:.4f} after {newest['step']:.0f} steps")
+    if newest := result.metrics:
+        print(f"accuracy {newest['accuracy']:.4f} after {newest['step']:.0f} steps")
+
+
+def storage(path: str) -> str | None:
+    """A directory as all processes of this machine see it, an object store's address as it is."""
+    if not path or "://" in path:
+        return path or None
+    return str(Path(path).expanduser().absolute())
 
 
 if __name__ == "__main__":
