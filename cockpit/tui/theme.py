@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.style import Style
 from textual.app import App
@@ -133,7 +134,7 @@ class Palette:
         self._styles: dict[str, Style] = {"": Style()}
 
     @classmethod
-    def of(cls, app: App[object]) -> Palette:
+    def of(cls, app: App[Any]) -> Palette:
         """The palette of the theme that the app shows now."""
         variables = app.theme_variables
         if variables.keys() >= SEMANTIC_COLORS:

@@ -41,7 +41,9 @@ def y_axis(
     bottom, top, ticks = y_range(low / scale, high / scale, rows)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else nice_step(top - bottom, 2)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
-    labels = [(tick * scale, f"{tick + 0.0:.{min(decimals, 9)}f}{suffix}") for tick in ticks]
+    # Beyond the largest prefix only a power of ten is short enough.
+    form = f".{min(decimals, 9)}f" if max(map(abs, ticks), default=0) < 1e6 else ".1e"
+    labels = [(tick * scale, f"{tick + 0.0:{form}}{suffix}") for tick in ticks]
     return bottom * scale, top * scale, labels
 
 

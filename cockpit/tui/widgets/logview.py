@@ -11,7 +11,7 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -20,6 +20,7 @@ from cockpit.tui.cells import fit, width_of
 from cockpit.tui.format import count
 from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.loglines import LogLines, level, origin_cells
+from cockpit.tui.widgets.scrolling import set_virtual_height
 
 STATUS_LINES = 1
 WHEEL_LINES = 3
@@ -215,14 +216,14 @@ class LogView(ScrollView, can_focus=True):
     def _settle(self, top: int | None) -> None:
         """Bring the scroll position in line with the log: its end, or the line that was on top."""
         following = self._following
-        self.virtual_size = Size(self.scrollable_size.width, len(self._log) + STATUS_LINES)
+        set_virtual_height(self, len(self._log) + STATUS_LINES)
         y = self._last_top if top is None else min(self._log.place(top), self._last_top)
         self.scroll_to(y=y, animate=False, force=True)
         self._mind(following)
 
     def _go(self, y: int) -> None:
         y = min(max(0, y), self._last_top)
-        self.scroll_to(y=y, animate=False)
+        self.scroll_to(y=y, animate=False, force=True)
         self._mind(y >= self._last_top)
 
     def _mind(self, following: bool) -> None:

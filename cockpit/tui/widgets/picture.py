@@ -154,6 +154,7 @@ def draw(
     left = 0
     if width >= LEAST_FOR_Y_LABELS and rows > 1:
         left = max((width_of(text) for _, text in labels), default=0) + 1
+        left = left if left <= width // 2 else 0
     cells = width - left
 
     pixels = pixels_wide(cells, symbols)
@@ -230,7 +231,7 @@ def _values(
         if not bottom <= value <= top:
             continue
         y = round((top - value) / (top - bottom) * (rows - 1))
-        if y != taken:
+        if abs(y - taken) > 1:
             grid.put(left - 1, top_row + y, lines.tick, "muted")
             grid.put(left - 1 - width_of(text), top_row + y, text, "muted")
             taken = y

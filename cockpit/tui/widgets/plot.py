@@ -127,7 +127,7 @@ def y_range(low: float, high: float, rows: int) -> tuple[float, float, list[floa
     span = high - low
     if not math.isfinite(span):
         return low, high, []
-    step = nice_step(span, max(2, rows // 2))
+    step = nice_step(span, max(2, rows // 3))
     margin = span * 0.02
     bottom, top = low - margin, high + margin
     if 0 <= low < 0.25 * span:

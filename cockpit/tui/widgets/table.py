@@ -15,7 +15,7 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
-from textual.geometry import Region, Size
+from textual.geometry import Region
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -24,6 +24,7 @@ from cockpit.tui.cells import fit, width_of
 from cockpit.tui.symbols import Symbols, symbols
 from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.columns import Column, Place, lay_out
+from cockpit.tui.widgets.scrolling import set_virtual_height
 
 __all__ = ["Cell", "Column", "LineTable", "Row"]
 
@@ -179,9 +180,7 @@ class LineTable(ScrollView, can_focus=True):
             if cursor_key in self._index
             else max(0, min(self._cursor, len(rows) - 1))
         )
-        changed = [
-            i for i, (old, new) in enumerate(zip(before, rows, strict=False)) if old is not new
-        ]
+        changed = [i for i, (old, new) in enumerate(zip(before, rows, strict=False)) if old != new]
         if self._measure(rows, changed, len(before)):
             self._lay_out()
         elif not before or not rows:
@@ -242,7 +241,7 @@ class LineTable(ScrollView, can_focus=True):
     def _wheel(self, event: events.MouseEvent, lines: int) -> None:
         event.prevent_default()
         before = self.scroll_offset.y
-        self.scroll_to(y=before + lines, animate=False)
+        self.scroll_to(y=before + lines, animate=False, force=True)
         if self.scroll_offset.y != before:
             event.stop()
 
@@ -352,14 +351,15 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh()
 
     def _set_height(self) -> None:
-        self.virtual_size = Size(self.scrollable_size.width, len(self._rows) + HEADER_LINES)
+        set_virtual_height(self, len(self._rows) + HEADER_LINES)
 
     def _refresh_changes(self, before: tuple[Row, ...], changed: Sequence[int]) -> None:
         rows, top = self._rows, self.scroll_offset.y
         bottom = top + self._page
         dirty: list[Region] = []
         for i in changed:
-            if top <= i < bottom and (old := before[i]) != (new := rows[i]):
+            if top <= i < bottom:
+                old, new = before[i], rows[i]
                 y = i - top + HEADER_LINES
                 if old.style != new.style or len(old.cells) != len(new.cells):
                     dirty.append(Region(0, y, self.size.width, 1))
@@ -390,9 +390,9 @@ class LineTable(ScrollView, can_focus=True):
     def _show_cursor(self) -> None:
         top = self.scroll_offset.y
         if self._cursor < top:
-            self.scroll_to(y=self._cursor, animate=False)
+            self.scroll_to(y=self._cursor, animate=False, force=True)
         elif self._page and self._cursor >= top + self._page:
-            self.scroll_to(y=self._cursor - self._page + 1, animate=False)
+            self.scroll_to(y=self._cursor - self._page + 1, animate=False, force=True)
 
     def _is_visible(self, index: int) -> bool:
         return 0 <= index - self.scroll_offset.y < max(1, self._page)
