@@ -1,0 +1,80 @@
+"""What a live table costs: `python -m tests.bench.table_cost`.
+
+1,000 rows of 10 columns at 10 Hz on a terminal of 200×50: CPU and bytes to the terminal by how much
+changes, the widget alone in an app. The driver counts instead of writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from textual.app import App, ComposeResult
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.pilot import Pilot
+
+from cockpit.tui.widgets.table import Cell, Column, LineTable, Row
+
+ROWS, COLUMNS, TICKS, HERTZ = 1_000, 10, 50, 10
+
+
+class Counter(HeadlessDriver):
+    """A terminal that only counts."""
+
+    written = 0
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        type(self).written += len(data.encode())
+
+
+class Bench(App[None]):
+    def compose(self) -> ComposeResult:
+        yield LineTable([Column(f"c{n}", f"Column {n}", min_width=6) for n in range(COLUMNS)])
+
+
+def rows(tick: int, changing: int) -> list[Row]:
+    """All made anew, as a view does; of each row that changes, two cells do."""
+    return [
+        Row(
+            f"worker-{n}",
+            tuple(
+                Cell(f"{(tick if n < changing and c < 2 else 0) + n + c:07d}", "good")
+                for c in range(COLUMNS)
+            ),
+        )
+        for n in range(ROWS)
+    ]
+
+
+async def measure(app: Bench, changing: int) -> tuple[float, float, float]:
+    """(ms in set_rows a tick, % of a core, bytes a tick)."""
+    table = app.query_one(LineTable)
+    batches = [rows(tick, changing) for tick in range(TICKS + 1)]
+    table.set_rows(batches[0])
+    await asyncio.sleep(0.5)
+    Counter.written = 0
+    spent, cpu, began = 0.0, time.process_time(), time.monotonic()
+    for tick, batch in enumerate(batches[1:], start=1):
+        start = time.perf_counter()
+        table.set_rows(batch)
+        spent += time.perf_counter() - start
+        await asyncio.sleep(max(0.0, began + tick / HERTZ - time.monotonic()))
+    share = (time.process_time() - cpu) / (time.monotonic() - began)
+    return 1e3 * spent / TICKS, 100 * share, Counter.written / TICKS
+
+
+async def measure_all(pilot: Pilot[object]) -> None:
+    assert isinstance(pilot.app, Bench)
+    lines = [f"{'rows that change':>18} {'set_rows, ms':>13} {'core, %':>8} {'bytes a tick':>13}"]
+    for changing in (0, 1, 10, 50, ROWS):
+        spent, share, size = await measure(pilot.app, changing)
+        lines.append(f"{changing:>18,} {spent:>13.2f} {share:>8.1f} {size:>13,.0f}")
+    pilot.app.exit(message="\n".join(lines))
+
+
+if __name__ == "__main__":
+    Bench(driver_class=Counter).run(size=(200, 50), mouse=False, auto_pilot=measure_all)
