@@ -67,9 +67,9 @@ def _run(argv: list[str]) -> int:
         print(help_text())
         return int(ExitCode.DONE)
     if name is None:
-        from cockpit.cli import screen
+        from cockpit.cli.screen import run
 
-        return screen.run(defaults(first))
+        return run(defaults(first))
     verb = BY_NAME.get(name)
     if verb is None:
         from difflib import get_close_matches

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
@@ -19,6 +20,10 @@ from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
     import httpx
+else:
+    # httpx's own command line brings rich, click and pygments: over a third of its import time,
+    # which every short verb would pay. It is optional there, and this makes it absent.
+    sys.modules.setdefault("httpx._main", None)
 
 RouteOf = Callable[[], Awaitable[DashboardRoute]]
 
