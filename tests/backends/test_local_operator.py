@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cockpit.backends.local import GroupSpec, LocalBackend, down, status
+from cockpit.backends.local import GroupSpec, LocalBackend, down, status, up
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.operator import Operator
+from cockpit.backends.local.process import CLUSTER_VARIABLE
 from cockpit.backends.local.ray_nodes import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
-from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
+from cockpit.model.event import ClusterSeen, SourceHealth
 from tests.local_cluster import separate_state, until
 
 NAME = "rules"
@@ -280,6 +284,66 @@ async def test_following_a_log_gives_each_line_once_until_the_pod_is_gone(
                     await LocalBackend(NAME).scale("gpu", 0)
         numbers = [int(line.removeprefix("line ")) for line in got]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+async def test_a_cluster_that_is_not_there_is_said_to_be_so(state: Path) -> None:
+    backend = LocalBackend("nobody")
+    events = []
+    async for event in backend.watch():
+        events.append(event)
+        if isinstance(event, SourceHealth):
+            break
+    cluster, health = events
+    assert isinstance(cluster, ClusterSeen)
+    assert cluster.health is ClusterHealth.DOWN
+    assert isinstance(health, SourceHealth)
+    assert not health.ok
+    assert not any(capability.allowed for capability in (await backend.capabilities()).values())
+    with pytest.raises(UnreachableError, match="no local cluster 'nobody'"):
+        await backend.dashboard()
+    with pytest.raises(UsageError, match="no local cluster 'nobody'"):
+        down("nobody")
+
+
+def test_what_another_version_wrote_is_taken_down_all_the_same(state: Path, tmp_path: Path) -> None:
+    spec = write(tmp_path, STAYS)
+    files = ClusterFiles.of(NAME)
+    local_files.write_private(files.status, "[]")
+    local_files.write_private(files.spec, json.dumps({"uid": spec.uid, "later": True}))
+    marked = subprocess.Popen(["sleep", "1000"], env={CLUSTER_VARIABLE: spec.uid})
+    with pytest.raises(CockpitError, match="is not what this version writes"):
+        status(NAME)
+    assert down(NAME) == 1
+    assert marked.wait() < 0
+    assert not files.directory.exists()
+
+
+def test_an_up_that_was_killed_at_its_very_beginning_is_taken_down(state: Path) -> None:
+    local_files.make_private(ClusterFiles.of(NAME).directory)
+    left = status(NAME)
+    assert left is not None
+    assert (left.health, left.operator_alive) == (ClusterHealth.DOWN, False)
+    assert down(NAME) == 0
+    assert status(NAME) is None
+
+
+async def test_without_ray_up_says_how_to_get_it(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CockpitError, match="Ray is not installed") as refused:
+        await up(NAME, [])
+    assert "pip install" in refused.value.todo
+    assert status(NAME) is None
+
+
+async def test_too_little_room_is_said_before_anything_is_made(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1))
+    with pytest.raises(CockpitError, match="too little room in /tmp"):
+        await up(NAME, [])
+    assert status(NAME) is None
 
 
 def test_a_directory_that_is_not_ours_alone_is_not_used(

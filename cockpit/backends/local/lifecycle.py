@@ -37,6 +37,7 @@ from cockpit.backends.local.spec import (
 from cockpit.backends.local.state import LocalCluster, read_cluster, read_status
 from cockpit.model.cluster import ClusterHealth, PodPhase
 from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.text import clean, one_line
 
 START_TIMEOUT_S = 120.0
 POD_DISK_BYTES = 100_000_000
@@ -44,6 +45,14 @@ POD_DISK_BYTES = 100_000_000
 FAILURES_ALLOWED = 1
 """Worker pods of one group that may die at start before `up` gives up; of the head, none."""
 POLL_S = 0.1
+
+
+class StartError(CockpitError):
+    """Something did not start. `log` is the end of its log, which is gone when this is raised."""
+
+    def __init__(self, what: str, log: Sequence[str]) -> None:
+        self.log = tuple(line for line in map(clean, log) if line)
+        super().__init__(what, " / ".join(one_line(line) for line in self.log[-2:]))
 
 
 async def up(
@@ -56,8 +65,9 @@ async def up(
     """Start a head and the groups' workers; returns when Ray knows all of them to be alive.
 
     `progress` gets a line for each thing that happens. Raises UsageError for a bad name or group,
-    and CockpitError when the cluster is up already, when the machine cannot hold it, and with the
-    end of the log when something does not start. When it fails or is cancelled, nothing is left.
+    CockpitError when the cluster is up already or the machine cannot hold it, and StartError when
+    something does not start; its log then goes to `progress` as well. When it fails or is
+    cancelled, nothing is left.
     """
     import asyncio
 
@@ -78,6 +88,11 @@ async def up(
             if cluster.health is ClusterHealth.READY:
                 return cluster
             await asyncio.sleep(POLL_S)
+    except StartError as error:
+        for line in error.log:
+            progress(line)
+        down(name)
+        raise
     except BaseException:
         # Cancelled and interrupted too: whatever was started is nobody's otherwise.
         down(name)
@@ -195,7 +210,7 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
         raise CockpitError(f"Local cluster {name} was taken down while it started.")
     files = ClusterFiles(cluster.directory)
     if (exit_code := operator.poll()) is not None:
-        raise CockpitError(
+        raise StartError(
             f"The operator of local cluster {name} ended with exit code {exit_code}.",
             _log_end(files.operator_log),
         )
@@ -203,15 +218,15 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
     for pod in failed:
         alike = sum(other.group == pod.group for other in failed)
         if pod.group == HEAD_GROUP or alike > FAILURES_ALLOWED:
-            raise CockpitError(
+            raise StartError(
                 f"Pod {pod.name} of local cluster {name} does not start: {pod.reason}",
                 _log_end(files.pod_log(pod.name)),
             )
     if late:
         late_pods = [pod for pod in cluster.pods if not pod.ready]
         log = files.pod_log(late_pods[0].name) if late_pods else files.operator_log
-        raise CockpitError(
-            f"Local cluster {name} did not come up in time.", f"{cluster.message}\n{_log_end(log)}"
+        raise StartError(
+            f"Local cluster {name} did not come up in time: {cluster.message}", _log_end(log)
         )
     return cluster
 
@@ -274,7 +289,5 @@ def _remove_if_empty(directory: Path) -> None:
         return  # another cluster is in it, or it is gone already
 
 
-def _log_end(log: Path) -> str:
-    from cockpit.model.text import clean
-
-    return "\n".join(clean(line) for line in local_files.tail(log, 15))
+def _log_end(log: Path) -> list[str]:
+    return local_files.tail(log, 15)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import signal
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cockpit.backends.local.files import tail
 from cockpit.backends.local.process import PodTrace, ProcessId, identify
+from cockpit.backends.local.spec import HEAD_GROUP
 from cockpit.backends.local.state import PodStatus
 from cockpit.model.cluster import NodeType, Pod, PodPhase, Resources
 from cockpit.model.text import one_line
 
+_NAME_LETTERS = string.ascii_lowercase + string.digits
 _RECORD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \S+ -- ")
 """What `ray start` puts before each line."""
 _SUBPROCESS_ENDED = re.compile(r"\[exit code=")
@@ -114,3 +118,22 @@ class LivePod:
             if told := [line for line in lines if telling.search(line)]:
                 return told[-1]
         return lines[-1] if lines else ""
+
+
+def pod_name(cluster: str, group: str) -> str:
+    """As KubeRay names pods, with a random end of 5."""
+    kind = "head" if group == HEAD_GROUP else f"{group}-worker"
+    return f"{cluster}-{kind}-" + "".join(secrets.choice(_NAME_LETTERS) for _ in range(5))
+
+
+def new_pod(name: str, group: str, ip: str, now: float) -> Pod:
+    return Pod(
+        name=name,
+        group=group,
+        node_type=NodeType.HEAD if group == HEAD_GROUP else NodeType.WORKER,
+        phase=PodPhase.PENDING,
+        ready=False,
+        ip=ip,
+        created_s=now,
+        host="localhost",
+    )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import secrets
 import signal
-import string
 import time
 from collections.abc import Callable, Collection, Sequence
 
@@ -14,14 +12,14 @@ from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_address, port_is_free
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.gpus import gpus_here, take_gpus
-from cockpit.backends.local.live_pod import LivePod
+from cockpit.backends.local.live_pod import LivePod, new_pod, pod_name
 from cockpit.backends.local.notices import NoticeWriter
 from cockpit.backends.local.process import Found, PodTrace, end, find, kill
 from cockpit.backends.local.ray_start import pod_environment, ray_start_argv
 from cockpit.backends.local.scale import GRACE_S
 from cockpit.backends.local.spec import HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
 from cockpit.backends.local.state import PodStatus
-from cockpit.model.cluster import NodeType, Pod, PodPhase, Resources
+from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import UsageError
 
 FAILED_SHOWN_S = 15.0
@@ -29,7 +27,6 @@ FAILED_SHOWN_S = 15.0
 BACKOFF_MAX_S = 30.0
 SLOW_START_S = 20.0
 """After this a pod that is not ready says what its log says last."""
-NAME_LETTERS = string.ascii_lowercase + string.digits
 
 
 class Pods:
@@ -149,24 +146,12 @@ class Pods:
 
     def _make(self, group: str, resources: Resources) -> None:
         now = time.time()
-        is_head = group == HEAD_GROUP
-        kind = "head" if is_head else f"{group}-worker"
-        end_of_name = "".join(secrets.choice(NAME_LETTERS) for _ in range(5))
-        name = f"{self._spec.name}-{kind}-{end_of_name}"
-        ip = self._spec.head_ip if is_head else self._take_address()
+        ip = self._spec.head_ip if group == HEAD_GROUP else self._take_address()
         failures = self._failures.get(group, 0)
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (failures - 1)) if failures else 0.0
+        name = pod_name(self._spec.name, group)
         pod = LivePod(
-            pod=Pod(
-                name=name,
-                group=group,
-                node_type=NodeType.HEAD if is_head else NodeType.WORKER,
-                phase=PodPhase.PENDING,
-                ready=False,
-                ip=ip,
-                created_s=now,
-                host="localhost",
-            ),
+            pod=new_pod(name, group, ip, now),
             resources=resources,
             directory=self._run.pod(name),
             log=self._files.pod_log(name),
