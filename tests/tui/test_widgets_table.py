@@ -276,3 +276,20 @@ async def test_a_move_of_the_cursor_repaints_two_lines() -> None:
         await pilot.press("j")
         await pilot.pause()
         assert {(region.y, region.height) for region in seen} == {(1, 1), (2, 1)}
+
+
+async def test_focus_and_theme_change_what_is_drawn() -> None:
+    table, other = LineTable(COLUMNS), LineTable(COLUMNS)
+    stage = Stage(table, other)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        table.set_rows(some(3))
+        table.focus()
+        await pilot.pause()
+        focused = table.render_line(1)
+        other.focus()
+        await pilot.pause()
+        blurred = table.render_line(1)
+        assert blurred != focused
+        stage.theme = "textual-light"
+        await pilot.pause()
+        assert table.render_line(1) != blurred

@@ -15,7 +15,8 @@ from textual.widget import Widget
 from cockpit.tui.symbols import Symbols, symbols
 from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.axis import Unit
-from cockpit.tui.widgets.picture import Curve, Grid, Look, Mark, MarkKind, draw
+from cockpit.tui.widgets.grid import Grid
+from cockpit.tui.widgets.picture import Curve, Look, Mark, MarkKind, draw
 
 __all__ = ["Curve", "LineChart", "Mark", "MarkKind"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from cockpit.tui.cells import fit, width_of
 from cockpit.tui.symbols import Symbols
 from cockpit.tui.widgets.axis import Unit, extent, time_labels, value_text, y_axis
+from cockpit.tui.widgets.grid import Grid
 from cockpit.tui.widgets.plot import Canvas, bounds, pixels_wide, trace
 
 MarkKind = Literal["drill", "attempt", "checkpoint", "mark"]
@@ -63,38 +64,6 @@ class Look:
     high: float | None = None
     """Fixed ends of the value axis."""
     empty: str = "No data yet"
-
-
-@dataclass(slots=True)
-class Grid:
-    """One character and its style a cell. A wide character leaves the next cell empty."""
-
-    width: int
-    height: int
-    characters: list[list[str]] = field(init=False)
-    styles: list[list[str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.characters = [[" "] * self.width for _ in range(self.height)]
-        self.styles = [[""] * self.width for _ in range(self.height)]
-
-    def put(self, x: int, y: int, text: str, style: str) -> None:
-        """Write a text; what is outside is cut off."""
-        if not 0 <= y < self.height:
-            return
-        for char in text:
-            cells = width_of(char)
-            if cells == 0:
-                continue
-            if x >= 0 and x + cells <= self.width:
-                self.characters[y][x], self.styles[y][x] = char, style
-                if cells == 2:
-                    self.characters[y][x + 1], self.styles[y][x + 1] = "", style
-            x += cells
-
-    def text(self) -> str:
-        """Without styles, for tests and snapshots as text."""
-        return "\n".join("".join(row).rstrip() for row in self.characters)
 
 
 @dataclass(frozen=True, slots=True)

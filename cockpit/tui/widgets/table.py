@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,35 +20,23 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cockpit.tui.cells import fit, width_of
-from cockpit.tui.symbols import Symbols, symbols
+from cockpit.tui.cells import fit
 from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.columns import Column, Place, lay_out
+from cockpit.tui.widgets.rowlines import (
+    Cell,
+    Row,
+    changed_regions,
+    header_strip,
+    row_strip,
+    widen,
+)
 from cockpit.tui.widgets.scrolling import set_virtual_height
 
 __all__ = ["Cell", "Column", "LineTable", "Row"]
 
 WHEEL_LINES = 3
 HEADER_LINES = 1
-
-
-class Cell(NamedTuple):
-    """Text and the words of its style, see `Palette.style`. A tuple, for its fast comparison."""
-
-    text: str
-    style: str = ""
-
-
-_NO_CELL = Cell("")
-
-
-class Row(NamedTuple):
-    """One line; `key` names what it shows, and is unique in the table."""
-
-    key: str
-    cells: tuple[Cell, ...]
-    style: str = ""
-    """For the cells that have none of their own."""
 
 
 class LineTable(ScrollView, can_focus=True):
@@ -282,41 +270,16 @@ class LineTable(ScrollView, can_focus=True):
 
     def _line(self, row: Row, kind: str, width: int) -> Strip:
         base = self._component(kind) if kind else self.rich_style
-        palette = self._colors()
         # In 16 colours the cursor is a block of one colour, on which others cannot be read.
-        over = base if kind == "cursor" and self.app.native_ansi_color else None
-        segments: list[Segment] = []
-        x = 0
-        for place in self._places:
-            text, words = row.cells[place.index] if place.index < len(row.cells) else _NO_CELL
-            words = words or row.style
-            if kind == "cursor" and self.has_focus:
-                # Grey on the cursor's colour cannot be read.
-                words = words.replace("muted", "")
-            style = over or base + palette.style(words)
-            if place.x > x:
-                segments.append(Segment(" " * (place.x - x), base))
-            segments.append(Segment(fit(text, place.width, place.column.align), style))
-            x = place.x + place.width
-        segments.append(Segment(" " * max(0, width - x), base))
-        return Strip(segments).adjust_cell_length(width, base)
+        plain = kind == "cursor" and self.app.native_ansi_color
+        muted = not (kind == "cursor" and self.has_focus)
+        palette = None if plain else self._colors()
+        return row_strip(row, self._places, width, base, palette, muted=muted)
 
     def _header(self, width: int) -> Strip:
         style = self._component("header")
         marked = style + self._colors().style("accent")
-        up, down = ("^", "v") if symbols() is Symbols.ASCII else ("▲", "▼")
-        segments: list[Segment] = []
-        x = 0
-        for place in self._places:
-            column = place.column
-            sorted_by = column.key == self._sort[0]
-            arrow = (down if self._sort[1] else up) if sorted_by else ""
-            title = fit(column.title, min(place.width - len(arrow), width_of(column.title)))
-            segments.append(Segment(" " * (place.x - x), style))
-            text = fit(title + arrow, place.width, column.align)
-            segments.append(Segment(text, marked if sorted_by else style))
-            x = place.x + place.width
-        return Strip(segments).adjust_cell_length(width, style)
+        return header_strip(self._places, width, style, marked, *self._sort)
 
     def _empty_line(self, y: int, width: int) -> Strip:
         base = self.rich_style
@@ -330,16 +293,11 @@ class LineTable(ScrollView, can_focus=True):
 
         Columns do not become narrower as the numbers in them do, so that the table stands still.
         """
-        widest = self._widest
-        before = list(widest)
+        before = list(self._widest)
+        fresh = [rows[i] for i in changed] + list(rows[known:])
         free = [i for i, column in enumerate(self._columns) if column.width is None]
-        for group in (changed, range(known, len(rows))):
-            for n in group:
-                cells = rows[n].cells
-                for i in free:
-                    if i < len(cells):
-                        widest[i] = max(widest[i], width_of(cells[i].text))
-        return widest != before
+        widen(self._widest, free, fresh)
+        return self._widest != before
 
     def _place(self) -> None:
         self._room = self.scrollable_size.width
@@ -359,17 +317,8 @@ class LineTable(ScrollView, can_focus=True):
         dirty: list[Region] = []
         for i in changed:
             if top <= i < bottom:
-                old, new = before[i], rows[i]
                 y = i - top + HEADER_LINES
-                if old.style != new.style or len(old.cells) != len(new.cells):
-                    dirty.append(Region(0, y, self.size.width, 1))
-                    continue
-                dirty += [
-                    Region(place.x, y, place.width, 1)
-                    for place in self._places
-                    if place.index < len(new.cells)
-                    and old.cells[place.index] != new.cells[place.index]
-                ]
+                dirty += changed_regions(before[i], rows[i], self._places, y, self.size.width)
         for i in range(*sorted((len(before), len(rows)))):
             if top <= i < bottom:
                 dirty.append(Region(0, i - top + HEADER_LINES, self.size.width, 1))
