@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,15 +97,7 @@ def clusters_dir() -> Path:
 
 def make_private(directory: Path) -> None:
     """Make the directory and what is above it, 0700. Raises FileExistsError when it is there."""
-    for last_try in (False, False, True):
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            directory.mkdir(mode=0o700)
-        except FileNotFoundError:
-            if last_try:  # else a `down` of the last cluster has just removed the parent
-                raise
-        else:
-            return
+    _make_in(directory, lambda parent: parent.mkdir(mode=0o700, parents=True, exist_ok=True))
 
 
 def make_run_dir(run: RunFiles) -> None:
@@ -112,7 +105,23 @@ def make_run_dir(run: RunFiles) -> None:
 
     On a shared machine anyone may have made that name first, to read or swap what is put there.
     """
-    parent = run.directory.parent
+    _make_in(run.directory, _make_own)
+
+
+def _make_in(directory: Path, make_parent: Callable[[Path], None]) -> None:
+    """A `down` of the last cluster removes the parent, maybe just now: then it is made again."""
+    for last_try in (False, False, True):
+        make_parent(directory.parent)
+        try:
+            directory.mkdir(mode=0o700)
+        except FileNotFoundError:
+            if last_try:
+                raise
+        else:
+            return
+
+
+def _make_own(parent: Path) -> None:
     parent.mkdir(mode=0o700, exist_ok=True)
     found = parent.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
@@ -121,7 +130,6 @@ def make_run_dir(run: RunFiles) -> None:
             f"It belongs to user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}.",
             "Have it removed; cockpit makes it again.",
         )
-    run.directory.mkdir(mode=0o700)
 
 
 def write_private(path: Path, text: str) -> None:
