@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cockpit.model.run import Checkpoint, Placement, RankSample, RunState
@@ -45,11 +46,14 @@ class RankView:
     loss: Series = field(default_factory=lambda: Series(RANK_POINTS))
     samples_per_s: Series = field(default_factory=lambda: Series(RANK_POINTS))
     step_time_s: Series = field(default_factory=lambda: Series(RANK_POINTS))
+    cpu_percent: Series = field(default_factory=lambda: Series(RANK_POINTS))
+    memory_bytes: Series = field(default_factory=lambda: Series(RANK_POINTS))
+    gpu_utilization_percent: Series = field(default_factory=lambda: Series(RANK_POINTS))
 
 
 @dataclass(slots=True)
 class RunView:
-    """One run. Curves of the run: loss is the mean over ranks, throughput is their sum."""
+    """One run. Its curves are means over the ranks; throughput and memory are their sums."""
 
     id: str
     name: str = ""
@@ -75,6 +79,9 @@ class RunView:
     loss: Series = field(default_factory=lambda: Series(RUN_POINTS))
     samples_per_s: Series = field(default_factory=lambda: Series(RUN_POINTS))
     step_time_s: Series = field(default_factory=lambda: Series(RUN_POINTS))
+    cpu_percent: Series = field(default_factory=lambda: Series(RUN_POINTS))
+    memory_bytes: Series = field(default_factory=lambda: Series(RUN_POINTS))
+    gpu_utilization_percent: Series = field(default_factory=lambda: Series(RUN_POINTS))
     reported: dict[str, Series] = field(default_factory=dict)
 
     @property
@@ -116,9 +123,11 @@ class RunView:
         ]
         _append_mean(self.loss, at_s, [sample.loss for sample in live])
         _append_mean(self.step_time_s, at_s, [sample.step_time_s for sample in live])
-        speeds = [s.samples_per_s for s in live if s.samples_per_s is not None]
-        if speeds:
-            self.samples_per_s.append(at_s, sum(speeds))
+        _append_mean(self.cpu_percent, at_s, [sample.cpu_percent for sample in live])
+        gpus = [sample.gpu_utilization_percent for sample in live]
+        _append_mean(self.gpu_utilization_percent, at_s, gpus)
+        _append_sum(self.samples_per_s, at_s, [sample.samples_per_s for sample in live])
+        _append_sum(self.memory_bytes, at_s, [sample.memory_bytes for sample in live])
 
     def _take_one(self, sample: RankSample) -> bool:
         rank = self.ranks.setdefault(sample.rank, RankView(sample.rank))
@@ -134,6 +143,9 @@ class RunView:
             (rank.loss, sample.loss),
             (rank.samples_per_s, sample.samples_per_s),
             (rank.step_time_s, sample.step_time_s),
+            (rank.cpu_percent, sample.cpu_percent),
+            (rank.memory_bytes, sample.memory_bytes),
+            (rank.gpu_utilization_percent, sample.gpu_utilization_percent),
         ):
             if value is not None:
                 series.append(sample.at_s, value)
@@ -144,6 +156,12 @@ class RunView:
             attempt.first_step_s = sample.at_s
         attempt.last_step = max(attempt.last_step or 0, sample.step)
         return True
+
+
+def _append_sum(series: Series, at_s: float, values: Sequence[float | None]) -> None:
+    known = [value for value in values if value is not None]
+    if known:
+        series.append(at_s, sum(known))
 
 
 def _append_mean(series: Series, at_s: float, values: list[float | None]) -> None:

@@ -10,7 +10,7 @@ from cockpit.store.select import current_run
 from cockpit.tui import format
 from cockpit.tui.frame import Line
 from cockpit.tui.look import Look
-from cockpit.tui.screens.curves import PLOTS, RunChart, marks_of
+from cockpit.tui.screens.curves import PLOTS, RunChart, has_gpus, marks_of
 from cockpit.tui.screens.view import View
 
 WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
@@ -19,10 +19,15 @@ WINDOWS_S = (60.0, 300.0, 900.0, 3600.0)
 
 class ChartsView(View):
     NAME = "charts"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
-    ChartsView Grid { grid-size: 2; grid-gutter: 1 2; padding: 0 1; }
-    .-narrow ChartsView Grid { grid-size: 1; }
-    .-tiny ChartsView Grid { grid-size: 1 1; }
+    ChartsView Grid { grid-size: 2; grid-gutter: 0 2; padding: 0 1; }
+    ChartsView #loss.-broad { column-span: 2; }
+    .-wide ChartsView Grid { grid-size: 3; grid-gutter: 1 2; }
+    .-short ChartsView RunChart, .-tiny ChartsView RunChart, .-narrow ChartsView RunChart {
+        display: none;
+    }
+    .-short ChartsView #loss, .-tiny ChartsView #loss, .-narrow ChartsView #loss { display: block; }
     """
 
     def __init__(self) -> None:
@@ -39,7 +44,11 @@ class ChartsView(View):
     def redraw(self, look: Look) -> None:
         run = current_run(look.store)
         marks = marks_of(look.store, run, checkpoints=True)
+        self.query_one("#gpu").display = has_gpus(run)
+        self.query_one("#loss").set_class(not has_gpus(run), "-broad")
         for chart in self.query(RunChart):
+            if not chart.display:
+                continue
             chart.set_window(self.window_s)
             if self.per_rank:
                 chart.show_ranks(run, marks, look.now_s)

@@ -25,12 +25,14 @@ class Plot:
     unit: Unit
     of_run: Callable[[RunView], Series]
     of_rank: Callable[[RankView], Series]
+    low: float | None = 0.0
+    """Where its axis begins: at 0, small changes look small. None: at the lowest value."""
 
 
-LOSS = Plot("loss", "Loss", "", lambda run: run.loss, lambda rank: rank.loss)
+LOSS = Plot("loss", "Loss", "", lambda run: run.loss, lambda rank: rank.loss, low=None)
 THROUGHPUT = Plot(
     "throughput",
-    "Throughput, samples",
+    "Samples",
     "/s",
     lambda run: run.samples_per_s,
     lambda rank: rank.samples_per_s,
@@ -38,14 +40,25 @@ THROUGHPUT = Plot(
 STEP_TIME = Plot(
     "step-time", "Step time", "s", lambda run: run.step_time_s, lambda rank: rank.step_time_s
 )
-PLOTS = (LOSS, THROUGHPUT, STEP_TIME)
+GPU = Plot(
+    "gpu",
+    "GPU",
+    "%",
+    lambda run: run.gpu_utilization_percent,
+    lambda rank: rank.gpu_utilization_percent,
+)
+CPU = Plot("cpu", "CPU", "%", lambda run: run.cpu_percent, lambda rank: rank.cpu_percent)
+MEMORY = Plot("memory", "Memory", "B", lambda run: run.memory_bytes, lambda rank: rank.memory_bytes)
+PLOTS = (LOSS, THROUGHPUT, STEP_TIME, GPU, CPU, MEMORY)
 
 
 class RunChart(LineChart):
     """A chart of one plot. It is drawn again at most once a second, unless something new came."""
 
     def __init__(self, plot: Plot, *, empty: str = "No samples yet") -> None:
-        super().__init__(plot.title, unit=plot.unit, clock=True, empty=empty, id=plot.id)
+        super().__init__(
+            plot.title, unit=plot.unit, clock=True, low=plot.low, empty=empty, id=plot.id
+        )
         self.plot = plot
         self._shown: object = None
 
@@ -84,6 +97,11 @@ class RunChart(LineChart):
             for number, rank in enumerate(ranks)
         ]
         self.show(curves, marks, end(run, now_s))
+
+
+def has_gpus(run: RunView | None) -> bool:
+    """Whether any rank has told of a GPU: without, there is no chart of it."""
+    return run is not None and len(run.gpu_utilization_percent) > 0
 
 
 def end(run: RunView | None, now_s: float) -> float:

@@ -17,6 +17,7 @@ from cockpit.tui.widgets.table import LineTable
 
 class JobsView(View):
     NAME = "jobs"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
     JobsView LineTable, JobsView LogView { border-top: solid $border-blurred;
         border-title-color: $foreground; border-title-style: bold;

@@ -96,6 +96,7 @@ class MainScreen(Screen[None]):
         for other, view in self.views.items():
             view.display = other == name
         self.draw_now()
+        self.call_after_refresh(self.draw_now)
         if self.app.screen is self:
             self.view.take_focus()
 

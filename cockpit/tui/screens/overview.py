@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
+from cockpit.insight.recovery import is_settled, recovery
 from cockpit.store.select import current_run
 from cockpit.tui.look import Look, Target
 from cockpit.tui.rows.events import EVENT_COLUMNS, event_rows
@@ -13,11 +14,13 @@ from cockpit.tui.rows.groups import GROUP_COLUMNS, group_rows
 from cockpit.tui.screens import run_panel
 from cockpit.tui.screens.curves import LOSS, THROUGHPUT, RunChart, marks_of
 from cockpit.tui.screens.view import View
+from cockpit.tui.widgets.recovery import RecoveryBar
 from cockpit.tui.widgets.table import LineTable
 
 
 class OverviewView(View):
     NAME = "overview"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
     OverviewView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface;
@@ -29,6 +32,8 @@ class OverviewView(View):
     OverviewView #run { width: 3fr; height: auto; min-height: 7; }
     OverviewView #run Static { padding: 0 1; height: auto; }
     OverviewView #recovery { height: auto; padding: 0 1; }
+    OverviewView #outcome, OverviewView #facts { text-wrap: nowrap; text-overflow: ellipsis; }
+    OverviewView #outcome { height: 1; }
     OverviewView #charts { height: 3fr; }
     OverviewView #loss { width: 1fr; margin: 0 1 0 0; }
     OverviewView #throughput { width: 1fr; }
@@ -49,7 +54,9 @@ class OverviewView(View):
                     yield LineTable(GROUP_COLUMNS, id="groups")
                 with Vertical(id="run", classes="panel"):
                     yield Static(id="facts")
-            yield Static(id="recovery", classes="panel")
+            with Vertical(id="recovery", classes="panel"):
+                yield Static(id="outcome")
+                yield RecoveryBar()
             with Horizontal(id="charts"):
                 yield RunChart(LOSS)
                 yield RunChart(THROUGHPUT)
@@ -60,17 +67,21 @@ class OverviewView(View):
     def on_mount(self) -> None:
         self.query_one("#live").display = False
         self.query_one("#cluster").border_title = "Cluster"
+        self.query_one("#recovery").border_title = "Recovery"
         self.query_one("#events").border_title = "Events"
 
     def redraw(self, look: Look) -> None:
         live = look.connected
-        self.query_one("#starting").display = not live
-        self.query_one("#live").display = live
+        if live != self.query_one("#live").display:
+            self.query_one("#starting").display = not live
+            self.query_one("#live").display = live
+            self.call_after_refresh(self.take_focus)
         if not live:
             self.query_one("#progress", Static).update(run_panel.starting(look))
             return
         self._cluster(look)
         self._run(look)
+        self._recovery(look)
         self._events(look)
 
     def target(self) -> Target | None:
@@ -87,15 +98,23 @@ class OverviewView(View):
         panel = self.query_one("#run")
         panel.border_title = f"Run {run.name or run.id}" if run else "Run"
         self.query_one("#facts", Static).update(run_panel.facts(look, run))
-        recovery = self.query_one("#recovery", Static)
-        text = run_panel.recoveries(look, self.size.width - 2)
-        recovery.display = text is not None
-        if text is not None:
-            recovery.border_title = "Recovery"
-            recovery.update(text)
         marks = marks_of(look.store, run)
         for chart in self.query(RunChart):
             chart.show_run(run, marks, look.now_s)
+
+    def _recovery(self, look: Look) -> None:
+        """The newest drill: its phases as they go, then the line of how it went."""
+        panel, bar = self.query_one("#recovery"), self.query_one(RecoveryBar)
+        panel.display = bool(look.store.drills)
+        if not look.store.drills:
+            return
+        drill = look.store.drills[-1]
+        measured = recovery(look.store, drill)
+        going = not is_settled(look.store.runs.get(drill.run_id), measured)
+        bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
+        bar.set_recovery(measured, look.now_s)
+        said = run_panel.outcome(look, measured, self.size.width - 2)
+        self.query_one("#outcome", Static).update(said)
 
     def _events(self, look: Look) -> None:
         self.query_one("#events", LineTable).set_rows(event_rows(look.store, 50))

@@ -14,6 +14,7 @@ from cockpit.tui.widgets.table import LineTable
 
 class PodsView(View):
     NAME = "pods"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
     PodsView LineTable { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface; }

@@ -18,7 +18,7 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.frame import KeyBar, StatusLine
 from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.look import HEIGHTS, WIDTHS, Look
-from cockpit.tui.screens.curves import PLOTS, RunChart, marks_of
+from cockpit.tui.screens.curves import PLOTS, RunChart, has_gpus, marks_of
 from cockpit.tui.sentences import clock
 
 _KEYS = (
@@ -83,6 +83,7 @@ class RankScreen(Screen[None]):
             return
         about.update(_about(look, run, rank))
         marks = marks_of(look.store, run)
+        self.query_one("#gpu").display = has_gpus(run)
         for chart in self.query(RunChart):
             chart.show_rank(run, rank, marks, look.now_s)
 

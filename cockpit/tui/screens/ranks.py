@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.content import Content
 
 from cockpit.store.select import current_run
 from cockpit.tui.frame import Line
 from cockpit.tui.look import Look, Target
 from cockpit.tui.rows.ranks import rank_columns, rank_rows, stale_ranks
+from cockpit.tui.screens.curves import LOSS, STEP_TIME, THROUGHPUT, RunChart, marks_of
 from cockpit.tui.screens.tables import Order
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.table import Column, LineTable
@@ -18,6 +20,8 @@ class RanksView(View):
     NAME = "ranks"
     DEFAULT_CSS = """
     RanksView LineTable { height: 1fr; }
+    RanksView Horizontal { height: 1fr; display: none; padding: 1 1 0 1; }
+    RanksView RunChart { width: 1fr; margin: 0 1 0 0; }
     """
 
     def __init__(self) -> None:
@@ -28,6 +32,9 @@ class RanksView(View):
     def compose(self) -> ComposeResult:
         yield Line(id="summary")
         yield LineTable(self.columns, id="ranks")
+        with Horizontal():
+            for plot in (LOSS, THROUGHPUT, STEP_TIME):
+                yield RunChart(plot)
 
     def redraw(self, look: Look) -> None:
         run = current_run(look.store)
@@ -52,6 +59,13 @@ class RanksView(View):
                 Content.styled(f"  {late} stale" if late else "", "$warning"),
             )
         self.query_one("#summary", Line).show(text)
+        charts = self.query_one(Horizontal)
+        charts.display = bool(rows) and self.size.height >= 3 * (len(rows) + 2) + 4
+        table.styles.height = len(rows) + 1 if charts.display else "1fr"
+        if charts.display:
+            marks = marks_of(look.store, run)
+            for chart in self.query(RunChart):
+                chart.show_ranks(run, marks, look.now_s)
 
     def target(self) -> Target | None:
         key = self.query_one(LineTable).cursor_key

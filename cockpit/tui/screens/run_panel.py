@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from cockpit.insight.recovery import is_settled, recovery
+from cockpit.insight.recovery import is_settled
 from cockpit.model.drill import Recovery
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
@@ -15,7 +15,6 @@ from cockpit.tui import format
 from cockpit.tui.look import Look
 from cockpit.tui.sentences import HEALTH_STYLES, clock, recovered, run_style, silent
 
-RECOVERIES_SHOWN = 1
 LABEL_CELLS = 11
 
 
@@ -107,51 +106,19 @@ def facts(look: Look, run: RunView | None) -> Content:
     return Content("\n").join(lines)
 
 
-def recoveries(look: Look, width: int) -> Content | None:
-    """The newest drill as it goes, or its one line once it is over."""
-    drills = list(look.store.drills)[-RECOVERIES_SHOWN:]
-    if not drills:
-        return None
-    lines = []
-    for drill in reversed(drills):
-        measured = recovery(look.store, drill)
-        run = look.store.runs.get(drill.run_id)
-        if is_settled(run, measured):
-            style = "$good" if measured.recovered else "$bad"
-            mark = "✓" if measured.recovered else "✗"
-            head = Content.styled(f"{mark} {recovered(measured)}", style)
-            at = Content.styled(f"  at {clock(drill.injected_s)}", "$muted")
-            fits = head.cell_length + at.cell_length <= width
-            lines.append(Content.assemble(head, at) if fits else head)
-        else:
-            since = format.duration(max(0.0, look.now_s - drill.injected_s))
-            lines.append(
-                Content.assemble(
-                    Content.styled(f"◌ {drill.fault} of {drill.target}", "$warning"),
-                    Content.styled(f"  {since} ago · {_waiting_for(measured)}", "$muted"),
-                )
-            )
-        lines.append(_phases(measured))
-    return Content("\n").join(lines)
-
-
-def _phases(measured: Recovery) -> Content:
-    """What has happened, each with its seconds since the injection."""
-    known: Sequence[tuple[str, float | None]] = (
-        ("pod gone", measured.pod_gone_s),
-        ("detected", measured.detected_s),
-        ("pod ready", measured.pod_ready_s),
-        ("restarted", measured.restarted_s),
-        ("first step", measured.first_step_s),
+def outcome(look: Look, measured: Recovery, width: int) -> Content:
+    """A drill in one line: what is waited for, or how it went."""
+    drill = measured.drill
+    if is_settled(look.store.runs.get(drill.run_id), measured):
+        mark, style = ("✓", "$good") if measured.recovered else ("✗", "$bad")
+        head = Content.styled(f"{mark} {recovered(measured)}", style)
+        at = Content.styled(f"  at {clock(drill.injected_s)}", "$muted")
+        return Content.assemble(head, at) if head.cell_length + at.cell_length <= width else head
+    since = format.duration(max(0.0, look.now_s - drill.injected_s))
+    return Content.assemble(
+        Content.styled(f"◌ {drill.fault} of {drill.target}", "$warning"),
+        Content.styled(f"  {since} ago · {_waiting_for(measured)}", "$muted"),
     )
-    parts = []
-    for name, at_s in known:
-        done = at_s is not None
-        mark = Content.styled("● " if done else "○ ", "$good" if done else "$muted")
-        word = Content.styled(f"{name} ", "" if done else "$muted")
-        when = Content.styled(f"{format.duration(at_s) if done else '…'}   ", "$muted")
-        parts.append(Content.assemble(mark, word, when))
-    return Content.assemble(*parts)
 
 
 def _waiting_for(measured: Recovery) -> str:

@@ -16,13 +16,13 @@ class View(Vertical):
 
     NAME: ClassVar[str] = ""
 
-    def redraw(self, look: Look) -> None:
-        raise NotImplementedError
-
     def __init__(self) -> None:
         super().__init__()
         self.pane: Widget | None = None
         """The part that has, or had last, the focus."""
+
+    def redraw(self, look: Look) -> None:
+        raise NotImplementedError
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         self.pane = event.widget
@@ -42,7 +42,7 @@ class View(Vertical):
 
     def _panes(self) -> list[Widget]:
         """What can have the focus and is in sight."""
-        return [widget for widget in self.query("*") if widget.can_focus and widget.focusable]
+        return [widget for widget in self.screen.focus_chain if self in widget.ancestors]
 
     def target(self) -> Target | None:
         """What is selected."""
