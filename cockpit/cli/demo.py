@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from cockpit.actions import ClusterActions
@@ -20,6 +21,7 @@ from cockpit.model.cluster import Resources
 from cockpit.model.drill import Recovery
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.event import DrillInjected
+from cockpit.model.text import one_line
 from cockpit.session import Session
 from cockpit.store import select
 from cockpit.store.run import RunView
@@ -102,19 +104,18 @@ def headless(args: argparse.Namespace) -> dict[str, Any]:
     ends = time.monotonic() + args.seconds
     half = time.monotonic() + args.seconds / 2
     backend = cluster_up(args, _say)
-    try:
-        with connect.session_on(backend) as session:
-            actions = ClusterActions(backend, session.clock)
-            job_id = session.call(actions.launch("checkpointed", settings(args)))
-            _say(f"Launched {job_id}; waiting for its first steps …")
-            run_id = _wait_until_it_trains(session, job_id, half)
-            measured = _kill_one(session, actions, ends)
-            session.wait(lambda store: False, max(AFTER_S, ends - time.monotonic()))
-            summary = summarise(session.store, run_id, measured)
-            session.call(actions.stop_job(job_id))
+    with ExitStack() as after:
+        after.callback(cluster_down, args, _say)
+        session = after.enter_context(connect.session_on(backend))
+        actions = ClusterActions(backend, session.clock)
+        job_id = session.call(actions.launch("checkpointed", settings(args)))
+        _say(f"Launched {job_id}; waiting for its first checkpoint …")
+        run_id = _wait_until_it_trains(session, job_id, half)
+        measured = _kill_one(session, actions, ends)
+        session.wait(lambda store: False, max(AFTER_S, ends - time.monotonic()))
+        summary = summarise(session.store, run_id, measured)
+        session.call(actions.stop_job(job_id))
         return summary
-    finally:
-        cluster_down(args, _say)
 
 
 def _wait_until_it_trains(session: Session, job_id: str, not_before: float) -> str:
@@ -133,16 +134,27 @@ def _wait_until_it_trains(session: Session, job_id: str, not_before: float) -> s
 
     began = session.wait(trains, START_TIMEOUT_S)
     if over(session.store) or not began:
-        job = session.store.jobs.get(job_id)
         raise CockpitError(
             f"Job {job_id} made no checkpoint.",
-            (job.message.strip().splitlines() or ["it is still starting"])[-1] if job else "",
-            f"See its log with --keep and: cockpit logs {job_id}",
+            _how_far(session.store, job_id, run_of(session.store)),
+            f"Keep the cluster with --keep, and see: cockpit logs {job_id}",
         )
     session.wait(over, max(0.0, not_before - time.monotonic()))
     run = run_of(session.store)
     assert run is not None
     return run.id
+
+
+def _how_far(store: Store, job_id: str, run: RunView | None) -> str:
+    job = store.jobs.get(job_id)
+    if job is not None and job.status.is_over:
+        return f"It is {job.status.value}: {one_line(job.message)}"
+    parts = [f"It is {job.status.value if job else 'not listed'} after {START_TIMEOUT_S:g} s"]
+    if run is not None:
+        ranks = ", ".join(map(str, sorted(run.ranks))) or "none"
+        parts.append(f"its run is {run.state.value} at step {run.step or 0} with ranks: {ranks}")
+    stale = [f"{name}: {why}" for name, _, why in select.stale_sources(store, time.time())]
+    return "; ".join(parts + stale)
 
 
 def _kill_one(session: Session, actions: ClusterActions, ends: float) -> Recovery:

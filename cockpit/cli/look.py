@@ -15,7 +15,7 @@ from cockpit.store.store import Store
 TABLES = {
     "groups": ("name", "desired", "ready", "min", "max"),
     "pods": ("name", "group", "phase", "ready", "restarts", "ip", "ranks", "reason"),
-    "nodes": ("name", "ip", "is_head", "alive", "cpu_percent", "memory_used_bytes", "gpus"),
+    "nodes": ("name", "ip", "is_head", "alive", "cpu_percent", "memory_used_bytes"),
     "jobs": ("name", "status", "started_s", "ended_s", "entrypoint"),
     "runs": ("name", "id", "state", "attempt", "world_size", "step", "loss", "message"),
     "ranks": ("rank", "pod", "attempt", "step", "loss", "samples_per_s", "step_time_s"),

@@ -6,12 +6,16 @@ import argparse
 import json
 import math
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TextIO
 
 Row = Mapping[str, Any]
+
+TIMES = ("at_s", "started_s", "ended_s")
+"""Columns of Unix times, which a table shows as the time here."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +39,10 @@ def as_json(value: object) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [as_json(item) for item in value]
     if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else str(value)
+        if not math.isfinite(value):
+            return str(value)
+        # Six digits that matter; of Unix times, microseconds.
+        return round(value, 6) if abs(value) >= 1e6 else float(f"{value:.6g}")
     return value
 
 
@@ -60,8 +67,11 @@ def print_rows(
 
 def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None = None) -> None:
     """Columns aligned, numbers to the right, titles in upper case as kubectl has them."""
-    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-    titles = [column.upper() for column in columns]
+    cells = [[_cell(row.get(column), column) for column in columns] for row in rows]
+    titles = [
+        column.removesuffix("_s").upper() if column in TIMES else column.upper()
+        for column in columns
+    ]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     right = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
     for line in [titles, *cells]:
@@ -72,9 +82,11 @@ def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None
         print("  ".join(parts).rstrip(), file=file or sys.stdout)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, column: str = "") -> str:
     if value is None or value == "":
         return "–"
+    if column in TIMES and isinstance(value, float):
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

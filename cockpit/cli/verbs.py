@@ -16,7 +16,7 @@ class Verb:
 
 
 VERBS = (
-    Verb("demo", "demo", "a local Ray cluster, a training run on it, and the screen", "Start"),
+    Verb("demo", "demo", "a local Ray cluster, a run on it, and the screen", "Start"),
     Verb("local", "local", "the embedded cluster by itself: up, down, status", "Start"),
     Verb("doctor", "doctor", "check what cockpit needs here, and how to mend it", "Start"),
     Verb("status", "look", "one look at cluster, run and sources", "Look"),

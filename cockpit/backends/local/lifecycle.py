@@ -45,6 +45,7 @@ POD_DISK_BYTES = 100_000_000
 FAILURES_ALLOWED = 1
 """Worker pods of one group that may die at start before `up` gives up; of the head, none."""
 POLL_S = 0.1
+REMOVE_TIMEOUT_S = 5.0
 
 
 class StartError(CockpitError):
@@ -132,13 +133,36 @@ def down(name: str) -> int:
         def operator() -> list[Found]:
             return [found for found in find(uid, traces, root) if not found.pod]
 
+        def all_left() -> list[Found]:
+            return find(uid, traces, root)
+
         # The operator first, so that it does not remake what is being ended.
-        ended = end(operator) + end(lambda: find(uid, traces, root))
-        local_files.remove(run.directory)
+        ended = end(operator) + end(all_left)
+        ended += _remove_while_ending(run.directory, all_left)
         _remove_if_empty(run.directory.parent)
     local_files.remove(files.directory)
     _remove_if_empty(clusters_dir())
     return ended
+
+
+def _remove_while_ending(directory: Path, left: Callable[[], list[Found]]) -> int:
+    """Remove the directory; what still writes to it is ended too. Returns how many that were.
+
+    A process between fork and exec has nothing yet by which it is found, and shows itself by a
+    file that comes while the directory is being emptied.
+    """
+    ended = 0
+    deadline = time.monotonic() + REMOVE_TIMEOUT_S
+    while True:
+        try:
+            local_files.remove(directory)
+        except CockpitError:
+            if time.monotonic() > deadline:
+                raise
+            ended += end(left)
+            time.sleep(POLL_S)
+        else:
+            return ended
 
 
 def _claim(name: str, files: ClusterFiles) -> None:

@@ -1,0 +1,44 @@
+"""The main job: cluster, run, kill, recovery, and nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.local_cluster import separate_state
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(400)
+def test_the_headless_demo_recovers_and_leaves_nothing() -> None:
+    with separate_state() as state:
+        done = subprocess.run(
+            [sys.executable, "-m", "cockpit", "demo", "--headless", "--seconds=60", "-o", "json"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        left = [path for path in (state / "cockpit").rglob("*") if path.name != "audit.jsonl"]
+        assert [path for path in left if path.is_file()] == []
+    summary = json.loads(done.stdout)
+    assert len(summary["cluster"]) >= 3
+    assert [rank["rank"] for rank in summary["ranks"]] == [0, 1]
+    for rank in summary["ranks"]:
+        assert rank["loss_last"] < rank["loss_first"]
+        assert rank["samples_per_s"] > 0
+        assert rank["steps"] > 0
+    assert summary["samples"] > 0
+    assert summary["accuracy"] > 0.5
+    drill = summary["drill"]
+    assert drill["recovered"]
+    assert drill["fault"] == "pod-kill"
+    assert drill["detected_s"] <= drill["restarted_s"] <= drill["first_step_s"]
+    assert drill["steps_lost"] >= 0
+    assert drill["resumed_step"] == drill["last_step"] + 1 - drill["steps_lost"]
+    assert not Path(f"/tmp/cockpit-{os.getuid()}/demo").exists()

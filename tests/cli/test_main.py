@@ -1,0 +1,203 @@
+"""What the command line says without any cluster."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cockpit import __version__
+from cockpit.cli import main as cli
+from cockpit.cli.verbs import VERBS
+
+
+def run(*argv: str) -> int:
+    return cli.main(list(argv))
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().err.strip()
+
+
+def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    assert all(f"cockpit {verb.name} " in text for verb in VERBS)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(verb, "--help")
+    assert ended.value.code == 0
+    assert f"cockpit {verb}" in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("--version")
+    assert capsys.readouterr().out.strip() == f"cockpit {__version__}"
+
+
+def test_a_verb_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("stauts") == 2
+    assert "Did you mean: cockpit status" in said(capsys)
+    assert run("xyzzy") == 2
+    assert "cockpit --help" in said(capsys)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["status"], 3, "no cluster to look at"),
+        (["--local", "--cluster", "nope", "pods"], 3, "no local cluster 'nope'"),
+        (["pods", "--local", "--cluster", "nope"], 3, "no local cluster 'nope'"),
+        (["local", "down"], 3, "no local cluster to take down"),
+        (["local", "down", "nope"], 3, "no local cluster 'nope'"),
+        (["local", "status", "nope"], 3, "no local cluster 'nope'"),
+        (["local", "up", "../evil"], 2, "'../evil'"),
+        (["local", "up", "x", "--group", "gpu"], 2, "not NAME=N"),
+        (["local", "sideways"], 2, "invalid choice"),
+        (["status", "-o", "xml"], 2, "invalid choice"),
+        (["status", "--nonsense"], 2, "unrecognized arguments"),
+        (["launch"], 2, "Nothing was named"),
+        (["launch", "nosuchjob"], 2, "nosuchjob"),
+        (["launch", "checkpointed", "--set", "epochs"], 2, "not KEY=VALUE"),
+        (["launch", "checkpointed", "--set", "epoch=3"], 2, "epoch"),
+        (["launch", "checkpointed", "--set", "epochs=many"], 2, "epochs"),
+        (["logs", "x", "--grep", "("], 2, "regular expression"),
+        (["demo", "--workers", "0", "--headless"], 2, "at least 1"),
+        (["--read-only", "demo", "--headless"], 4, "read-only"),
+        (["local", "up", "--read-only"], 4, "read-only"),
+        (["demo"], 2, "needs a terminal"),
+        ([], 2, "needs a terminal"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_the_right_code(
+    argv: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*argv) == code
+    text = said(capsys)
+    assert words in text
+    assert len(text.splitlines()) <= 3
+    assert "Traceback" not in text
+
+
+def test_a_defect_is_one_sentence_and_with_debug_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr("cockpit.cli.keys.run", broken)
+    assert run("keys") == 1
+    assert "ZeroDivisionError: boom" in said(capsys)
+    with pytest.raises(ZeroDivisionError):
+        run("--debug", "keys")
+
+
+def test_interrupting_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cockpit.cli.keys.run", interrupted)
+    assert run("keys") == 130
+    assert said(capsys) == "Interrupted."
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    script = f"{sys.executable} -m cockpit --help | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+def test_the_catalogue_is_an_array_of_named_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("launch", "--list", "-o", "json") == 0
+    jobs = json.loads(capsys.readouterr().out)
+    assert "checkpointed" in [job["name"] for job in jobs]
+    assert run("launch", "--list") == 0
+    assert "epochs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["keys", "themes"])
+def test_what_can_be_listed_can_be_read_by_a_program(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(verb, "-o", "jsonl") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert all(row["name"] for row in rows)
+    assert run(verb) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
+
+
+def test_no_local_cluster_is_a_normal_state(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("local", "status") == 0
+    assert capsys.readouterr().out == "No local cluster.\n"
+    assert run("local", "status", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_dry_run_starts_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("local", "up", "x", "--group", "gpu=2", "--dry-run") == 0
+    assert "2 gpu" in said(capsys)
+    assert run("local", "status", "x") == 3
+
+
+def test_the_environment_chooses_what_no_flag_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COCKPIT_CLUSTER", "from-env")
+    assert run("pods") == 3
+    assert "from-env" in said(capsys)
+    assert run("pods", "--cluster", "from-flag") == 3
+    assert "from-flag" in said(capsys)
+    monkeypatch.setenv("COCKPIT_READ_ONLY", "1")
+    assert run("local", "up") == 4
+
+
+def test_doctor_says_how_to_mend_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cockpit.cli.doctor.NEEDED_SHM_BYTES", 1 << 60)
+    assert run("doctor", "-o", "json") == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert not checks["shared memory"]["ok"]
+    assert "Free" in checks["shared memory"]["mend"]
+    assert checks["python"]["ok"]
+
+
+def test_a_change_asks_and_no_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import argparse
+
+    from cockpit.cli.confirm import confirmed
+    from cockpit.model.error import NotAllowedError, UsageError
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    args = argparse.Namespace(yes=False, dry_run=False, read_only=False, verb="kill")
+    for answer, wanted in (("y\n", True), ("\n", False), ("no\n", False), ("", False)):
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        assert confirmed(args, ["Kill it."]) is wanted
+        assert "Kill it." in said(capsys)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(UsageError):
+        confirmed(args, ["Kill it."])
+    args.yes = True
+    assert confirmed(args, ["Kill it."])
+    args.read_only = True
+    with pytest.raises(NotAllowedError):
+        confirmed(args, ["Kill it."])
+    args.dry_run = True
+    assert not confirmed(args, ["Kill it."])

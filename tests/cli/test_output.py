@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from cockpit.cli.look import rows_of, status
+from cockpit.cli.output import Row, as_json, print_rows
+from cockpit.cli.recovery import as_row, sentence
+from cockpit.insight.recovery import recovery
+from tests.events import DRILL, ONE, before_the_kill, reduced, the_recovery
+
+
+def test_json_holds_the_vocabulary_and_survives_nan() -> None:
+    assert as_json({"loss": math.nan, "x": (1, math.inf)}) == {"loss": "nan", "x": [1, "inf"]}
+    assert as_json(ONE)["phase"] == "Running"
+    assert as_json(1.23456789e-9) == 1.23457e-9
+    assert as_json(1763712000.123456789) == 1763712000.123457
+
+
+def test_a_table_aligns_numbers_to_the_right_and_marks_what_is_unknown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows: list[Row] = [
+        {"name": "a", "n": 5, "ok": True},
+        {"name": "longer", "n": None, "ok": False},
+    ]
+    print_rows(rows, ("name", "n", "ok"), "table")
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME    N  OK",
+        "a       5  yes",
+        "longer  –  no",
+    ]
+
+
+def test_an_empty_list_says_so_and_is_still_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([], ("name",), "table", empty="No pods.")
+    print_rows([], ("name",), "json")
+    print_rows([], ("name",), "jsonl")
+    assert capsys.readouterr().out == "No pods.\n[]\n"
+
+
+def test_status_is_one_object_with_everything() -> None:
+    whole = status(reduced(before_the_kill()))
+    assert json.loads(json.dumps(as_json(whole), allow_nan=False))
+    assert whole["cluster"]["health"] == "ready"
+    assert whole["run"]["attempt"] == 1
+    assert [rank["pod"] for rank in whole["ranks"]] == ["t-workers-1", "t-workers-2"]
+    assert whole["pods"][2]["ranks"] == [1]
+
+
+@pytest.mark.parametrize("verb", ["groups", "pods", "nodes", "jobs", "runs", "ranks"])
+def test_what_is_listed_has_a_name(verb: str) -> None:
+    assert all("name" in row for row in rows_of(verb, reduced(before_the_kill())))
+
+
+def test_a_recovery_is_told_in_one_line() -> None:
+    measured = recovery(reduced([*before_the_kill(), *the_recovery()]), DRILL)
+    assert sentence(measured) == (
+        "recovered from pod-kill of t-workers-2: detected 6.6 s, restarted 14.0 s, "
+        "first new step 18.5 s, 12 steps lost"
+    )
+    row = as_row(measured)
+    assert (row["steps_lost"], row["recovered"], row["target"]) == (12, True, "t-workers-2")
+
+
+def test_a_run_that_did_not_come_back_says_why() -> None:
+    measured = recovery(reduced([*before_the_kill(), *the_recovery()[:4]]), DRILL)
+    assert sentence(measured) == ("pod-kill of t-workers-2: NOT recovered: node 127.0.1.3 died")
+
+
+def test_without_a_run_the_pod_alone_is_timed() -> None:
+    alone = replace(DRILL, run_id="", ranks=())
+    measured = recovery(reduced([*before_the_kill(), *the_recovery()]), alone)
+    assert "replaced after 8.0 s" in sentence(measured)
+    measured = recovery(reduced(before_the_kill()), alone)
+    assert "not replaced" in sentence(measured)
