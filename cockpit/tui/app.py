@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from textual import work
-from textual.app import App
+from textual.app import App, SystemCommand
+from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
 from cockpit import paths
@@ -27,6 +29,7 @@ from cockpit.model.event import Marked
 from cockpit.store.store import Store
 from cockpit.tui import snapshot, theme
 from cockpit.tui.actions import Connect, Connection, Quit
+from cockpit.tui.keys import TITLES, VIEWS, keys_of
 from cockpit.tui.look import Live, Look
 from cockpit.tui.sentences import recovered
 from cockpit.tui.theme import DEFAULT_THEME
@@ -142,6 +145,26 @@ class CockpitApp(App[int]):
             self.capabilities = await self.submit(self.connection.session.backend.capabilities())
         except CockpitError as error:
             self.trouble(error)
+
+    async def action_quit(self) -> None:
+        """Ctrl+q and the palette leave by the same door as `q`."""
+        from cockpit.tui import changes
+
+        self.attempt(changes.leave(self))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What ctrl+p offers: the keys of the view, and Textual's own."""
+        from cockpit.tui.screens.main import MainScreen
+
+        if isinstance(screen, MainScreen):
+            for name in VIEWS:
+                show = partial(self.call_next, screen.action_view, name)
+                yield SystemCommand(TITLES[name], f"Show the view {TITLES[name]}", show)
+            for key in keys_of(screen.view_name):
+                if key.id not in ("quit", "theme", "save", "help"):
+                    act = partial(self.call_next, screen.run_action, key.id)
+                    yield SystemCommand(f"{key.label.capitalize()} ({key.shown})", key.help, act)
+        yield from super().get_system_commands(screen)
 
     def leave(self) -> None:
         self.exit(ExitCode.DONE, return_code=self.failure.code if self.failure else 0)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
+from textual.pilot import Pilot
 
 from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
@@ -43,7 +44,7 @@ def test_view_after_a_recovery(
     size: tuple[int, int],
 ) -> None:
     app = started(digits(), 110)
-    assert snap_compare(app, terminal_size=size, run_before=lambda pilot: shown(pilot.app, view))
+    assert snap_compare(app, terminal_size=size, run_before=lambda pilot: shown(pilot, view))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "200x50"])
@@ -53,9 +54,7 @@ def test_overview_during_a_recovery(
     size: tuple[int, int],
 ) -> None:
     app = started(digits(), 90)
-    assert snap_compare(
-        app, terminal_size=size, run_before=lambda pilot: shown(pilot.app, "overview")
-    )
+    assert snap_compare(app, terminal_size=size, run_before=lambda pilot: shown(pilot, "overview"))
 
 
 def test_a_thousand_ranks_with_gpus(
@@ -63,7 +62,7 @@ def test_a_thousand_ranks_with_gpus(
 ) -> None:
     app = started(wide(1000, until_s=30), 30)
     assert snap_compare(
-        app, terminal_size=(200, 50), run_before=lambda pilot: shown(pilot.app, "ranks")
+        app, terminal_size=(200, 50), run_before=lambda pilot: shown(pilot, "ranks")
     )
 
 
@@ -74,19 +73,20 @@ def test_the_question_before_a_kill(
     assert snap_compare(
         app,
         terminal_size=(80, 24),
-        run_before=lambda pilot: shown(pilot.app, "ranks", "j", "K"),
+        run_before=lambda pilot: shown(pilot, "ranks", "j", "K"),
     )
 
 
-async def shown(app: object, view: str, *keys: str) -> None:
+async def shown(pilot: Pilot[int], view: str, *keys: str) -> None:
     """Wait for the connection and show that view, then press the keys."""
+    app = pilot.app
     assert isinstance(app, CockpitApp)
     async with asyncio.timeout(20):
         while not app.capabilities:
-            await asyncio.sleep(0.02)
+            await pilot.pause(0.02)
     screen = app.screen
     assert isinstance(screen, MainScreen)
     await screen.action_view(view)
     for key in keys:
-        await app._press_keys([key])
+        await pilot.press(key)
     app.redraw()

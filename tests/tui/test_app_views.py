@@ -179,3 +179,19 @@ async def test_nothing_known_yet_says_what_is_waited_for(cockpit: Open) -> None:
         await seen.sees("No pods yet")
         await seen.press("5")
         await seen.sees("No jobs yet")
+
+
+async def test_the_palette_offers_views_and_keys(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.press("ctrl+p", *"pods")
+        await seen.sees("Show the view Pods")
+        await seen.press("enter", "enter")
+        await seen.sees("Pods · 3")
+
+
+async def test_tabs_and_keys_can_be_clicked(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.pilot.click("Tabs", offset=(seen.text.index("4 Pods"), 0))
+        await seen.sees("Pods · 3")
+        await seen.pilot.click("KeyBar", offset=(seen.text.splitlines()[-1].index("? help"), 0))
+        await seen.sees("Keys · Pods")

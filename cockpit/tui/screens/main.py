@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,9 +10,8 @@ from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
 
-from cockpit.model.error import CockpitError, UsageError
-from cockpit.store.run import RunView
-from cockpit.store.select import current_run, pod_of_rank
+from cockpit.model.error import CockpitError
+from cockpit.store.select import current_run
 from cockpit.tui import changes, commands, keys
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.dialogs.prompt import COMMAND, FILTER, Prompt
@@ -21,6 +19,7 @@ from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.frame import KeyBar, StatusLine, Tabs
 from cockpit.tui.look import HEIGHTS, WIDTHS, Look, Target
 from cockpit.tui.objects import yaml
+from cockpit.tui.screens import typed
 from cockpit.tui.screens.charts import ChartsView
 from cockpit.tui.screens.help import help_text
 from cockpit.tui.screens.jobs import JobsView
@@ -74,15 +73,15 @@ class MainScreen(Screen[None]):
     def view(self) -> View:
         return self.views[self.view_name]
 
-    def redraw(self, look: Look) -> None:
-        """The frame always; the view only while the screen is not held."""
+    def redraw(self, look: Look, *, held_too: bool = False) -> None:
+        """The frame always; the view only while the screen is not held, or with `held_too`."""
         self.query_one(Tabs).draw(look, self.view_name)
         self.query_one(StatusLine).draw(look)
         here = keys.keys_of(self.view_name)
         refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(here, refused)
         view = self.views.get(self.view_name)
-        if view is not None and view.is_mounted and not look.paused:
+        if view is not None and view.is_mounted and (held_too or not look.paused):
             view.redraw(look)
 
     # -- moving between views
@@ -106,8 +105,7 @@ class MainScreen(Screen[None]):
 
     def draw_now(self) -> None:
         """Even while the screen is held: the user has asked to see something else."""
-        self.redraw(replace(self.cockpit.look(), paused=False))
-        self.redraw(self.cockpit.look())
+        self.redraw(self.cockpit.look(), held_too=True)
 
     def action_back(self) -> None:
         self.view.filter("")
@@ -183,19 +181,9 @@ class MainScreen(Screen[None]):
             else:
                 self.notify("There is no job yet whose log could be shown.", timeout=4)
         elif target.kind == "rank":
-            self.cockpit.attempt(self._log_of(f"rank:{target.name}"))
+            self.cockpit.attempt(typed.show_log_of(self, f"rank:{target.name}"))
         else:
             await self.show_log(f"{target.kind}:{target.name}")
-
-    async def _log_of(self, name: str) -> None:
-        """The log of a job, a pod or a rank's pod, by its name."""
-        store, run = self.cockpit.store, current_run(self.cockpit.store)
-        if name in store.jobs:
-            await self.show_log(f"job:{name}")
-        elif name in store.pods:
-            await self.show_log(f"pod:{name}")
-        else:
-            await self.show_log(f"pod:{_pod_under(self.cockpit, run, name)}")
 
     async def show_log(self, stream: str) -> None:
         await self.action_view("jobs")
@@ -238,12 +226,7 @@ class MainScreen(Screen[None]):
             group = target.name
         elif target is not None and target.kind == "pod" and target.name in store.pods:
             group = store.pods[target.name].group
-        self.cockpit.attempt(self._scale_to(group, by))
-
-    async def _scale_to(self, group: str, wanted: str) -> None:
-        known = self.cockpit.store.groups.get(group)
-        pods = commands.replicas(wanted, known.desired if known else 0)
-        await changes.scale(self.cockpit, group, pods)
+        self.cockpit.attempt(typed.scale(self, group, by))
 
     def action_stop(self) -> None:
         target, run = self.view.target(), current_run(self.cockpit.store)
@@ -294,7 +277,7 @@ class MainScreen(Screen[None]):
             self.view.filter(message.line)
             self.draw_now()
         else:
-            self.cockpit.attempt(self._command(message.line))
+            self.cockpit.attempt(typed.run(self, message.line))
 
     def on_prompt_closed(self) -> None:
         self.query_one(KeyBar).display = True
@@ -302,48 +285,3 @@ class MainScreen(Screen[None]):
 
     def _completions(self, line: str) -> list[str]:
         return commands.completions(line, self.cockpit.store, sorted(self.app.available_themes))
-
-    async def _command(self, line: str) -> None:
-        command, words = commands.parse(line)
-        first = words[0] if words else ""
-        if command.takes and not first and command.name != "theme":
-            raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
-        match command.name:
-            case "kill":
-                await changes.kill(self.cockpit, first, commands.seconds(words[1:]))
-            case "scale":
-                if len(words) != 2:
-                    raise UsageError("scale needs more.", f"Usage: {command.usage}")
-                await self._scale_to(first, words[1])
-            case "launch":
-                await changes.launch(self.cockpit, first)
-            case "stop":
-                await changes.stop(self.cockpit, first)
-            case "delete":
-                await changes.delete(self.cockpit, first)
-            case "logs":
-                await self._log_of(first)
-            case "rank":
-                _pod_under(self.cockpit, current_run(self.cockpit.store), first)
-                self.app.push_screen(RankScreen(int(first)))
-            case "mark":
-                self.cockpit.mark(" ".join(words))
-            case "theme" if first:
-                if first not in self.app.available_themes:
-                    names = ", ".join(sorted(self.app.available_themes))
-                    raise UsageError(f"There is no theme {first!r}.", f"Themes: {names}.")
-                self.app.theme = first
-            case name if name in keys.VIEWS:
-                await self.action_view(name)
-            case name:
-                await self.run_action(name)
-
-
-def _pod_under(app: CockpitApp, run: RunView | None, number: str) -> str:
-    """The pod under a rank. Raises UsageError."""
-    number = number.removeprefix("rank:")
-    rank = run.ranks.get(int(number)) if run and number.isdecimal() else None
-    pod = pod_of_rank(app.store, rank) if rank else None
-    if pod is None:
-        raise UsageError(f"There is no job, pod or living rank {number!r}.")
-    return pod.name

@@ -15,6 +15,9 @@ from cockpit.tui.screens.tables import Order
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.table import Column, LineTable
 
+MANY = 200
+"""Ranks; 1,000 of them take some 30 ms to build."""
+
 
 class RanksView(View):
     NAME = "ranks"
@@ -27,6 +30,7 @@ class RanksView(View):
     def __init__(self) -> None:
         super().__init__()
         self.order = Order()
+        self._drawn: tuple[object, ...] = ()
         self.columns: tuple[Column, ...] = rank_columns(None)
 
     def compose(self) -> ComposeResult:
@@ -38,6 +42,11 @@ class RanksView(View):
 
     def redraw(self, look: Look) -> None:
         run = current_run(look.store)
+        # Telemetry comes once a second: of a large world a second's rows are built once.
+        drawn = (int(look.now_s), self.order.by, self.order.down, self.order.text, self.size)
+        if run is not None and len(run.ranks) > MANY and drawn == self._drawn:
+            return
+        self._drawn = drawn
         table = self.query_one(LineTable)
         columns = rank_columns(run)
         if columns != self.columns:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cockpit.tui.widgets.table import Cell, Column, Row
+from cockpit.tui.widgets.table import Column, Row
 
 _NUMBER = re.compile(r"^-?[\d,]+(\.\d+)?(e-?\d+)?")
 _SCALE = {
@@ -34,18 +34,14 @@ class Order:
         if self.text:
             wanted = self.text.casefold()
             found = [
-                row for row in found if any(wanted in _text(cell).casefold() for cell in row.cells)
+                row for row in found if any(wanted in cell.text.casefold() for cell in row.cells)
             ]
         at = next((n for n, column in enumerate(columns) if column.key == self.by), None)
         if at is not None:
-            found.sort(key=lambda row: _key(_text(row.cells[at])), reverse=self.down)
+            found.sort(key=lambda row: _key(row.cells[at].text), reverse=self.down)
         elif self.down:
             found.reverse()
         return found
-
-
-def _text(cell: Cell | str) -> str:
-    return cell if isinstance(cell, str) else cell.text
 
 
 def _key(text: str) -> tuple[int, float, str]:

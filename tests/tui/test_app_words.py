@@ -1,0 +1,99 @@
+"""The parts of the screens that need no screen: commands, objects, order, sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.drills.kill import plan_kill
+from cockpit.model.error import UsageError
+from cockpit.store.select import current_run
+from cockpit.tui import commands
+from cockpit.tui.objects import yaml
+from cockpit.tui.rows.events import event_rows
+from cockpit.tui.rows.pods import POD_COLUMNS, pod_rows
+from cockpit.tui.rows.ranks import rank_columns, rank_rows
+from cockpit.tui.screens.tables import Order
+from cockpit.tui.widgets.table import Cell, Column, Row
+from tests.tui.simulated import Simulation, digits, wide
+
+
+def at(simulation: Simulation, at_s: float) -> Simulation:
+    simulation.advance(at_s)
+    simulation.session.drain()
+    return simulation
+
+
+def test_a_command_may_be_shortened_as_long_as_it_is_one() -> None:
+    assert commands.parse("ki demo-workers-1 5s")[0].name == "kill"
+    assert commands.parse("q")[0].name == "quit"
+    with pytest.raises(UsageError, match="could be several"):
+        commands.parse("l")
+    with pytest.raises(UsageError, match="no command"):
+        commands.parse("frob")
+
+
+def test_replicas_are_a_number_or_a_step_from_what_is_wanted_now() -> None:
+    assert [commands.replicas(text, 2) for text in ("3", "+1", "-5")] == [3, 3, 0]
+    with pytest.raises(UsageError, match="not a number"):
+        commands.replicas("many", 2)
+
+
+def test_completion_knows_pods_groups_and_jobs() -> None:
+    store = at(digits(), 60).session.store
+    assert commands.completions("ki", store) == ["kill"]
+    assert commands.completions("kill demo-h", store) == ["kill demo-head"]
+    assert commands.completions("scale ", store) == ["scale workers"]
+    assert commands.completions("stop raysubmit_d", store) == ["stop raysubmit_digits01"]
+
+
+def test_yaml_quotes_what_would_read_as_something_else() -> None:
+    text = yaml(
+        {"ip": "10.0.0.1", "up": True, "said": "yes", "of": [1, {"a": "b: c"}], "end": None}
+    )
+    assert text.splitlines() == [
+        'ip: "10.0.0.1"',
+        "up: true",
+        'said: "yes"',
+        "of:",
+        "  - 1",
+        '  - a: "b: c"',
+        "end: null",
+    ]
+    assert "\x1b" not in yaml({"log": "\x1b[31mred"})
+
+
+def test_order_sorts_numbers_by_size_whatever_their_unit() -> None:
+    columns = (Column("took", "TOOK"),)
+    texts = ("1 m 05 s", "900 ms", "–", "18.5 s", "1.2 GiB", "900 MiB")
+    rows = [Row(text, (Cell(text),)) for text in texts]
+    sizes = Order(by="took").apply(rows[:4], columns)
+    assert [row.key for row in sizes] == ["900 ms", "18.5 s", "1 m 05 s", "–"]
+    assert [row.key for row in Order(by="took").apply(rows[4:], columns)] == ["900 MiB", "1.2 GiB"]
+
+
+def test_gpu_columns_are_there_only_when_a_rank_has_one() -> None:
+    small, large = at(digits(), 60).session.store, at(wide(16, until_s=20), 20).session.store
+    titles = [column.key for column in rank_columns(current_run(small))]
+    assert "gpu" not in titles
+    assert "gpu" in [column.key for column in rank_columns(current_run(large))]
+    rows = rank_rows(small, current_run(small), 0.0)
+    assert {len(row.cells) for row in rows} == {len(titles)}
+
+
+def test_pods_say_which_ranks_they_carry() -> None:
+    simulation = at(wide(16, until_s=20), 20)
+    rows = pod_rows(simulation.session.store, simulation.now_s)
+    ranks = [column.key for column in POD_COLUMNS].index("ranks")
+    assert [row.cells[ranks][0] for row in rows] == ["–", "0–7", "8–15"]
+
+
+def test_events_come_newest_first_with_unique_keys() -> None:
+    rows = event_rows(at(digits(), 110).session.store)
+    times = [row.cells[0][0] for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert len({row.key for row in rows}) == len(rows)
+
+
+def test_the_simulated_kill_hits_rank_one() -> None:
+    plan = plan_kill(at(digits(), 60).session.store, "rank:1", 0)
+    assert (plan.pod.name, plan.ranks) == ("demo-workers-2", (1,))
