@@ -88,9 +88,7 @@ def connect(job: str) -> Any:
     It lives as long as the process that made it; whoever finds it gone may connect again.
     """
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    node = _head_node() or ray.get_runtime_context().get_node_id()
     return (
         ray.remote(AggregatorActor)
         .options(
@@ -99,7 +97,9 @@ def connect(job: str) -> Any:
             get_if_exists=True,
             num_cpus=0,
             max_restarts=-1,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
+            # Every head offers this one, and nothing else does. A soft affinity to the head's
+            # node is not always kept: seen, an aggregator on a worker, its file out of sight.
+            resources={"node:__internal_head__": 0.001},
         )
         .remote(job)
     )
@@ -117,12 +117,3 @@ def find(job: str) -> Any | None:
 
 def _name(job: str) -> str:
     return f"telemetry-{job}"
-
-
-def _head_node() -> str | None:
-    import ray
-
-    for node in ray.nodes():
-        if node["Alive"] and "node:__internal_head__" in node["Resources"]:
-            return str(node["NodeID"])
-    return None
