@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from cockpit.backends.local import files as local_files
@@ -133,7 +133,7 @@ def down(name: str) -> int:
         def operator() -> list[Found]:
             return [found for found in find(uid, traces, root) if not found.pod]
 
-        def all_left() -> list[Found]:
+        def all_left() -> Collection[Found]:
             return find(uid, traces, root)
 
         # The operator first, so that it does not remake what is being ended.
@@ -145,7 +145,7 @@ def down(name: str) -> int:
     return ended
 
 
-def _remove_while_ending(directory: Path, left: Callable[[], list[Found]]) -> int:
+def _remove_while_ending(directory: Path, left: Callable[[], Collection[Found]]) -> int:
     """Remove the directory; what still writes to it is ended too. Returns how many that were.
 
     A process between fork and exec has nothing yet by which it is found, and shows itself by a
