@@ -25,7 +25,8 @@ from cockpit.model.event import (
     RunSeen,
     SourceHealth,
 )
-from cockpit.model.run import Job
+from cockpit.model.run import Job, JobStatus, RunState
+from cockpit.model.text import one_line
 from cockpit.store.run import RankView, RunView
 from cockpit.store.series import Series
 
@@ -35,6 +36,11 @@ DRILLS_KEPT = 100
 GONE_KEPT = 500
 MARKS_KEPT = 200
 REPORT_POINTS = 2_000
+ENDED_WITH_JOB = {
+    JobStatus.STOPPED: RunState.ABORTED,
+    JobStatus.FAILED: RunState.ERRORED,
+    JobStatus.SUCCEEDED: RunState.FINISHED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class Store:
                 self.nodes = {node.id: node for node in event.nodes}
             case JobsListed():
                 self.jobs = {job.id: job for job in event.jobs}
+                for run in self.runs.values():
+                    self._end_with_job(run)
             case ClusterSeen():
                 self.ref, self.health = event.ref, event.health
                 self.health_message = event.message
@@ -164,6 +172,18 @@ class Store:
         run.world_size = event.world_size or run.world_size
         run.message = event.message or run.message
         run.enter(event.at_s, event.state)
+        self._end_with_job(run)
+
+    def _end_with_job(self, run: RunView) -> None:
+        """A driver that was stopped or killed never says how its run ended; its job does."""
+        job = self.jobs.get(run.submission_id)
+        if job is None or not job.status.is_over or run.state.is_over:
+            return
+        ended_s = max(job.ended_s or 0.0, run.states[-1][0] if run.states else 0.0)
+        run.enter(ended_s, ENDED_WITH_JOB[job.status])
+        run.message = run.message or f"its job is {job.status.value}: {one_line(job.message)}"
+        if (attempt := run.attempt) is not None and attempt.ended_s is None:
+            attempt.ended_s, attempt.reason = ended_s, f"job {job.status.value.lower()}"
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         run = self._run(event.run_id)

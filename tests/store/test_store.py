@@ -3,9 +3,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
 from cockpit.model.cluster import PodPhase
-from cockpit.model.event import Event, LogLines, MetricsReported, SourceHealth
-from cockpit.model.run import Checkpoint, RunState
+from cockpit.model.event import (
+    Event,
+    JobsListed,
+    LogLines,
+    MetricsReported,
+    RunSeen,
+    SourceHealth,
+)
+from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from cockpit.store import select
 from cockpit.store.series import Series
 from cockpit.store.store import LOG_LINES_KEPT, Store
@@ -19,6 +28,7 @@ from tests.events import (
     pod,
     pods,
     reduced,
+    run_seen,
     sample,
     started,
     the_recovery,
@@ -159,3 +169,46 @@ def test_a_thousand_ranks_fold_in_without_losing_one() -> None:
     assert len(store.runs[RUN].ranks) == 1000
     assert sample(0, 1, 1.0, 1, 5) == store.runs[RUN].ranks[0].sample
     assert THREE.ready
+
+
+def jobs(at_s: float, status: JobStatus, message: str = "") -> JobsListed:
+    job = Job("sub-1", "python train.py", status, message, 70.0, 120.0)
+    return JobsListed(at_s=at_s, source="ray", jobs=(job,))
+
+
+def of_job(event: RunSeen) -> RunSeen:
+    return replace(event, submission_id="sub-1")
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (JobStatus.STOPPED, RunState.ABORTED),
+        (JobStatus.FAILED, RunState.ERRORED),
+        (JobStatus.SUCCEEDED, RunState.FINISHED),
+    ],
+)
+@pytest.mark.parametrize("job_first", [True, False])
+def test_a_run_whose_driver_is_gone_ends_with_its_job(
+    status: JobStatus, state: RunState, job_first: bool
+) -> None:
+    seen = of_job(run_seen(90.0, RunState.RUNNING))
+    over = jobs(121.0, status, "killed\nby hand")
+    events = [over, seen] if job_first else [seen, over]
+    run = reduced([*before_the_kill(), *events]).runs[RUN]
+    assert run.state is state
+    assert run.ended_s == 120.0
+    assert run.message == f"its job is {status.value}: killed by hand"
+    assert run.attempt is not None
+    assert run.attempt.reason == f"job {status.value.lower()}"
+
+
+def test_a_run_that_said_how_it_ended_is_believed() -> None:
+    ended = of_job(replace(run_seen(119.0, RunState.ERRORED), message="rank 1: NaN"))
+    run = reduced([*before_the_kill(), ended, jobs(121.0, JobStatus.FAILED)]).runs[RUN]
+    assert (run.state, run.message) == (RunState.ERRORED, "rank 1: NaN")
+
+
+def test_a_run_whose_job_goes_on_is_left_alone() -> None:
+    events = [of_job(run_seen(95.0, RunState.RUNNING)), jobs(96.0, JobStatus.RUNNING)]
+    assert reduced([*before_the_kill(), *events]).runs[RUN].state is RunState.RUNNING
