@@ -45,7 +45,10 @@ def unhealthy(text: str) -> WorkerHealthCheckFailedError:
             {0: RuntimeError(GLOO), 2: ValueError("a bad batch\nand more")},
             "rank 2: ValueError: a bad batch",
         ),
-        ({0: RuntimeError(GLOO)}, f"rank 0: RuntimeError: {GLOO}"),
+        (
+            {0: RuntimeError(f"{GLOO}. This is typically caused by a remote worker hanging up")},
+            "rank 0: lost a peer: Connection closed by peer [10.0.0.1]:4711",
+        ),
     ],
 )
 def test_the_cause_is_named_and_not_its_victims(

@@ -17,6 +17,7 @@ _COLLECTIVE = re.compile(
     r"gloo|nccl|connection (closed|reset)|broken pipe|process group|collective|store->|TCPStore",
     re.IGNORECASE,
 )
+_PLACE = re.compile(r"^\w+Error: |\[[^\]]*\.(?:cc|cpp|h):\d+\] ?")
 _DETAIL = re.compile(r"Worker exit detail: (.*?)(?= There are some potential|\n|$)", re.DOTALL)
 
 
@@ -69,7 +70,14 @@ def _first_cause(failures: Mapping[int, BaseException]) -> str:
     kind = order(min(failures, key=order))[0]
     alike = sorted(rank for rank in failures if order(rank)[0] == kind)
     who = f"rank {alike[0]}" if len(alike) == 1 else f"ranks {', '.join(map(str, alike))}"
-    return f"{who}: {_of_rank(failures[alike[0]])}"
+    told = _of_rank(failures[alike[0]])
+    # Only victims have spoken so far: whoever died did so without a word.
+    return f"{who}: lost a peer: {_without_place(told)}" if kind == 2 else f"{who}: {told}"
+
+
+def _without_place(text: str) -> str:
+    """The first sentence of a collective's error, without the line of C++ that it came from."""
+    return _PLACE.sub("", text).split(". ")[0]
 
 
 def _of_rank(error: BaseException) -> str:
