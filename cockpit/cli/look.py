@@ -21,14 +21,16 @@ TABLES = {
     "ranks": ("rank", "pod", "attempt", "step", "loss", "samples_per_s", "step_time_s"),
     "events": ("at_s", "kind", "name", "reason", "message"),
 }
-NEEDS = {
+SOURCES = {
     "groups": ("backend",),
-    "pods": ("backend",),
+    "pods": ("backend", "telemetry"),
     "nodes": ("ray",),
     "jobs": ("ray",),
     "events": ("backend",),
 }
-"""Which sources a verb waits for; the others need all of them."""
+"""Which sources a verb waits for, the one that it cannot do without first; the rest of the verbs
+wait for all of them."""
+ALL = ("telemetry", "backend", "ray")
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -39,12 +41,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    needs = NEEDS.get(args.verb, ("backend", "ray", "telemetry"))
+    needs = SOURCES.get(args.verb, ALL)
     with connect.session(args, sources=needs) as session:
         connect.wait_for(session, needs)
         if args.watch:
             return _watch(args, session)
-        _require_answer(args, session.store, needs)
+        _require_answer(args, session.store, needs[0])
         if args.verb == "status":
             _print_status(session.store, args.output, session.clock())
         else:
@@ -65,19 +67,16 @@ def _watch(args: argparse.Namespace, session: connect.Session) -> int:
         session.wait_for_change()
 
 
-def _require_answer(args: argparse.Namespace, store: Store, needs: tuple[str, ...]) -> None:
+def _require_answer(args: argparse.Namespace, store: Store, source: str) -> None:
     """A list from a source that failed would be a lie: raise what the source said."""
-    if args.verb == "status":
+    state = store.sources.get(source)
+    if args.verb == "status" or (state is not None and (state.ok or state.absent)):
         return
-    for name in needs:
-        state = store.sources.get(name)
-        if state is None or not (state.ok or state.absent):
-            why = state.error if state else "it did not answer in time"
-            raise UnreachableError(
-                f"The {name} source of {store.ref or 'the cluster'} gives no answer.",
-                why,
-                "cockpit status shows each source; cockpit local status what is left of a cluster.",
-            )
+    raise UnreachableError(
+        f"The {source} source of {store.ref or 'the cluster'} gives no answer.",
+        state.error if state else "it did not answer in time",
+        "cockpit status shows each source; cockpit local status what is left of a cluster.",
+    )
 
 
 def rows_of(verb: str, store: Store) -> list[dict[str, Any]]:

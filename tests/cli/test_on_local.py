@@ -173,7 +173,7 @@ def test_the_log_of_a_pod_can_be_read(
 ) -> None:
     head = ask("pods")[0]["name"]
     assert main(["logs", head, "--lines", "50"]) == 0
-    assert "Ray runtime started" in capsys.readouterr().out
+    assert len(capsys.readouterr().out.splitlines()) == 50
 
 
 def test_watching_prints_a_line_at_each_change(cluster: LocalBackend) -> None:
