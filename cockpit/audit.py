@@ -20,7 +20,7 @@ def record(action: str, ref: ClusterRef, target: str, *, before: str = "", after
     """Append who asked for what, when and where. The file is the user's own (mode 0600)."""
     line = {
         "at_s": round(time.time(), 3),
-        "user": os.environ.get("SUDO_USER") or getpass.getuser(),
+        "user": os.environ.get("SUDO_USER") or _user(),
         "cluster": str(ref),
         "action": action,
         "target": target,
@@ -32,3 +32,10 @@ def record(action: str, ref: ClusterRef, target: str, *, before: str = "", after
     fd = os.open(where, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(fd, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())  # a container's user need not be in the list of users

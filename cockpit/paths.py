@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cockpit.model.error import CockpitError
+
 
 def state_dir() -> Path:
     """What must survive: local clusters, the audit log, recordings."""
@@ -23,5 +25,13 @@ def config_dir() -> Path:
 
 def _base(variable: str, default: str) -> Path:
     given = os.environ.get(variable, "")
-    base = Path(given) if given.startswith("/") else Path.home() / default
-    return base / "cockpit"
+    if given.startswith("/"):
+        return Path(given) / "cockpit"
+    try:
+        return Path.home() / default / "cockpit"
+    except RuntimeError as error:
+        raise CockpitError(
+            "There is no home directory to keep files in.",
+            "HOME is not set, and this user is not in the list of users.",
+            f"Set HOME, or {variable} to a directory.",
+        ) from error

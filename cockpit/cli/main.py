@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from types import FrameType
 
 from cockpit import __version__
+from cockpit.cli import streams
+from cockpit.cli.trouble import explain
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.text import one_line
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,6 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code of the process."""
+    streams.prepare()
     debug = "--debug" in (sys.argv if argv is None else argv)
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
@@ -43,7 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"cockpit hit a defect: {type(error).__name__}: {error}", file=sys.stderr)
+        said = explain(error) if isinstance(error, OSError) else None
+        if said is not None:
+            print(said, file=sys.stderr)
+            return int(said.code)
+        words = one_line(f"cockpit hit a defect: {type(error).__name__}: {error}")
+        print(words, file=sys.stderr)
         print("Run the same command with --debug and report the traceback.", file=sys.stderr)
         return int(ExitCode.FAILED)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cockpit.backends.local.lifecycle import down, list_clusters, status, up
+from cockpit.backends.local.lifecycle import list_clusters, status, up
+from cockpit.backends.local.removal import down
 from cockpit.backends.local.spec import GroupSpec
 from cockpit.backends.local.state import LocalCluster
 

@@ -21,10 +21,11 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.paths import state_dir
@@ -135,16 +136,33 @@ def _make_own(parent: Path) -> None:
 def write_private(path: Path, text: str) -> None:
     """Replace the file at once, 0600: a reader sees the old or the new, never a half."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.replace(path)
+    try:
+        with _named(path), _open_private(fresh, os.O_TRUNC) as file:
+            file.write(text)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def append_private(path: Path, line: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with _named(path), _open_private(path, os.O_APPEND) as file:
         file.write(line + "\n")
+
+
+def _open_private(path: Path, flags: int) -> TextIO:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+    return os.fdopen(handle, "w", encoding="utf-8")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error of `write`, such as a full disk, does not say by itself which file it is about."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def as_text(plain: dict[str, Any]) -> str:

@@ -9,23 +9,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
 from cockpit.backends.local.files import ClusterFiles, RunFiles, clusters_dir
 from cockpit.backends.local.notices import NoticeReader
-from cockpit.backends.local.process import (
-    CLUSTER_VARIABLE,
-    POD_VARIABLE,
-    Found,
-    PodTrace,
-    end,
-    find,
-    is_alive,
-)
+from cockpit.backends.local.process import CLUSTER_VARIABLE, POD_VARIABLE
 from cockpit.backends.local.ray_start import OBJECT_STORE_BYTES
+from cockpit.backends.local.removal import down
 from cockpit.backends.local.spec import (
     HEAD_GROUP,
     ClusterSpec,
@@ -34,9 +27,10 @@ from cockpit.backends.local.spec import (
     check_name,
     spec_as_json,
 )
-from cockpit.backends.local.state import LocalCluster, read_cluster, read_status
+from cockpit.backends.local.state import LocalCluster, read_cluster
+from cockpit.backends.local.uninterrupted import uninterrupted
 from cockpit.model.cluster import ClusterHealth, PodPhase
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError
 from cockpit.model.text import clean, one_line
 
 START_TIMEOUT_S = 120.0
@@ -45,7 +39,8 @@ POD_DISK_BYTES = 100_000_000
 FAILURES_ALLOWED = 1
 """Worker pods of one group that may die at start before `up` gives up; of the head, none."""
 POLL_S = 0.1
-REMOVE_TIMEOUT_S = 5.0
+OPERATOR_START_S = 15.0
+"""A cluster that has no status for longer than this was given up by whoever started it."""
 
 
 class StartError(CockpitError):
@@ -61,14 +56,15 @@ async def up(
     groups: Sequence[GroupSpec],
     *,
     progress: Callable[[str], None] = lambda line: None,
+    claimed: Callable[[], None] = lambda: None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> LocalCluster:
     """Start a head and the groups' workers; returns when Ray knows all of them to be alive.
 
-    `progress` gets a line for each thing that happens. Raises UsageError for a bad name or group,
-    CockpitError when the cluster is up already or the machine cannot hold it, and StartError when
-    something does not start; its log then goes to `progress` as well. When it fails or is
-    cancelled, nothing is left.
+    `progress` gets a line for each thing that happens; `claimed` is called once the name is this
+    caller's and nobody else's. Raises UsageError for a bad name or group, CockpitError when the
+    cluster is up already or the machine cannot hold it, and StartError when something does not
+    start; its log then goes to `progress` as well. When it fails or is cancelled, nothing is left.
     """
     import asyncio
 
@@ -76,8 +72,12 @@ async def up(
     groups = check_groups(groups)
     _check_machine(sum(group.desired for group in groups) + 1)
     files = ClusterFiles.of(name)
-    _claim(name, files)
+    is_ours = False
     try:
+        with uninterrupted():
+            _claim(name, files)
+            is_ours = True
+            claimed()
         _write(name, groups, files)
         operator = _start_operator(files)
         reader = NoticeReader(files.events)
@@ -89,14 +89,13 @@ async def up(
             if cluster.health is ClusterHealth.READY:
                 return cluster
             await asyncio.sleep(POLL_S)
-    except StartError as error:
-        for line in error.log:
-            progress(line)
-        down(name)
-        raise
-    except BaseException:
+    except BaseException as error:
         # Cancelled and interrupted too: whatever was started is nobody's otherwise.
-        down(name)
+        with uninterrupted():
+            if is_ours and files.directory.is_dir():
+                down(name)
+            for line in error.log if isinstance(error, StartError) else ():
+                progress(line)
         raise
 
 
@@ -114,63 +113,18 @@ def list_clusters() -> tuple[LocalCluster, ...]:
     return tuple(cluster for cluster in clusters if cluster is not None)
 
 
-def down(name: str) -> int:
-    """End every process of the cluster and remove all its files. Returns how many were ended.
-
-    Works whatever state it is in, and touches nothing that the cluster did not start. Raises
-    UsageError when there is no such cluster.
-    """
-    files = ClusterFiles.of(check_name(name))
-    if not files.directory.is_dir():
-        names = ", ".join(path.name for path in _directories()) or "none"
-        raise UsageError(f"There is no local cluster {name!r}.", f"There is: {names}.")
-    uid, traces = _traces(files)
-    ended = 0
-    if uid:
-        run = RunFiles.of(uid)
-        root = str(run.directory)
-
-        def operator() -> list[Found]:
-            return [found for found in find(uid, traces, root) if not found.pod]
-
-        def all_left() -> Collection[Found]:
-            return find(uid, traces, root)
-
-        # The operator first, so that it does not remake what is being ended.
-        ended = end(operator) + end(all_left)
-        ended += _remove_while_ending(run.directory, all_left)
-        _remove_if_empty(run.directory.parent)
-    local_files.remove(files.directory)
-    _remove_if_empty(clusters_dir())
-    return ended
-
-
-def _remove_while_ending(directory: Path, left: Callable[[], Collection[Found]]) -> int:
-    """Remove the directory; what still writes to it is ended too. Returns how many that were.
-
-    A process between fork and exec has nothing yet by which it is found, and shows itself by a
-    file that comes while the directory is being emptied.
-    """
-    ended = 0
-    deadline = time.monotonic() + REMOVE_TIMEOUT_S
-    while True:
-        try:
-            local_files.remove(directory)
-        except CockpitError:
-            if time.monotonic() > deadline:
-                raise
-            ended += end(left)
-            time.sleep(POLL_S)
-        else:
-            return ended
-
-
 def _claim(name: str, files: ClusterFiles) -> None:
     """Make the state directory: only one of two at the same time can."""
     try:
         local_files.make_private(files.directory)
     except FileExistsError:
         there = read_cluster(name)
+        if there is not None and there.status is None and _is_fresh(files.directory):
+            raise CockpitError(
+                f"Local cluster {name} is being started right now.",
+                "Somebody else asked for it, or this is a second start of the same.",
+                "Wait for it, or choose another name.",
+            ) from None
         if there is not None and not there.operator_alive:
             raise CockpitError(
                 f"Local cluster {name} is left over from before.",
@@ -183,6 +137,13 @@ def _claim(name: str, files: ClusterFiles) -> None:
             f"Look at it with: cockpit --local --cluster {name}; remove it with: "
             f"cockpit local down {name}",
         ) from None
+
+
+def _is_fresh(directory: Path) -> bool:
+    try:
+        return time.time() - directory.stat().st_mtime < OPERATOR_START_S
+    except FileNotFoundError:
+        return False
 
 
 def _write(name: str, groups: tuple[GroupSpec, ...], files: ClusterFiles) -> None:
@@ -274,43 +235,6 @@ def _check_machine(pods: int) -> None:
             f"{pods} pods want {needed / 1e6:.0f} MB; {free / 1e6:.0f} MB are free.",
             "Make room, or ask for fewer workers.",
         )
-
-
-def _traces(files: ClusterFiles) -> tuple[str, tuple[PodTrace, ...]]:
-    """The cluster's uid (empty when it has none yet) and what is known of its pods' processes.
-
-    A session counts only while its leader is the recorded process: the number may have become
-    somebody else's since.
-    """
-    raw = local_files.read_json(files.spec)
-    if raw is None:
-        return "", ()
-    # No more of the spec than this, so that what another version wrote can be taken down too.
-    uid = str(raw["uid"])
-    try:
-        status = read_status(files)
-    except CockpitError:
-        status = None  # the marker and the directories find the processes as well
-    run = RunFiles.of(uid)
-    return uid, tuple(
-        PodTrace(
-            pod=item.pod.name,
-            directory=str(run.pod(item.pod.name)),
-            session=item.process.pid if item.process and is_alive(item.process) else 0,
-        )
-        for item in (status.pods if status else ())
-    )
-
-
-def _directories() -> list[Path]:
-    return sorted(clusters_dir().iterdir()) if clusters_dir().is_dir() else []
-
-
-def _remove_if_empty(directory: Path) -> None:
-    try:
-        directory.rmdir()
-    except OSError:
-        return  # another cluster is in it, or it is gone already
 
 
 def _log_end(log: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,9 +31,13 @@ class NoticeWriter:
             "warning": warning,
         }
         path = self._files.events
-        if path.exists() and path.stat().st_size > KEPT_BYTES:
-            path.replace(self._files.older_events)
-        append_private(path, json.dumps(line))
+        try:
+            if path.exists() and path.stat().st_size > KEPT_BYTES:
+                path.replace(self._files.older_events)
+            append_private(path, json.dumps(line))
+        except OSError as error:
+            # A full disk costs a notice, not the operator and with it the cluster.
+            print(f"a notice is lost: {error}: {line}", file=sys.stderr)
 
 
 class NoticeReader:

@@ -52,6 +52,7 @@ class Operator:
         self._pods = Pods(spec, files, self._notices, self._wake.set)
         self._probe = Probe(spec, files.token.read_text().strip(), self._pods, self._wake.set)
         self._status = Status(at_s=0.0, operator=operator, pods=())
+        self._trouble = ""
 
     async def run(self) -> None:
         """Until the process is ended or the cluster's state directory is gone."""
@@ -94,6 +95,7 @@ class Operator:
         if status == self._status and self._files.status.exists():
             os.utime(self._files.status)
             return
+        before = self._status
         self._status = Status(
             at_s=time.time(),
             operator=status.operator,
@@ -101,8 +103,18 @@ class Operator:
             was_ready=status.was_ready,
             ray_version=status.ray_version,
         )
-        if self._files.directory.exists():
+        if not self._files.directory.exists():
+            return
+        try:
             write_status(self._files, self._status)
+        except OSError as error:
+            if not before.at_s:
+                raise  # `up` says so, and takes down what there is
+            # The file grows old, and readers say so; it is tried again at each look.
+            self._status = before
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                print(f"the status cannot be written: {error}", file=sys.stderr, flush=True)
 
     async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         match request["verb"]:

@@ -189,7 +189,11 @@ class Pods:
             return
         pod.gpus = gpus
         environment = pod_environment(self._spec, self._files.token, pod.name, gpus)
-        await pod.start(ray_start_argv(self._spec, pod.pod, pod.resources), environment, now)
+        try:
+            await pod.start(ray_start_argv(self._spec, pod.pod, pod.resources), environment, now)
+        except OSError as error:
+            self._fail(pod, f"cannot be started: {error}", now)
+            return
         if self._pods.get(pod.name) is not pod:
             await self._end(pod)  # deleted while it was being started
             await self._forget(pod)

@@ -1,0 +1,111 @@
+"""Take a local cluster down without a trace, whatever state it is in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from cockpit.backends.local import files as local_files
+from cockpit.backends.local.files import ClusterFiles, RunFiles, clusters_dir
+from cockpit.backends.local.process import Found, PodTrace, end, find, is_alive
+from cockpit.backends.local.spec import check_name
+from cockpit.backends.local.state import read_status
+from cockpit.backends.local.uninterrupted import uninterrupted
+from cockpit.model.error import CockpitError, UsageError
+
+POLL_S = 0.1
+REMOVE_TIMEOUT_S = 5.0
+
+
+def down(name: str) -> int:
+    """End every process of the cluster and remove all its files. Returns how many were ended.
+
+    Works whatever state it is in, and touches nothing that the cluster did not start. An
+    interrupt takes effect when it is done. Raises UsageError when there is no such cluster.
+    """
+    files = ClusterFiles.of(check_name(name))
+    if not files.directory.is_dir():
+        names = ", ".join(path.name for path in _directories()) or "none"
+        raise UsageError(f"There is no local cluster {name!r}.", f"There is: {names}.")
+    with uninterrupted():
+        return _remove(files)
+
+
+def _remove(files: ClusterFiles) -> int:
+    uid, traces = _traces(files)
+    ended = 0
+    if uid:
+        run = RunFiles.of(uid)
+        root = str(run.directory)
+
+        def operator() -> list[Found]:
+            return [found for found in find(uid, traces, root) if not found.pod]
+
+        def all_left() -> Collection[Found]:
+            return find(uid, traces, root)
+
+        # The operator first, so that it does not remake what is being ended.
+        ended = end(operator) + end(all_left)
+        ended += _remove_while_ending(run.directory, all_left)
+        _remove_if_empty(run.directory.parent)
+    local_files.remove(files.directory)
+    _remove_if_empty(clusters_dir())
+    return ended
+
+
+def _remove_while_ending(directory: Path, left: Callable[[], Collection[Found]]) -> int:
+    """Remove the directory; what still writes to it is ended too. Returns how many that were.
+
+    A process between fork and exec has nothing yet by which it is found, and shows itself by a
+    file that comes while the directory is being emptied.
+    """
+    ended = 0
+    deadline = time.monotonic() + REMOVE_TIMEOUT_S
+    while True:
+        try:
+            local_files.remove(directory)
+        except CockpitError:
+            if time.monotonic() > deadline:
+                raise
+            ended += end(left)
+            time.sleep(POLL_S)
+        else:
+            return ended
+
+
+def _traces(files: ClusterFiles) -> tuple[str, tuple[PodTrace, ...]]:
+    """The cluster's uid (empty when it has none yet) and what is known of its pods' processes.
+
+    A session counts only while its leader is the recorded process: the number may have become
+    somebody else's since.
+    """
+    raw = local_files.read_json(files.spec)
+    if raw is None:
+        return "", ()
+    # No more of the spec than this, so that what another version wrote can be taken down too.
+    uid = str(raw["uid"])
+    try:
+        status = read_status(files)
+    except CockpitError:
+        status = None  # the marker and the directories find the processes as well
+    run = RunFiles.of(uid)
+    return uid, tuple(
+        PodTrace(
+            pod=item.pod.name,
+            directory=str(run.pod(item.pod.name)),
+            session=item.process.pid if item.process and is_alive(item.process) else 0,
+        )
+        for item in (status.pods if status else ())
+    )
+
+
+def _directories() -> list[Path]:
+    return sorted(clusters_dir().iterdir()) if clusters_dir().is_dir() else []
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # another cluster is in it, or it is gone already

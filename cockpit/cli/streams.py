@@ -1,0 +1,39 @@
+"""Standard streams that can be written to, whatever the shell and the locale made of them."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+
+PLAIN = {"–": "-", "—": "-", "…": "...", "→": "->", "·": "-", "×": "x", "’": "'", "✓": "+"}
+"""What is printed where the locale has no such character; of any other, a question mark."""
+
+
+def prepare() -> None:
+    """Before anything is printed or opened."""
+    _reopen_closed()
+    codecs.register_error("cockpit", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != "cockpit":
+            stream.reconfigure(errors="cockpit")
+
+
+def _reopen_closed() -> None:
+    """`>&-` closes a stream; the next file that is opened would get its number and its output."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is given, and those below are open by now.
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in lost), error.end
