@@ -1,38 +1,47 @@
-"""`cockpit` and `cockpit demo`: the screen, connected to a cluster while it is already up."""
+"""`cockpit` and `cockpit demo`: the screen, connected to a cluster while it is already up.
+
+What is needed to connect is imported in the thread that connects, after the first paint.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from cockpit.actions import ClusterActions
-from cockpit.backends.pod_log import PodLogSource
-from cockpit.backends.protocol import Backend
-from cockpit.catalogue import bundled_jobs
-from cockpit.cli import connect
 from cockpit.model.error import UsageError
-from cockpit.session import Source
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.logs import JobLogSource
-from cockpit.tui.actions import BundledJob, Connection, Say, Setting
+from cockpit.tui.actions import Connection, Say
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.theme import DEFAULT_THEME
+
+if TYPE_CHECKING:
+    from cockpit.backends.protocol import Backend
+    from cockpit.session import Source
 
 
 def run(args: argparse.Namespace) -> int:
     """The screen on the cluster that the flags name."""
     _require_terminal()
-    return _show(args, lambda say: connection(connect.backend(args)), args.cluster)
+
+    def start(say: Say) -> Connection:
+        from cockpit.cli import connect
+
+        return connection(connect.backend(args))
+
+    return _show(args, start, args.cluster)
 
 
 def demo(args: argparse.Namespace) -> int:
     """The screen on a cluster that is started for it, with a run on it, and that ends with it."""
-    from cockpit.cli import demo as verb
-
     _require_terminal()
     started = False
 
     def start(say: Say) -> Connection:
+        from cockpit.actions import ClusterActions
+        from cockpit.cli import demo as verb
+
         nonlocal started
         backend = verb.cluster_up(args, say)
         started = True
@@ -50,11 +59,16 @@ def demo(args: argparse.Namespace) -> int:
         return _show(args, start, args.name)
     finally:
         if started:
+            from cockpit.cli import demo as verb
+
             verb.cluster_down(args, lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def connection(backend: Backend, *, ends_with_screen: str = "") -> Connection:
     """A started session on the backend, and what the screen may ask for."""
+    from cockpit.cli import connect
+    from cockpit.cli.screen_actions import ScreenActions
+
     session = connect.session_on(backend)
     session.start()
     return Connection(
@@ -65,21 +79,11 @@ def connection(backend: Backend, *, ends_with_screen: str = "") -> Connection:
     )
 
 
-class ScreenActions(ClusterActions):
-    """The same changes as the verbs make, and the catalogue for the launch dialog."""
-
-    def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        return tuple(
-            BundledJob(
-                job.name,
-                job.summary,
-                tuple(Setting(s.name, str(s.default), s.help) for s in job.settings),
-            )
-            for job in bundled_jobs()
-        )
-
-
 def _log_source(backend: Backend) -> Callable[[str], Source | None]:
+    from cockpit.backends.pod_log import PodLogSource
+    from cockpit.sources.dashboard import Dashboard
+    from cockpit.sources.logs import JobLogSource
+
     def source(stream: str) -> Source | None:
         kind, _, name = stream.partition(":")
         if kind == "job":
@@ -90,12 +94,20 @@ def _log_source(backend: Backend) -> Callable[[str], Source | None]:
 
 
 def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster: str) -> int:
-    app = CockpitApp(start, read_only=args.read_only, cluster=cluster)
+    app = CockpitApp(start, read_only=args.read_only, cluster=cluster, theme_name=_theme_name(args))
     try:
         return app.run() or 0
     finally:
         if app.connection is not None:
             app.connection.session.close()
+
+
+def _theme_name(args: argparse.Namespace) -> str:
+    """That of the flag, of COCKPIT_THEME, or the default. UsageError when there is none such."""
+    from cockpit.theme_files import theme_named
+
+    wanted = getattr(args, "theme", "") or os.environ.get("COCKPIT_THEME", "")
+    return theme_named(wanted).name if wanted else DEFAULT_THEME
 
 
 def _require_terminal() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from cockpit.backends.protocol import Scaled
-from cockpit.drills.kill import KillPlan
-from cockpit.model.drill import Drill
-from cockpit.session import Session, Source
+if TYPE_CHECKING:  # the first paint does not wait for these
+    from cockpit.backends.protocol import Scaled
+    from cockpit.drills.kill import KillPlan
+    from cockpit.model.drill import Drill
+    from cockpit.session import Session, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Actions(Protocol):
         ...
 
 
-LogSource: TypeAlias = Callable[[str], Source | None]
+LogSource: TypeAlias = "Callable[[str], Source | None]"
 """From a stream's name, `job:ID` or `pod:NAME`, to the source that follows that log; None when
 nothing can."""
 

@@ -11,28 +11,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import work
 from textual.app import App, SystemCommand
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
-from cockpit import paths
-from cockpit.insight.recovery import is_settled, recovery
-from cockpit.model.cluster import Capability
 from cockpit.model.error import CockpitError, ExitCode
-from cockpit.model.event import Marked
 from cockpit.store.store import Store
-from cockpit.tui import snapshot, theme
+from cockpit.tui import theme
 from cockpit.tui.actions import Connect, Connection, Quit
 from cockpit.tui.keys import TITLES, VIEWS, keys_of
 from cockpit.tui.look import Live, Look
-from cockpit.tui.sentences import recovered
 from cockpit.tui.theme import DEFAULT_THEME
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from cockpit.model.cluster import Capability
 
 T = TypeVar("T")
 
@@ -62,11 +61,13 @@ class CockpitApp(App[int]):
     ) -> None:
         """`cluster` names what is being connected to, for the screen until the cluster answers."""
         super().__init__()
+        for found in theme.load_themes([theme_name])[0]:
+            self.register_theme(found)
+            self.set_reactive(CockpitApp.theme, found.name)
         self.animation_level = "none"
         self.connect = connect
         self.read_only = read_only
         self.cluster = cluster
-        self.theme_name = theme_name
         self.connection: Connection | None = None
         self.failure: CockpitError | None = None
         self.progress: list[str] = []
@@ -104,19 +105,24 @@ class CockpitApp(App[int]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme.semantic_variables(self.current_theme)
 
-    def on_mount(self) -> None:
+    def get_default_screen(self) -> Screen[Any]:
         from cockpit.tui.screens.main import MainScreen
 
+        return MainScreen()
+
+    def on_mount(self) -> None:
+        self.set_interval(TICK_S, self.tick)
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        """After the first paint: whatever that did not need."""
+        self._start()
         good, bad = theme.load_themes()
         for found in good:
-            self.register_theme(found)
+            if found.name not in self.available_themes:
+                self.register_theme(found)
         for error in bad:
             self.trouble(error)
-        if self.theme_name in self.available_themes:
-            self.theme = self.theme_name
-        self.push_screen(MainScreen())
-        self.set_interval(TICK_S, self.tick)
-        self.call_after_refresh(self._start)
 
     @work(thread=True, exit_on_error=False, name="connect")
     def _start(self) -> None:
@@ -139,7 +145,12 @@ class CockpitApp(App[int]):
 
     @work(exit_on_error=False, name="capabilities")
     async def _connected(self) -> None:
+        from cockpit.tui.screens.main import MainScreen
+
         self.tick()
+        for screen in self.screen_stack:
+            if isinstance(screen, MainScreen):
+                await screen.action_view(screen.view_name)
         assert self.connection is not None
         try:
             self.capabilities = await self.submit(self.connection.session.backend.capabilities())
@@ -189,6 +200,11 @@ class CockpitApp(App[int]):
                 screen.redraw(look)
 
     def _tell_recoveries(self) -> None:
+        if not self.store.drills:
+            return
+        from cockpit.insight.recovery import is_settled, recovery
+        from cockpit.tui.sentences import recovered
+
         for drill in self.store.drills:
             if drill.id in self._told:
                 continue
@@ -258,6 +274,8 @@ class CockpitApp(App[int]):
 
     def mark(self, text: str = "") -> None:
         if self.connection is not None:
+            from cockpit.model.event import Marked
+
             number = len(self.store.marks) + 1
             marked = Marked(at_s=self.now_s, source="user", text=text or f"mark {number}")
             self.connection.session.dispatch(marked)
@@ -270,6 +288,9 @@ class CockpitApp(App[int]):
         self.redraw()
 
     def save_screen(self) -> None:
+        from cockpit import paths
+        from cockpit.tui import snapshot
+
         try:
             where = snapshot.save(self, Path.cwd(), paths.state_dir())
         except OSError as error:

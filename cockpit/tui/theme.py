@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rich.style import Style
@@ -86,11 +86,15 @@ def textual_theme(file: ThemeFile) -> Theme:
     )
 
 
-def load_themes() -> tuple[tuple[Theme, ...], tuple[CockpitError, ...]]:
-    """Every theme that can be used, and an error for each file that cannot."""
+def load_themes(
+    names: Collection[str] | None = None,
+) -> tuple[tuple[Theme, ...], tuple[CockpitError, ...]]:
+    """Every theme that can be used, and an error for each file that cannot. `names`: of those."""
     good: list[Theme] = []
     bad: list[CockpitError] = []
     for file in themes():
+        if names is not None and file.name not in names:
+            continue
         try:
             good.append(textual_theme(file))
         except CockpitError as error:

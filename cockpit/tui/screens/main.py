@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -12,27 +12,17 @@ from textual.screen import Screen
 
 from cockpit.model.error import CockpitError
 from cockpit.store.select import current_run
-from cockpit.tui import changes, commands, keys
+from cockpit.tui import keys
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.dialogs.prompt import COMMAND, FILTER, Prompt
-from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.frame import KeyBar, StatusLine, Tabs
 from cockpit.tui.look import HEIGHTS, WIDTHS, Look, Target
-from cockpit.tui.objects import yaml
-from cockpit.tui.screens import typed
-from cockpit.tui.screens.charts import ChartsView
-from cockpit.tui.screens.help import help_text
-from cockpit.tui.screens.jobs import JobsView
-from cockpit.tui.screens.overview import OverviewView
-from cockpit.tui.screens.pods import PodsView
-from cockpit.tui.screens.rank import RankScreen
-from cockpit.tui.screens.ranks import RanksView
+from cockpit.tui.screens import views
 from cockpit.tui.screens.view import View
-from cockpit.tui.widgets.table import LineTable
 
-_VIEWS: dict[str, type[View]] = {
-    view.NAME: view for view in (OverviewView, RanksView, ChartsView, PodsView, JobsView)
-}
+if TYPE_CHECKING:  # each is imported where it is first used: the first paint waits for none
+    from cockpit.tui.dialogs.prompt import Prompt
+    from cockpit.tui.screens.charts import ChartsView
+    from cockpit.tui.widgets.table import LineTable
 
 
 class MainScreen(Screen[None]):
@@ -55,13 +45,14 @@ class MainScreen(Screen[None]):
         super().__init__()
         self.view_name = keys.VIEWS[0]
         self.views: dict[str, View] = {}
+        self.shown = "starting"
+        self.prompt: Prompt | None = None
 
     def compose(self) -> ComposeResult:
         yield Tabs()
         yield StatusLine()
         yield Container(id="view")
         yield KeyBar()
-        yield Prompt(self._completions)
 
     async def on_mount(self) -> None:
         await self.action_view(self.view_name)
@@ -71,7 +62,7 @@ class MainScreen(Screen[None]):
 
     @property
     def view(self) -> View:
-        return self.views[self.view_name]
+        return self.views[self.shown]
 
     def redraw(self, look: Look, *, held_too: bool = False) -> None:
         """The frame always; the view only while the screen is not held, or with `held_too`."""
@@ -80,20 +71,22 @@ class MainScreen(Screen[None]):
         here = keys.keys_of(self.view_name)
         refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(here, refused)
-        view = self.views.get(self.view_name)
+        view = self.views.get(self.shown)
         if view is not None and view.is_mounted and (held_too or not look.paused):
-            view.redraw(look)
+            view.draw(look)
 
     # -- moving between views
 
     async def action_view(self, name: str) -> None:
         """Show that view; each is built when it is first looked at."""
         self.view_name = name
-        if name not in self.views:
-            self.views[name] = view = _VIEWS[name]()
+        # No view has anything to show before there is a cluster.
+        self.shown = shown = name if self.cockpit.connection is not None else "starting"
+        if shown not in self.views:
+            self.views[shown] = view = views.make(shown)
             await self.query_one("#view").mount(view)
         for other, view in self.views.items():
-            view.display = other == name
+            view.display = other == shown
         self.draw_now()
         self.call_after_refresh(self.draw_now)
         if self.app.screen is self:
@@ -124,6 +117,8 @@ class MainScreen(Screen[None]):
         self._charts(lambda view: view.zoom(0))
 
     def _charts(self, change: Callable[[ChartsView], None]) -> None:
+        from cockpit.tui.screens.charts import ChartsView
+
         if isinstance(self.view, ChartsView):
             change(self.view)
             self.draw_now()
@@ -142,6 +137,8 @@ class MainScreen(Screen[None]):
         if target is None:
             return
         if target.kind == "rank":
+            from cockpit.tui.screens.rank import RankScreen
+
             self.app.push_screen(RankScreen(int(target.name)))
         elif target.kind == "job":
             await self.show_log(f"job:{target.name}")
@@ -154,6 +151,9 @@ class MainScreen(Screen[None]):
         if target is None or found is None:
             self.notify("Nothing is selected here.", timeout=3)
             return
+        from cockpit.tui.dialogs.reading import Reading
+        from cockpit.tui.objects import yaml
+
         self.app.push_screen(Reading(f"{target.kind} {target.name}", yaml(found)))
 
     def _object(self, target: Target) -> object:
@@ -181,16 +181,20 @@ class MainScreen(Screen[None]):
             else:
                 self.notify("There is no job yet whose log could be shown.", timeout=4)
         elif target.kind == "rank":
+            from cockpit.tui.screens import typed
+
             self.cockpit.attempt(typed.show_log_of(self, f"rank:{target.name}"))
         else:
             await self.show_log(f"{target.kind}:{target.name}")
 
     async def show_log(self, stream: str) -> None:
+        from cockpit.tui.screens.jobs import JobsView
+
         await self.action_view("jobs")
-        view = self.views["jobs"]
-        assert isinstance(view, JobsView)
-        view.follow(stream)
-        self.draw_now()
+        view = self.view
+        if isinstance(view, JobsView):
+            view.follow(stream)
+            self.draw_now()
 
     def action_sort(self) -> None:
         self.view.sort_next()
@@ -203,6 +207,8 @@ class MainScreen(Screen[None]):
     # -- changes
 
     def action_kill(self) -> None:
+        from cockpit.tui import changes
+
         target = self.view.target()
         if target is not None and target.kind in ("pod", "rank"):
             name = target.name if target.kind == "pod" else f"rank:{target.name}"
@@ -219,6 +225,8 @@ class MainScreen(Screen[None]):
         self._scale("-1")
 
     def _scale(self, by: str) -> None:
+        from cockpit.tui.screens import typed
+
         store = self.cockpit.store
         target = self.view.target()
         group = next(iter(store.groups), "")
@@ -229,6 +237,8 @@ class MainScreen(Screen[None]):
         self.cockpit.attempt(typed.scale(self, group, by))
 
     def action_stop(self) -> None:
+        from cockpit.tui import changes
+
         target, run = self.view.target(), current_run(self.cockpit.store)
         job = target.name if target and target.kind == "job" else run.submission_id if run else ""
         if job:
@@ -237,6 +247,8 @@ class MainScreen(Screen[None]):
             self.notify("There is no job to stop.", timeout=4)
 
     def action_launch(self, job: str = "") -> None:
+        from cockpit.tui import changes
+
         self.cockpit.attempt(changes.launch(self.cockpit, job))
 
     # -- the rest
@@ -255,25 +267,36 @@ class MainScreen(Screen[None]):
         self.cockpit.save_screen()
 
     def action_quit(self) -> None:
+        from cockpit.tui import changes
+
         self.cockpit.attempt(changes.leave(self.cockpit))
 
     def action_help(self) -> None:
-        self.app.push_screen(
-            Reading(f"Keys · {keys.TITLES[self.view_name]}", help_text(self.view_name))
-        )
+        from cockpit.tui.dialogs.reading import Reading
+        from cockpit.tui.screens.help import help_text
 
-    def action_command(self) -> None:
-        self._ask(COMMAND)
+        name = self.view_name
+        self.app.push_screen(Reading(f"Keys · {keys.TITLES[name]}", help_text(name)))
 
-    def action_filter(self) -> None:
-        self._ask(FILTER)
+    async def action_command(self) -> None:
+        await self._ask(":")
 
-    def _ask(self, mode: str) -> None:
+    async def action_filter(self) -> None:
+        await self._ask("/")
+
+    async def _ask(self, mode: str) -> None:
+        if self.prompt is None:
+            from cockpit.tui.dialogs.prompt import Prompt
+
+            self.prompt = Prompt(self._completions)
+            await self.mount(self.prompt)
         self.query_one(KeyBar).display = False
-        self.query_one(Prompt).ask(mode)
+        self.prompt.ask(mode)
 
     def on_prompt_entered(self, message: Prompt.Entered) -> None:
-        if message.mode == FILTER:
+        from cockpit.tui.screens import typed
+
+        if message.mode == "/":
             self.view.filter(message.line)
             self.draw_now()
         else:
@@ -284,4 +307,6 @@ class MainScreen(Screen[None]):
         self.view.take_focus()
 
     def _completions(self, line: str) -> list[str]:
+        from cockpit.tui import commands
+
         return commands.completions(line, self.cockpit.store, sorted(self.app.available_themes))

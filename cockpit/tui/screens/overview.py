@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from cockpit.insight.recovery import is_settled, recovery
@@ -38,47 +38,34 @@ class OverviewView(View):
     OverviewView #loss { width: 1fr; margin: 0 1 0 0; }
     OverviewView #throughput { width: 1fr; }
     OverviewView #events { height: 2fr; min-height: 4; }
-    OverviewView #starting { height: 1fr; padding: 1 2; }
     .-short OverviewView #charts, .-tiny OverviewView #charts { display: none; }
     .-tiny OverviewView #events { display: none; }
     .-narrow OverviewView #cluster { display: none; }
     """
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="starting"):
-            yield Static(id="progress")
-        with Vertical(id="live"):
-            with Horizontal(id="top"):
-                with Vertical(id="cluster", classes="panel"):
-                    yield Static(id="health")
-                    yield LineTable(GROUP_COLUMNS, id="groups")
-                with Vertical(id="run", classes="panel"):
-                    yield Static(id="facts")
-            with Vertical(id="recovery", classes="panel"):
-                yield Static(id="outcome")
-                yield RecoveryBar()
-            with Horizontal(id="charts"):
-                yield RunChart(LOSS)
-                yield RunChart(THROUGHPUT)
-            yield LineTable(
-                EVENT_COLUMNS, id="events", classes="panel", empty="Nothing has happened yet."
-            )
+        with Horizontal(id="top"):
+            with Vertical(id="cluster", classes="panel"):
+                yield Static(id="health")
+                yield LineTable(GROUP_COLUMNS, id="groups")
+            with Vertical(id="run", classes="panel"):
+                yield Static(id="facts")
+        with Vertical(id="recovery", classes="panel"):
+            yield Static(id="outcome")
+            yield RecoveryBar()
+        with Horizontal(id="charts"):
+            yield RunChart(LOSS)
+            yield RunChart(THROUGHPUT)
+        yield LineTable(
+            EVENT_COLUMNS, id="events", classes="panel", empty="Nothing has happened yet."
+        )
 
     def on_mount(self) -> None:
-        self.query_one("#live").display = False
         self.query_one("#cluster").border_title = "Cluster"
         self.query_one("#recovery").border_title = "Recovery"
         self.query_one("#events").border_title = "Events"
 
     def redraw(self, look: Look) -> None:
-        live = look.connected
-        if live != self.query_one("#live").display:
-            self.query_one("#starting").display = not live
-            self.query_one("#live").display = live
-            self.call_after_refresh(self.take_focus)
-        if not live:
-            self.query_one("#progress", Static).update(run_panel.starting(look))
-            return
         self._cluster(look)
         self._run(look)
         self._recovery(look)

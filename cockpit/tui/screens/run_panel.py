@@ -1,4 +1,4 @@
-"""The Overview's sentences: how the start goes, the cluster, the run, its recovery."""
+"""The Overview's sentences: the cluster, the run, its recovery."""
 
 from __future__ import annotations
 
@@ -16,30 +16,6 @@ from cockpit.tui.look import Look
 from cockpit.tui.sentences import HEALTH_STYLES, clock, recovered, run_style, silent
 
 LABEL_CELLS = 11
-
-
-def starting(look: Look) -> Content:
-    """While there is no cluster yet: what the start says, or why it failed."""
-    parts: list[Content] = []
-    if look.failure is None:
-        where = f" {look.cluster}" if look.cluster else ""
-        parts.append(Content.styled(f"Starting{where}\n\n", "bold"))
-        if not look.progress:
-            parts.append(Content.styled("Connecting …\n", "$muted"))
-    for number, line in enumerate(look.progress, start=1):
-        last = number == len(look.progress) and look.failure is None
-        mark = Content.styled("· " if last else "✓ ", "$warning" if last else "$good")
-        parts += [mark, Content(f"{one_line(line)}\n")]
-    if look.failure is not None:
-        error = look.failure
-        parts += [
-            Content("\n" if look.progress else ""),
-            Content.styled(f"{error.what}\n", "bold $bad"),
-            Content(f"{error.why}\n" if error.why else ""),
-            Content(f"{error.todo}\n" if error.todo else ""),
-            Content.styled(f"\nq quits with exit code {int(error.code)}", "$muted"),
-        ]
-    return Content.assemble(*parts)
 
 
 def health(look: Look) -> Content:

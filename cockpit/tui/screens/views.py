@@ -1,0 +1,35 @@
+"""The views by name. Each is imported when it is made, so that the first paint waits for none."""
+
+from __future__ import annotations
+
+from cockpit.tui.screens.view import View
+
+
+def make(name: str) -> View:
+    """A new view; raises KeyError for a name that is none."""
+    match name:
+        case "starting":
+            from cockpit.tui.screens.starting import StartingView
+
+            return StartingView()
+        case "overview":
+            from cockpit.tui.screens.overview import OverviewView
+
+            return OverviewView()
+        case "ranks":
+            from cockpit.tui.screens.ranks import RanksView
+
+            return RanksView()
+        case "charts":
+            from cockpit.tui.screens.charts import ChartsView
+
+            return ChartsView()
+        case "pods":
+            from cockpit.tui.screens.pods import PodsView
+
+            return PodsView()
+        case "jobs":
+            from cockpit.tui.screens.jobs import JobsView
+
+            return JobsView()
+    raise KeyError(name)
