@@ -7,6 +7,7 @@ changes, the widget alone in an app. The driver counts instead of writing.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 
 from textual.app import App, ComposeResult
@@ -14,6 +15,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
 from cockpit.tui.widgets.table import Cell, Column, LineTable, Row
+from tests.bench.table import Line, Table, load, show
 
 ROWS, COLUMNS, TICKS, HERTZ = 1_000, 10, 50, 10
 
@@ -50,8 +52,8 @@ def rows(tick: int, changing: int) -> list[Row]:
     ]
 
 
-async def measure(app: Bench, changing: int) -> tuple[float, float, float]:
-    """(ms in set_rows a tick, % of a core, bytes a tick)."""
+async def measure_changing(app: Bench, changing: int) -> Line:
+    """Milliseconds in set_rows a tick, share of a core, bytes a tick."""
     table = app.query_one(LineTable)
     batches = [rows(tick, changing) for tick in range(TICKS + 1)]
     table.set_rows(batches[0])
@@ -64,17 +66,31 @@ async def measure(app: Bench, changing: int) -> tuple[float, float, float]:
         spent += time.perf_counter() - start
         await asyncio.sleep(max(0.0, began + tick / HERTZ - time.monotonic()))
     share = (time.process_time() - cpu) / (time.monotonic() - began)
-    return 1e3 * spent / TICKS, 100 * share, Counter.written / TICKS
+    return Line(
+        f"{changing:,} rows change",
+        f"{1e3 * spent / TICKS:.2f} ms a tick in set_rows, {share:.1%} of a core, "
+        f"{Counter.written / TICKS:,.0f} bytes a tick",
+    )
 
 
-async def measure_all(pilot: Pilot[object]) -> None:
-    assert isinstance(pilot.app, Bench)
-    lines = [f"{'rows that change':>18} {'set_rows, ms':>13} {'core, %':>8} {'bytes a tick':>13}"]
-    for changing in (0, 1, 10, 50, ROWS):
-        spent, share, size = await measure(pilot.app, changing)
-        lines.append(f"{changing:>18,} {spent:>13.2f} {share:>8.1f} {size:>13,.0f}")
-    pilot.app.exit(message="\n".join(lines))
+def measure() -> Table:
+    began = load()
+    lines: list[Line] = []
+
+    async def pilot(pilot: Pilot[object]) -> None:
+        assert isinstance(pilot.app, Bench)
+        lines.extend([await measure_changing(pilot.app, many) for many in (0, 1, 10, 50, ROWS)])
+        pilot.app.exit()
+
+    Bench(driver_class=Counter).run(size=(200, 50), mouse=False, auto_pilot=pilot)
+    return Table(
+        "A live table",
+        f"{ROWS:,} rows of {COLUMNS} columns at {HERTZ} Hz on a terminal of 200×50, all rows made "
+        "anew each tick, two cells of each row that changes; the widget alone in an app.",
+        lines,
+        began,
+    )
 
 
 if __name__ == "__main__":
-    Bench(driver_class=Counter).run(size=(200, 50), mouse=False, auto_pilot=measure_all)
+    sys.exit(show(measure()))

@@ -1,0 +1,86 @@
+"""`training.jobs.checkpointed` as it is, with each rank's steps noted in a file as they end.
+
+Runs on the cluster, alone: `python noted.py DIRECTORY WORKERS MUTE`. Every rank counts from a
+number of its own, so that it can be told on a screen whose step is shown. With MUTE 1 the
+telemetry is told only of every other epoch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FIRST = (900_000, 800_000)
+"""By rank: what is added to its steps. The run's step is the highest, which is rank 0's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A step that has ended. `checkpoint_s` before it is in the time since the one before."""
+
+    step: int
+    ended_s: float
+    epoch: float
+    told: bool
+    checkpoint_s: float
+    cpu_s: float
+    """What the rank's process, all threads of it, has taken so far."""
+
+
+def notes(directory: Path, rank: int) -> list[Note]:
+    """In order; a line that is being written is left out."""
+    whole = (directory / f"rank-{rank}.txt").read_text().rpartition("\n")[0]
+    words = (line.split() for line in whole.splitlines())
+    return [
+        Note(int(step), float(ended), float(epoch), told == "1", float(stood), float(cpu))
+        for step, ended, epoch, told, stood, cpu in words
+    ]
+
+
+def train(config: dict[str, Any]) -> dict[str, Any]:
+    from training import telemetry
+    from training.jobs import checkpointed
+    from training.jobs.rank import RayRank
+
+    directory, mute = Path(config.pop("directory")), config.pop("mute")
+    tell, rank = telemetry.step, RayRank().index
+
+    def noting(**numbers: Any) -> None:
+        numbers["step"] += FIRST[rank]
+        told = not mute or int(numbers["epoch"] - 1e-9) % 2 == 0
+        if told:
+            tell(**numbers)
+        now, epoch, stood = time.time(), numbers["epoch"], numbers["checkpoint_s"]
+        said = numbers["step"], now, epoch, int(told), stood, time.process_time()
+        print(*said, file=file)
+
+    with (directory / f"rank-{rank}.txt").open("w", buffering=1) as file:
+        vars(telemetry)["step"] = noting
+        return checkpointed.train_on_ray(config)
+
+
+def main() -> None:
+    from dataclasses import asdict
+
+    import ray
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    from training.jobs.checkpointed import Settings
+
+    directory, workers, mute = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+    ray.init()
+    settings = Settings(workers=workers, epochs=2_000)
+    TorchTrainer(
+        train,
+        train_loop_config=asdict(settings) | {"directory": directory, "mute": mute},
+        scaling_config=ScalingConfig(num_workers=workers),
+        run_config=RunConfig(name="bench", storage_path=f"{directory}/results"),
+    ).fit()
+
+
+if __name__ == "__main__":
+    main()

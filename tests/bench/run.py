@@ -1,0 +1,47 @@
+"""The run that is measured: `training.jobs.checkpointed`, with a note of each step's end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cockpit import launch
+from cockpit.backends.local import LocalBackend
+from cockpit.cli import connect
+from cockpit.session import Session
+from tests.bench import noted
+from tests.bench.cluster import WORKERS
+from tests.bench.table import say
+
+START_TIMEOUT_S = 180.0
+FIRST = noted.FIRST
+notes = noted.notes
+Note = noted.Note
+
+
+@contextmanager
+def training(
+    backend: LocalBackend, directory: Path, *, mute_every_other_epoch: bool = False
+) -> Iterator[Session]:
+    """A run that has made a checkpoint, and a session on it. `directory` gets the notes."""
+    code = directory / "code"
+    code.mkdir()
+    shutil.copy(Path(noted.__file__), code)
+    script = ["python", "noted.py", str(directory), str(WORKERS), str(int(mute_every_other_epoch))]
+    say("starting a run …")
+    with connect.session_on(backend) as session:
+        job = session.call(_submit(backend, tuple(script), code))
+        if not session.wait(
+            lambda store: any(run.checkpoints for run in store.runs.values()), START_TIMEOUT_S
+        ):
+            raise TimeoutError(f"{job} made no checkpoint: {session.store.jobs.get(job)}")
+        yield session
+
+
+async def _submit(backend: LocalBackend, argv: tuple[str, ...], code: Path) -> str:
+    from cockpit.sources.dashboard import Dashboard
+
+    async with Dashboard(backend.dashboard) as dashboard:
+        return (await launch.launch(dashboard, launch.script_spec(argv, code))).id

@@ -1,0 +1,87 @@
+"""A command on a real pseudo-terminal, and when which text came from it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+_ESCAPES = re.compile(
+    rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1bP.*?\x1b\\|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]",
+    re.DOTALL,
+)
+
+
+class Terminal:
+    """Of 200×50, in 256 colours. Queries for the terminal's abilities are not answered."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self.began_s = time.time()
+        self._argv, self._env = argv, {**os.environ, "TERM": "xterm-256color", **(env or {})}
+
+    def __enter__(self) -> Self:
+        self._own, its = pty.openpty()
+        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+        self.began_s = time.time()
+        self._child = subprocess.Popen(
+            self._argv, env=self._env, stdin=its, stdout=its, stderr=its, start_new_session=True
+        )
+        os.close(its)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.send_signal(signal.SIGTERM)
+        try:
+            # Read on meanwhile: a program whose terminal is full does not end.
+            for _ in self.texts(10):
+                if self._child.poll() is not None:
+                    break
+            self._child.wait(1)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+        finally:
+            os.close(self._own)
+
+    def type(self, keys: str) -> None:
+        os.write(self._own, keys.encode())
+
+    def texts(self, timeout_s: float) -> Iterator[tuple[float, str]]:
+        """(Unix time, text without its escapes) of what comes, until it ends or the time is up.
+
+        A text may end in the middle of an escape; what is looked for must then come again.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._own], [], [], left)[0]:
+                return
+            now = time.time()
+            try:
+                data = os.read(self._own, 1 << 16)
+            except OSError:  # how Linux says that the other side is closed (EIO)
+                return
+            yield now, _ESCAPES.sub(b" ", data).decode(errors="replace")
+
+    def wait_for(self, text: str, timeout_s: float = 30.0) -> float:
+        """The Unix time at which it was there. Raises TimeoutError with what was there instead."""
+        seen = ""
+        for now, piece in self.texts(timeout_s):
+            seen += piece
+            if text in seen:
+                return now
+        raise TimeoutError(f"no {text!r} in {timeout_s:g} s; at the end: {seen[-500:]!r}")
