@@ -7,8 +7,8 @@ shows, so an environment marker alone does not find everything either. A process
 when
 
 1. its environment carries the cluster's marker, or
-2. its environment was overwritten, and its working directory, its output, or the session that it
-   is in is the cluster's.
+2. its environment was overwritten, all of it or the part with the marker, and its working
+   directory, its output, or the session that it is in is the cluster's.
 
 A process with a readable environment and no marker is never touched, wherever it stands: a shell
 in the cluster's directory is the user's.
@@ -177,14 +177,19 @@ def _environment(pid: int) -> bytes:
 
 
 def _marks(environment: bytes) -> tuple[str, str] | None:
-    """Cluster and pod of an environment (empty when unmarked), or None when it is overwritten."""
-    if b"=" not in environment:
-        return None
+    """Cluster and pod of an environment (empty when unmarked), or None when it is overwritten.
+
+    A title is written over the arguments and as much of the environment as it takes, padded with
+    zeros: of a large environment the end stays, with the marks in it or without. No other
+    environment begins with a zero.
+    """
     marks = {CLUSTER_VARIABLE: "", POD_VARIABLE: ""}
     for item in environment.split(b"\0"):
         name, _, value = item.partition(b"=")
         if (key := name.decode(errors="replace")) in marks:
             marks[key] = value.decode(errors="replace")
+    if not marks[CLUSTER_VARIABLE] and (environment[:1] == b"\0" or b"=" not in environment):
+        return None
     return marks[CLUSTER_VARIABLE], marks[POD_VARIABLE]
 
 

@@ -1,0 +1,162 @@
+"""The real `cockpit`, run as a user's shell runs it, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from cockpit.backends.local.files import ClusterFiles
+from cockpit.backends.local.process import CLUSTER_VARIABLE
+
+COCKPIT = (sys.executable, "-m", "cockpit")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def is_a_sentence(self, code: int, *words: str) -> None:
+        """At most three lines on standard error, no traceback, and the right exit code."""
+        assert self.code == code, self.err
+        assert 1 <= len(self.err.splitlines()) <= 3, self.err
+        assert "Traceback" not in self.err
+        assert "defect" not in self.err
+        for word in words:
+            assert word in self.err, self.err
+
+
+def run(
+    *argv: str,
+    command: Sequence[str] = COCKPIT,
+    env: Mapping[str, str | None] = MappingProxyType({}),
+    timeout_s: float = 60.0,
+) -> Said:
+    """The command's end. `env` changes the environment; None takes a variable away."""
+    done = subprocess.run(
+        [*command, *argv],
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    return Said(done.returncode, out, err)
+
+
+def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    wanted = {**os.environ, **changes}
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+@dataclass(slots=True)
+class Running:
+    """A command that leads a process group of its own, as a shell's foreground job does."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    """Standard error so far."""
+    out: list[str] = field(default_factory=list)
+
+    def saw(self, words: str, timeout_s: float = 90.0) -> str:
+        """Wait for a line of either stream with the words; the line."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for line in [*self.lines, *self.out]:
+                if words in line:
+                    return line
+            assert self.process.poll() is None, self.lines
+            assert time.monotonic() < deadline, (words, self.lines)
+            time.sleep(0.02)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the whole group, as a terminal does it."""
+        os.killpg(self.process.pid, number)
+
+    def ends(self, timeout_s: float) -> int:
+        return self.process.wait(timeout_s)
+
+
+@contextmanager
+def running(*argv: str) -> Iterator[Running]:
+    """Ended at the end of the block by SIGKILL, if it has not ended by itself."""
+    with subprocess.Popen(
+        [*COCKPIT, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    ) as process:
+        command = Running(process)
+        readers = [
+            threading.Thread(target=_read, args=(stream, into), daemon=True)
+            for stream, into in ((process.stderr, command.lines), (process.stdout, command.out))
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            yield command
+        finally:
+            process.kill()
+            process.wait()
+            for reader in readers:
+                reader.join(10)
+
+
+def _read(stream: Iterator[str], into: list[str]) -> None:
+    for line in stream:
+        into.append(line.rstrip("\n"))
+
+
+def uid_of(name: str) -> str:
+    """What marks the cluster's processes and names its directory under /tmp."""
+    return str(json.loads(ClusterFiles.of(name).spec.read_text())["uid"])
+
+
+def nothing_left(name: str, uid: str) -> None:
+    """Neither files of the cluster, nor a process that has its mark, its paths or its files.
+
+    Looks for itself, since what is tested here is what cockpit finds.
+    """
+    run_dir = f"/tmp/cockpit-{os.getuid()}/{uid}"
+    assert not ClusterFiles.of(name).directory.exists()
+    assert not Path(run_dir).exists()
+    left = left_over(uid, run_dir)
+    assert not left, left
+
+
+def left_over(uid: str, run_dir: str) -> list[str]:
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != os.getpid():
+            try:
+                seen = _seen(process)
+            except OSError:
+                continue  # it has ended
+            if f"{CLUSTER_VARIABLE}={uid}" in seen or run_dir in seen:
+                found.append(f"{process.name}: {seen}")
+    return found
+
+
+def _seen(process: Path) -> str:
+    if "\nState:\tZ" in (process / "status").read_text():
+        return ""
+    links = [process / "cwd", *(process / "fd").iterdir()]
+    text = (process / "environ").read_bytes() + b" " + (process / "cmdline").read_bytes()
+    targets = [str(link.readlink()) for link in links if link.is_symlink()]
+    return " ".join([text.decode(errors="replace"), *targets])
