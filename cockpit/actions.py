@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from cockpit import audit, launch
+from cockpit import audit
 from cockpit.backends.protocol import Backend, Scaled
 from cockpit.drills import kill
-from cockpit.launch import LaunchSpec
+from cockpit.launch import submission
+from cockpit.launch.submission import LaunchSpec
 from cockpit.model.drill import Drill
 from cockpit.model.run import Job
 from cockpit.sources.dashboard import Dashboard
@@ -41,29 +42,29 @@ class ClusterActions:
 
     async def launch(self, name: str, settings: Mapping[str, str]) -> str:
         """Submit a bundled job; its submission id."""
-        return (await self.submit(launch.bundled_spec(name, settings))).id
+        return (await self.submit(submission.bundled_spec(name, settings))).id
 
     async def submit(self, spec: LaunchSpec) -> Job:
         async with self._dashboard() as dashboard:
-            job = await launch.launch(dashboard, spec)
+            job = await submission.launch(dashboard, spec)
         self._record("launch", job.id, after=job.entrypoint)
         return job
 
     async def resume(self, job_id: str) -> Job:
         """Submit the job again under a new id; it goes on from its last checkpoint."""
         async with self._dashboard() as dashboard:
-            job = await launch.resume(dashboard, job_id)
+            job = await submission.resume(dashboard, job_id)
         self._record("resume", job_id, after=job.id)
         return job
 
     async def stop_job(self, job_id: str) -> None:
         async with self._dashboard() as dashboard:
-            await launch.stop(dashboard, job_id)
+            await submission.stop(dashboard, job_id)
         self._record("stop", job_id)
 
     async def delete_job(self, job_id: str) -> None:
         async with self._dashboard() as dashboard:
-            await launch.delete(dashboard, job_id)
+            await submission.delete(dashboard, job_id)
         self._record("delete", job_id)
 
     def _dashboard(self) -> Dashboard:

@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from cockpit import launch
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Backend
-from cockpit.catalogue import bundled_jobs
 from cockpit.cli import confirm, connect, output
 from cockpit.cli.logs import follow_job
+from cockpit.launch import submission
+from cockpit.launch.catalogue import bundled_jobs
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.run import JobStatus
 from cockpit.sources.dashboard import Dashboard
@@ -44,13 +44,13 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_launch(args, backend, spec))
 
 
-def _confirmed(args: argparse.Namespace, backend: Backend, spec: launch.LaunchSpec) -> bool:
+def _confirmed(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> bool:
     """Launching takes nothing away, so it does not ask; it says what it does."""
     args.yes = True
     return confirm.confirmed(args, [f"Launch {spec.command} on {backend.ref}."])
 
 
-async def _launch(args: argparse.Namespace, backend: Backend, spec: launch.LaunchSpec) -> int:
+async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
     job = await ClusterActions(backend).submit(spec)
     if args.output == "table":
         print(job.id, flush=True)
@@ -65,7 +65,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: launch.Launc
     return int(ExitCode.DONE if ended.status is JobStatus.SUCCEEDED else ExitCode.FAILED)
 
 
-def _spec(args: argparse.Namespace) -> launch.LaunchSpec:
+def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
     settings = dict(_pair(text) for text in args.set)
     bundled = {job.name for job in bundled_jobs()}
     if args.job is None:
@@ -77,8 +77,8 @@ def _spec(args: argparse.Namespace) -> launch.LaunchSpec:
     if args.command or (args.job not in bundled and "--" in sys.argv):
         if settings or args.workers:
             raise UsageError("--set and --workers are for bundled jobs, not for a command.")
-        return launch.script_spec((args.job, *args.command), Path.cwd())
-    return launch.bundled_spec(args.job, settings, args.workers)
+        return submission.script_spec((args.job, *args.command), Path.cwd())
+    return submission.bundled_spec(args.job, settings, args.workers)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.actions import ClusterActions
-from cockpit.catalogue import bundled_jobs
+from cockpit.launch.catalogue import bundled_jobs
 from cockpit.tui.actions import BundledJob, Setting
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cockpit import launch
 from cockpit.backends.local import LocalBackend
 from cockpit.cli import connect
+from cockpit.launch import submission
 from cockpit.session import Session
 from tests.bench import noted
 from tests.bench.cluster import WORKERS
@@ -44,4 +44,4 @@ async def _submit(backend: LocalBackend, argv: tuple[str, ...], code: Path) -> s
     from cockpit.sources.dashboard import Dashboard
 
     async with Dashboard(backend.dashboard) as dashboard:
-        return (await launch.launch(dashboard, launch.script_spec(argv, code))).id
+        return (await submission.launch(dashboard, submission.script_spec(argv, code))).id

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit import launch
 from cockpit.backends.local import LocalBackend
+from cockpit.launch import submission
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.event import RankSampled
@@ -80,7 +80,7 @@ async def start(ray: Dashboard, directory: Path, program: str) -> Job:
     code = directory / "code"
     code.mkdir(exist_ok=True)
     (code / "script.py").write_text(program)
-    return await launch.launch(ray, launch.script_spec(("python", "script.py"), code))
+    return await submission.launch(ray, submission.script_spec(("python", "script.py"), code))
 
 
 async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
@@ -121,9 +121,9 @@ async def test_a_log_is_whole_though_the_connection_is_cut_again_and_again(
         again = await start(through, tmp_path, PRINTS)
     assert "POST /api/jobs/" in plain.requests
     assert not [request for request in plain.requests if request.startswith("PUT")]
-    await launch.stop(ray, again.id)
+    await submission.stop(ray, again.id)
     assert (await ended(ray, again.id)).status is JobStatus.STOPPED
-    await launch.delete(ray, again.id)
+    await submission.delete(ray, again.id)
     with pytest.raises(MissingError):
         await ray.job(again.id)
 
@@ -137,15 +137,15 @@ async def test_a_script_that_cannot_start_fails_with_its_reason_and_can_be_resum
     failed = await ended(ray, started.id)
     assert failed.status is JobStatus.FAILED
     assert "nothing_of_that_name" in failed.message
-    again = await launch.resume(ray, started.id)
+    again = await submission.resume(ray, started.id)
     assert again.metadata["cockpit.resumed_from"] == started.id
     with pytest.raises(UsageError, match="cockpit stop"):
-        await launch.delete(ray, again.id)
+        await submission.delete(ray, again.id)
     assert (await ended(ray, again.id)).status is JobStatus.FAILED
 
 
 async def test_a_job_that_does_not_exist_is_told_apart_from_a_failure(ray: Dashboard) -> None:
-    for change in (launch.stop, launch.delete, launch.resume):
+    for change in (submission.stop, submission.delete, submission.resume):
         with pytest.raises(MissingError, match="no job 'nope'"):
             await change(ray, "nope")
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cockpit import launch
-from cockpit.catalogue import bundled_jobs
+from cockpit.launch import submission
+from cockpit.launch.catalogue import bundled_jobs
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.sources.dashboard import Dashboard
@@ -66,8 +66,10 @@ def dashboard(ray: Ray) -> Dashboard:
 async def test_a_bundled_job_is_uploaded_once_and_carries_the_telemetry(
     ray: Ray, dashboard: Dashboard
 ) -> None:
-    first = await launch.launch(dashboard, launch.bundled_spec("checkpointed", {"epochs": "5"}, 2))
-    await launch.launch(dashboard, launch.bundled_spec("checkpointed"))
+    first = await submission.launch(
+        dashboard, submission.bundled_spec("checkpointed", {"epochs": "5"}, 2)
+    )
+    await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
     assert len(ray.uploads) == 1
     sent = ray.jobs[first.id]
     assert sent["entrypoint"] == (
@@ -83,8 +85,8 @@ async def test_a_script_runs_in_a_copy_of_its_folder_with_the_callback_beside_it
     ray: Ray, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("")
-    spec = launch.script_spec(("python", "train.py", "--name", "two words"), tmp_path)
-    started = await launch.launch(dashboard, spec)
+    spec = submission.script_spec(("python", "train.py", "--name", "two words"), tmp_path)
+    started = await submission.launch(dashboard, spec)
     sent = ray.jobs[started.id]
     assert started.id.startswith("train-")
     assert sent["entrypoint"] == "python train.py --name 'two words'"
@@ -100,21 +102,21 @@ async def test_a_script_with_a_training_package_of_its_own_goes_without_the_call
 ) -> None:
     # Ray Train fails a run whose callback cannot be imported.
     (tmp_path / "training").mkdir()
-    spec = launch.script_spec(("python", "train.py"), tmp_path)
+    spec = submission.script_spec(("python", "train.py"), tmp_path)
     assert spec.has_own_training
-    started = await launch.launch(dashboard, spec)
+    started = await submission.launch(dashboard, spec)
     runtime_env = ray.jobs[started.id]["runtime_env"]
     assert "py_modules" not in runtime_env
     assert "RAY_TRAIN_CALLBACKS" not in runtime_env["env_vars"]
 
 
 def test_the_users_callbacks_and_variables_are_kept() -> None:
-    env = launch.environment(
+    env = submission.environment(
         {"RAY_TRAIN_CALLBACKS": "mine.Callback", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "9"}
     )
     assert env["RAY_TRAIN_CALLBACKS"] == f"mine.Callback,{CALLBACK}"
     assert env["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "9"
-    assert launch.environment(env) == env
+    assert submission.environment(env) == env
 
 
 def test_the_catalogue_names_jobs_with_their_settings() -> None:
@@ -137,25 +139,25 @@ def test_a_wrong_name_or_value_is_refused_with_what_there_is(
     name: str, settings: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
-        launch.bundled_spec(name, settings)
+        submission.bundled_spec(name, settings)
     assert sentence in raised.value.what
     assert raised.value.why
 
 
 def test_a_name_that_is_given_to_the_run_is_kept() -> None:
-    spec = launch.bundled_spec("checkpointed", {"run-name": "mine", "storage_path": "/store"})
+    spec = submission.bundled_spec("checkpointed", {"run-name": "mine", "storage_path": "/store"})
     assert spec.entrypoint[3:] == ("--run-name=mine", "--storage-path=/store")
 
 
 async def test_a_job_that_is_over_is_resumed_with_the_same_code_and_run(
     ray: Ray, dashboard: Dashboard
 ) -> None:
-    first = await launch.launch(dashboard, launch.bundled_spec("checkpointed"))
+    first = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
     with pytest.raises(UsageError, match="is RUNNING"):
-        await launch.resume(dashboard, first.id)
-    await launch.stop(dashboard, first.id)
+        await submission.resume(dashboard, first.id)
+    await submission.stop(dashboard, first.id)
     ray.packages.clear()  # Ray drops packages that no job uses
-    again = await launch.resume(dashboard, first.id)
+    again = await submission.resume(dashboard, first.id)
     assert again.id != first.id
     assert again.entrypoint == first.entrypoint
     assert again.metadata["cockpit.resumed_from"] == first.id
@@ -167,23 +169,23 @@ async def test_a_job_whose_code_is_gone_says_so(ray: Ray, dashboard: Dashboard) 
     gone = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
     ray.jobs["old"] = job("old") | gone
     with pytest.raises(CockpitError, match="not on the cluster any more"):
-        await launch.resume(dashboard, "old")
+        await submission.resume(dashboard, "old")
 
 
 async def test_a_running_job_is_not_deleted_and_a_stopped_one_is(
     ray: Ray, dashboard: Dashboard
 ) -> None:
-    started = await launch.launch(dashboard, launch.bundled_spec("checkpointed"))
+    started = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
     with pytest.raises(UsageError) as raised:
-        await launch.delete(dashboard, started.id)
+        await submission.delete(dashboard, started.id)
     assert f"cockpit stop {started.id}" in raised.value.todo
-    assert (await launch.stop(dashboard, started.id)).status == "STOPPED"
-    assert (await launch.stop(dashboard, started.id)).status == "STOPPED"
-    await launch.delete(dashboard, started.id)
+    assert (await submission.stop(dashboard, started.id)).status == "STOPPED"
+    assert (await submission.stop(dashboard, started.id)).status == "STOPPED"
+    await submission.delete(dashboard, started.id)
     assert ray.jobs == {}
 
 
-@pytest.mark.parametrize("change", [launch.stop, launch.delete, launch.resume])
+@pytest.mark.parametrize("change", [submission.stop, submission.delete, submission.resume])
 async def test_an_unknown_job_names_one_that_is_like_it(
     ray: Ray, dashboard: Dashboard, change: Any
 ) -> None:
@@ -193,8 +195,8 @@ async def test_an_unknown_job_names_one_that_is_like_it(
 
 
 async def test_a_submission_that_ray_refuses_says_why(ray: Ray, dashboard: Dashboard) -> None:
-    spec = launch.bundled_spec("checkpointed", submission_id="twice")
-    await launch.launch(dashboard, spec)
+    spec = submission.bundled_spec("checkpointed", submission_id="twice")
+    await submission.launch(dashboard, spec)
     with pytest.raises(AnswerError, match="did not take the job twice") as raised:
-        await launch.launch(dashboard, spec)
+        await submission.launch(dashboard, spec)
     assert "submission_id twice exists" in raised.value.why

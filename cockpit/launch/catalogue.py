@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cockpit.launch.nearest import did_you_mean
+from cockpit.launch.package import training_directory
 from cockpit.model.error import UsageError
-from cockpit.nearest import did_you_mean
-from cockpit.packaging import training_directory
 
 Value = bool | int | float | str
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit import packaging
+from cockpit.launch import package as packaging
+from cockpit.launch.package import package_directory, package_training
 from cockpit.model.error import UsageError
-from cockpit.packaging import package_directory, package_training
 
 
 @pytest.fixture

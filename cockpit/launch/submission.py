@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cockpit.catalogue import bundled_job, flags
+from cockpit.launch.catalogue import bundled_job, flags
+from cockpit.launch.nearest import did_you_mean
+from cockpit.launch.package import Package, cached_package, package_directory, package_training
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.run import Job
-from cockpit.nearest import did_you_mean
-from cockpit.packaging import Package, cached_package, package_directory, package_training
 from cockpit.sources.dashboard import Dashboard, Submission
 from cockpit.sources.http import AnswerError, MissingError
 from training.telemetry.wire import CALLBACK

@@ -1,0 +1,1 @@
+"""Jobs onto a cluster: the bundled ones, their package, and submitting them."""
