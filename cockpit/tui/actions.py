@@ -69,7 +69,7 @@ class Connection:
     """None: nothing can be changed here."""
     log_source: LogSource | None = None
     ends_with_screen: str = ""
-    """What quitting takes down with it, in a sentence; quitting then asks first."""
+    """What quitting takes down with it, as a noun phrase; quitting then asks first."""
 
 
 Say: TypeAlias = Callable[[str], None]

@@ -77,6 +77,7 @@ class CockpitApp(App[int]):
         self._drawn: tuple[int, int] = (-1, -1)
         self._drawn_at = 0.0
         self._told: set[str] = set()
+        self._faults: set[tuple[str, str]] = set()
 
     # -- what there is to look at
 
@@ -184,8 +185,12 @@ class CockpitApp(App[int]):
 
     def tick(self) -> None:
         if self.connection is not None:
-            self.connection.session.drain()
-            self._tell_recoveries()
+            try:
+                self.connection.session.drain()
+                self._tell_recoveries()
+            except Exception as error:
+                if self._is_new("events", error):
+                    log.exception("events could not be taken in")
         state = (self.store.version, len(self.progress) + bool(self.failure))
         now = time.monotonic()
         if state != self._drawn or now - self._drawn_at >= AT_LEAST_EVERY_S:
@@ -197,7 +202,20 @@ class CockpitApp(App[int]):
         look = self.look()
         for screen in self.screen_stack:
             if isinstance(screen, Live) and screen.is_mounted:
-                screen.redraw(look)
+                try:
+                    screen.redraw(look)
+                except Exception as error:
+                    if self._is_new(type(screen).__name__, error):
+                        log.exception("%s could not be drawn", type(screen).__name__)
+
+    def _is_new(self, where: str, error: Exception) -> bool:
+        """A fault of cockpit's own is said once, and the application goes on."""
+        what = f"{type(error).__name__}: {error}"
+        if (where, what) in self._faults:
+            return False
+        self._faults.add((where, what))
+        self.trouble(CockpitError(f"A fault in cockpit itself ({where}).", what))
+        return True
 
     def _tell_recoveries(self) -> None:
         if not self.store.drills:

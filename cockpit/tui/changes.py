@@ -89,7 +89,8 @@ async def launch(app: CockpitApp, chosen: str = "") -> None:
 async def leave(app: CockpitApp) -> None:
     """Quit; asks first when something goes down with the screen."""
     ends = app.connection.ends_with_screen if app.connection else ""
-    if not ends or await app.push_screen_wait(Confirm("Quit?", [ends], "Quit")):
+    said = f"Quitting takes down {ends}."
+    if not ends or await app.push_screen_wait(Confirm("Quit?", [said], "Quit")):
         app.leave()
 
 

@@ -29,7 +29,10 @@ def duration(seconds: float | None) -> str:
         return odd or DASH
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
     if 0 < seconds < 0.9995:
-        return f"{sign}{si(seconds, 3)}s" if seconds < 1e-3 else f"{sign}{seconds * 1e3:.3g} ms"
+        if seconds >= 1e-3:
+            return f"{sign}{seconds * 1e3:.3g} ms"
+        micro = seconds * 1e6
+        return f"{sign}{micro:.3g} µs" if micro >= 1 else f"{sign}{micro * 1e3:.3g} ns"
     if seconds < 59.95:
         return f"{sign}{seconds:.1f} s"
     whole = round(seconds)

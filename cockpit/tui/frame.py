@@ -8,11 +8,11 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
-from cockpit.store.select import current_run, stale_sources
+from cockpit.store.select import current_run
 from cockpit.tui import format
 from cockpit.tui.keys import TITLES, VIEWS, Key
 from cockpit.tui.look import Look
-from cockpit.tui.sentences import HEALTH_STYLES, clock, run_style
+from cockpit.tui.sentences import HEALTH_STYLES, clock, late_sources, run_style, run_word
 
 _SEPARATOR = Content.styled(" │ ", "$muted")
 
@@ -21,7 +21,7 @@ class Line(Widget):
     """One line that is drawn again only when it has changed."""
 
     DEFAULT_CSS = """
-    Line { height: 1; width: 100%; }
+    Line { height: 1; width: 100%; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -97,12 +97,12 @@ class StatusLine(Line):
                 _SEPARATOR,
                 Content.styled(run.name or run.id, "bold"),
                 " ",
-                Content.styled(run.state.value, f"${run_style(run.state)}"),
+                Content.styled(run_word(run), f"${run_style(run)}"),
                 attempt,
             ]
             if run.step is not None:
                 parts.append(f" · step {run.step:,}")
-        stale = stale_sources(store, look.now_s)
+        stale = late_sources(look)
         if stale:
             said = "  ".join(
                 f"{name} {format.age(age)} old" if age is not None else f"{name} not heard"

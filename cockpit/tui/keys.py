@@ -89,8 +89,16 @@ KEYS: tuple[Key, ...] = (
     Key("zoom_in", "z", "z", "zoom", "Show a shorter time", ("charts",)),
     Key("zoom_out", "Z", "Z", "wider", "Show a longer time", ("charts",)),
     Key("zoom_all", "0", "0", "all", "Show all of it", ("charts",)),
-    Key("sort", "s", "s", "sort", "Sort by the next column", _TABLES),
-    Key("reverse", "R", "R", "reverse", "Reverse the order", _TABLES, footer=False),
+    Key("sort", "s", "s", "sort", "Sort by the next column; R reverses", _TABLES),
+    Key(
+        "reverse",
+        "R",
+        "R",
+        "reverse",
+        "Reverse the order, whatever it is sorted by",
+        _TABLES,
+        footer=False,
+    ),
     Key("filter", "slash", "/", "filter", "Show only lines that hold a text", _TABLES),
     Key(
         "object",

@@ -46,3 +46,10 @@ class Live(Protocol):
     def is_mounted(self) -> bool: ...
 
     def redraw(self, look: Look) -> None: ...
+
+
+@runtime_checkable
+class ShowsLogs(Protocol):
+    """A screen that can show a log by its stream's name, `job:ID` or `pod:NAME`."""
+
+    async def show_log(self, stream: str) -> None: ...

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase
 from cockpit.model.drill import Recovery
 from cockpit.model.run import JobStatus, RunState
+from cockpit.store.run import RunView
+from cockpit.store.select import stale_sources
 from cockpit.tui import format
+from cockpit.tui.look import Look
 
 HEALTH_STYLES = {
     ClusterHealth.READY: "good",
@@ -29,8 +33,27 @@ JOB_STYLES = {
 }
 
 
-def run_style(state: RunState) -> str:
-    return _GOING.get(state, "bad" if state in _BROKEN else "warning")
+def run_style(run: RunView) -> str:
+    if gave_up(run):
+        return "bad"
+    return _GOING.get(run.state, "bad" if run.state in _BROKEN else "warning")
+
+
+def gave_up(run: RunView) -> bool:
+    """Whether its training function stopped early, such as on a loss that is NaN.
+
+    Ray calls such a run FINISHED, for it returned; `training.telemetry` adds the reason.
+    """
+    return run.state is RunState.FINISHED and run.message.startswith("stopped")
+
+
+def run_word(run: RunView) -> str:
+    return "STOPPED EARLY" if gave_up(run) else run.state.value
+
+
+def number_style(value: float | None, style: str = "") -> str:
+    """`bad` for a number that went to NaN or infinity."""
+    return "bad" if value is not None and not math.isfinite(value) else style
 
 
 def pod_style(pod: Pod) -> str:
@@ -62,6 +85,12 @@ def recovered(measured: Recovery) -> str:
 def clock(at_s: float) -> str:
     """The time of day where the screen is."""
     return time.strftime("%H:%M:%S", time.localtime(at_s))
+
+
+def late_sources(look: Look) -> list[tuple[str, float | None, str]]:
+    """Whoever has fallen silent. A log may be silent for ever: its own pane tells of it."""
+    found = stale_sources(look.store, look.now_s)
+    return [(name, age, why) for name, age, why in found if ":" not in name]
 
 
 def silent(name: str, age_s: float | None, why: str) -> str:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
 from textual.app import App
+
+FONTS = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+"""Of every system one; each draws braille and boxes in one cell."""
+
+_FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_FAMILY = re.compile(r"font-family:\s*(?:Fira Code|arial)[^;]*;")
+
+
+def svg_of(app: App[int], title: str = "cockpit") -> str:
+    """The screen as SVG that loads nothing: Textual's own asks another host for its font."""
+    svg = _FONT_FACE.sub("", app.export_screenshot(title=title))
+    return _FAMILY.sub(f"font-family: {FONTS};", svg)
 
 
 def text_of(app: App[int]) -> str:
@@ -23,6 +36,6 @@ def save(app: App[int], *places: Path) -> Path:
     place = next((p for p in places if os.access(p, os.W_OK)), places[-1])
     place.mkdir(parents=True, exist_ok=True)
     name = place / time.strftime("cockpit-%Y%m%d-%H%M%S")
-    name.with_suffix(".svg").write_text(app.export_screenshot(), encoding="utf-8")
+    name.with_suffix(".svg").write_text(svg_of(app), encoding="utf-8")
     name.with_suffix(".txt").write_text(text_of(app), encoding="utf-8")
     return name

@@ -78,9 +78,9 @@ async def test_quitting_asks_only_when_something_goes_down_with_it(cockpit: Open
         await seen.press("q")
         await seen.until(lambda: seen.app.return_value is not None)
         assert seen.app.return_code == 0
-    async with cockpit(ends="The demo's cluster is removed.") as seen:
+    async with cockpit(ends="the cluster demo") as seen:
         await seen.press("q")
-        await seen.sees("Quit?", "The demo's cluster is removed.")
+        await seen.sees("Quit?", "Quitting takes down the cluster demo.")
         await seen.press("n")
         assert seen.app.return_value is None
         await seen.press("q", "y")

@@ -34,7 +34,7 @@ async def test_yes_deletes_the_pod_once_and_follows_the_drill(cockpit: Open) -> 
         await seen.until(lambda: killed(seen.app) == ["demo-workers-2"])
         assert seen.simulation.backend.asked == [("delete_pod", "demo-workers-2", "0")]
         await seen.press("1")
-        await seen.sees("Recovery", "pod-kill of demo-workers-2", "waiting for the pod to go")
+        await seen.sees("Recovery", "waiting for the pod to end for", "pod-kill of demo-workers-2")
 
 
 async def test_killing_the_head_wants_its_name_typed(cockpit: Open) -> None:
@@ -59,10 +59,11 @@ async def test_a_kill_that_fails_says_what_why_and_what_to_do(cockpit: Open) -> 
 async def test_the_recovery_is_followed_and_its_line_stays(cockpit: Open) -> None:
     async with cockpit(at_s=90) as seen:
         await seen.sees("pod-kill of demo-workers-2", "waiting for the next attempt")
-        line = "recovered from pod-kill of demo-workers-2 in 18.5 s, 12 steps lost"
+        line = "recovered in 18.5 s, 12 steps lost  · resumed at step"
         assert line not in seen.text
         await seen.advance(100)
         await seen.sees(line)
-        assert line in seen.toasts
+        told = "recovered from pod-kill of demo-workers-2 in 18.5 s, 12 steps lost"
+        assert told in seen.toasts
         await seen.advance(200)
         await seen.sees(line)

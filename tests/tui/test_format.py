@@ -20,7 +20,7 @@ def test_an_age_is_told_in_one_unit(seconds: float | None, text: str) -> None:
     [
         (None, "–"),
         (0, "0.0 s"),
-        (0.000_02, "20µs"),
+        (0.000_02, "20 µs"),
         (0.035, "35 ms"),
         (18.5, "18.5 s"),
         (59.97, "1 m 00 s"),

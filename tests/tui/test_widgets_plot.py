@@ -102,7 +102,8 @@ def test_ranges_that_are_odd_still_give_ticks() -> None:
         (0, 20_000, "s", "4h"),
         (0, 100, "%", "50%"),
         (0, 3 * 1024**3, "B", "2GiB"),
-        (0, 1500, "/s", "1.0k"),
+        (0, 1500, "/s", "1000"),
+        (0, 15_000, "/s", "10k"),
     ],
 )
 def test_labels_carry_the_unit(low: float, high: float, unit: Unit, label: str) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from heapq import nlargest
 
 from cockpit.model.text import one_line
+from cockpit.store.run import RunView
 from cockpit.store.select import current_run
 from cockpit.store.store import Store
-from cockpit.tui.sentences import clock
+from cockpit.tui.sentences import clock, run_style, run_word
 from cockpit.tui.widgets.table import Cell, Column, Row
 
 EVENT_COLUMNS = (
@@ -51,9 +52,19 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
     for number, attempt in run.attempts.items():
         name = run.name or run.id
         if attempt.started_s is not None:
-            ranks = f"{len(attempt.placements)} ranks" if attempt.placements else ""
-            yield attempt.started_s, name, f"Attempt {number}", f"started, {ranks}", "good"
+            said = "started"
+            if count := len(attempt.placements):
+                said += f" with {count} rank" + ("" if count == 1 else "s")
+            if attempt.first_step is not None and number > 1:
+                said += f", resumed at step {attempt.first_step:,}"
+            yield attempt.started_s, name, f"Attempt {number}", said, "good"
         if attempt.ended_s is not None:
             why = attempt.reason or "finished"
             style = "warning" if attempt.reason else "good"
             yield attempt.ended_s, name, f"Attempt {number}", f"ended: {why}", style
+    if run.ended_s is not None and run.state.is_over:
+        yield run.ended_s, run.name or run.id, "Run", _end(run), run_style(run)
+
+
+def _end(run: RunView) -> str:
+    return f"{run_word(run)}: {run.message}" if run.message else run_word(run)

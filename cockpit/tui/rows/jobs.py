@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.store.select import age_s
 from cockpit.store.store import Store
@@ -17,6 +18,11 @@ JOB_COLUMNS = (
     Column("entrypoint", "ENTRYPOINT", min_width=12, grow=2),
     Column("message", "MESSAGE", min_width=8, grow=1, priority=2),
 )
+
+
+def _message(job: Job) -> str:
+    """Of a job that goes on, Ray only says that it does."""
+    return one_line(job.message) if job.status.is_over else ""
 
 
 def job_rows(store: Store, now_s: float) -> list[Row]:
@@ -35,7 +41,7 @@ def job_rows(store: Store, now_s: float) -> list[Row]:
                     Cell(format.duration(took), style),
                     Cell(f"{format.age(age_s(job.started_s, now_s))} ago", "muted"),
                     Cell(one_line(job.entrypoint), style),
-                    Cell(one_line(job.message), "bad" if job.status == "FAILED" else "muted"),
+                    Cell(_message(job), "bad" if job.status == "FAILED" else "muted"),
                 ),
             )
         )

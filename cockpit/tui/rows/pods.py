@@ -13,15 +13,15 @@ POD_COLUMNS = (
     Column("pod", "POD"),
     Column("group", "GROUP", priority=3),
     Column("phase", "PHASE", width=11),
-    Column("ready", "READY", width=5, priority=1),
+    Column("ready", "READY", width=5, priority=3),
     Column("ranks", "RANKS", align="right"),
     Column("cpu", "CPU", width=5, align="right"),
-    Column("memory", "MEMORY", width=9, align="right"),
+    Column("memory", "MEMORY", width=9, align="right", priority=1),
     Column("restarts", "RESTARTS", width=8, align="right", priority=2),
     Column("age", "AGE", width=5, align="right"),
     Column("ip", "IP", priority=4),
     Column("host", "HOST", priority=5),
-    Column("reason", "REASON", min_width=10, grow=1),
+    Column("reason", "REASON", min_width=17, grow=1),
 )
 
 

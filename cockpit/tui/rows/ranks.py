@@ -30,7 +30,7 @@ def _number(
 
 
 _SPEED = (
-    _number("loss", "LOSS", 7, 0, lambda s: format.number(s.loss)),
+    _number("loss", "LOSS", 9, 0, lambda s: format.number(s.loss)),
     _number("samples_per_s", "SAMPLES/S", 9, 0, lambda s: format.si(s.samples_per_s)),
     _number("step_time_s", "STEP TIME", 9, 0, lambda s: format.duration(s.step_time_s)),
     _number("data_wait", "DATA", 5, 1, lambda s: _share(s.data_wait_s, s.step_time_s)),
@@ -93,7 +93,7 @@ def _row(
     ip = rank.placement.node_ip if rank.placement else ""
     pod = pods.get(ip)
     late = "warning" if stale and age is not None else "muted"
-    numbers = [Cell(field.text(sample) if sample else format.DASH, style) for field in fields]
+    numbers = [_cell(field, sample, style) for field in fields]
     trend = sparkline(rank.step_time_s.values[-SPARK_CELLS:], SPARK_CELLS) if sample else ""
     return Row(
         str(rank.rank),
@@ -106,6 +106,11 @@ def _row(
             Cell(ip or format.DASH, "muted"),
         ),
     )
+
+
+def _cell(field: _Field, sample: RankSample | None, style: str) -> Cell:
+    text = field.text(sample) if sample else format.DASH
+    return Cell(text, "bad" if text in ("NaN", "∞", "-∞") else style)
 
 
 def _fields(run: RunView | None) -> tuple[_Field, ...]:

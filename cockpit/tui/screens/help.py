@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from cockpit.tui.commands import COMMANDS
-from cockpit.tui.keys import MOVING, TITLES, VIEWS, keys_of
+from cockpit.tui.keys import MOVING, TITLES, VIEWS, Key, keys_of
 
 KEY_CELLS, COMMAND_CELLS = 15, 23
 
@@ -23,6 +23,11 @@ def help_text(view: str) -> Content:
         _section("Commands", [(f":{c.usage}", c.help) for c in used], COMMAND_CELLS),
     ]
     return Content("\n\n").join(parts)
+
+
+def key_lines(title: str, keys: Sequence[Key]) -> Content:
+    """Some keys under a title."""
+    return _section(title, [(key.shown, key.help) for key in keys], KEY_CELLS)
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]], cells: int) -> Content:

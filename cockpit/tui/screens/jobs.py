@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
+from cockpit.model.text import one_line
 from cockpit.session import Source
 from cockpit.store.store import LogBuffer
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.look import Look, Target
 from cockpit.tui.rows.jobs import JOB_COLUMNS, job_rows
-from cockpit.tui.screens.tables import Order, heading
+from cockpit.tui.screens.tables import HEAD_LINES, Order, heading
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.logview import LogView
 from cockpit.tui.widgets.table import LineTable
@@ -23,8 +24,8 @@ class JobsView(View):
         border-title-color: $foreground; border-title-style: bold;
         border-title-background: $surface; }
     JobsView LineTable:focus, JobsView LogView:focus { border-top: solid $border; }
-    JobsView #jobs { height: 1fr; }
-    JobsView #log { height: 3fr; }
+    JobsView #jobs { max-height: 40%; }
+    JobsView #log { height: 1fr; }
     .-tiny JobsView #jobs { display: none; }
     """
 
@@ -46,11 +47,20 @@ class JobsView(View):
         table.border_title = heading("Jobs", len(shown), len(found), self.order)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(shown)
+        table.styles.height = len(shown) + HEAD_LINES if shown else 4
         if not self.stream and table.cursor_key is not None:
             self.follow(f"job:{table.cursor_key}")
         log = self.query_one(LogView)
-        log.border_title = f"Log · {self.stream}" if self.stream else "Log"
+        log.border_title = f"Log · {self.stream}{self._state(look)}" if self.stream else "Log"
         log.show(look.store.logs.get(self.stream, self._empty))
+
+    def _state(self, look: Look) -> str:
+        source = look.store.sources.get(self.stream)
+        if source is None:
+            return ""
+        if not source.ok:
+            return f" · {one_line(source.error, 120)}"
+        return " · ended" if source.absent else ""
 
     def follow(self, stream: str) -> None:
         """Show that log; its source is started when it is looked at for the first time."""

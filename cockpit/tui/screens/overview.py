@@ -32,7 +32,8 @@ class OverviewView(View):
     OverviewView #run { width: 3fr; height: auto; min-height: 7; }
     OverviewView #run Static { padding: 0 1; height: auto; }
     OverviewView #recovery { height: auto; padding: 0 1; }
-    OverviewView #outcome, OverviewView #facts { text-wrap: nowrap; text-overflow: ellipsis; }
+    OverviewView #outcome, OverviewView #facts, OverviewView #health {
+        text-wrap: nowrap; text-overflow: ellipsis; }
     OverviewView #outcome { height: 1; }
     OverviewView #charts { height: 3fr; }
     OverviewView #loss { width: 1fr; margin: 0 1 0 0; }

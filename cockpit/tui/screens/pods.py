@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from cockpit.tui.look import Look, Target
 from cockpit.tui.rows.events import EVENT_COLUMNS, event_rows
 from cockpit.tui.rows.pods import POD_COLUMNS, pod_rows
-from cockpit.tui.screens.tables import Order, heading
+from cockpit.tui.screens.tables import HEAD_LINES, Order, heading
 from cockpit.tui.screens.view import View
 from cockpit.tui.widgets.table import LineTable
 
@@ -19,8 +19,9 @@ class PodsView(View):
     PodsView LineTable { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface; }
     PodsView LineTable:focus { border-top: solid $border; }
-    PodsView #pods { height: 3fr; }
-    PodsView #events { height: 2fr; }
+    PodsView #pods { max-height: 60%; }
+    PodsView #events { height: 1fr; }
+    .-tiny PodsView #pods { max-height: 100%; }
     .-tiny PodsView #events { display: none; }
     """
 
@@ -39,6 +40,7 @@ class PodsView(View):
         pods.border_title = heading("Pods", len(shown), len(found), self.pods)
         pods.set_sort(self.pods.by, self.pods.down)
         pods.set_rows(shown)
+        pods.styles.height = max(5, len(shown)) + HEAD_LINES
         lines = event_rows(look.store)
         some = self.events.apply(lines, EVENT_COLUMNS)
         events.border_title = heading("Events", len(some), len(lines), self.events)

@@ -15,15 +15,22 @@ from cockpit.store.run import RankView, RunView
 from cockpit.store.select import STALE_AFTER_S, age_s, current_run, pod_of_rank
 from cockpit.tui import changes, format
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.frame import KeyBar, StatusLine
 from cockpit.tui.keys import BY_ID, Key
-from cockpit.tui.look import HEIGHTS, WIDTHS, Look
+from cockpit.tui.look import HEIGHTS, WIDTHS, Look, ShowsLogs
+from cockpit.tui.objects import yaml
 from cockpit.tui.screens.curves import PLOTS, RunChart, has_gpus, marks_of
+from cockpit.tui.screens.help import key_lines
 from cockpit.tui.sentences import clock
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the ranks"),
+    Key("other", "right,n", "← →", "other rank", "The rank before, the next rank"),
     BY_ID["kill"],
+    BY_ID["logs"],
+    BY_ID["object"],
+    BY_ID["save"],
     BY_ID["help"],
     BY_ID["quit"],
 )
@@ -40,8 +47,13 @@ class RankScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "back", "Back"),
+        Binding("escape", "back", "Back"),
+        Binding("question_mark", "help", "The keys of this page"),
         Binding("K", "kill", "Kill the pod under it"),
+        Binding("l", "logs", "The log of its pod"),
+        Binding("y", "object", "All that is known of it, as YAML"),
+        Binding("w", "save", "Save the screen"),
+        Binding("q", "quit", "Leave"),
         Binding("right,n", "other(1)", "The next rank"),
         Binding("left,N", "other(-1)", "The rank before"),
     ]
@@ -81,7 +93,7 @@ class RankScreen(Screen[None]):
         if run is None or rank is None:
             about.update(Content.styled("This rank is not there any more.", "$muted"))
             return
-        about.update(_about(look, run, rank))
+        about.update(_about(look, run, rank, self.size.width - 2))
         marks = marks_of(look.store, run)
         self.query_one("#gpu").display = has_gpus(run)
         for chart in self.query(RunChart):
@@ -97,11 +109,39 @@ class RankScreen(Screen[None]):
             self.rank = ranks[(ranks.index(self.rank) + by) % len(ranks)]
             self.cockpit.redraw()
 
+    def action_help(self) -> None:
+        self.app.push_screen(Reading("Keys · Rank", key_lines("This page", _KEYS)))
+
+    def action_save(self) -> None:
+        self.cockpit.save_screen()
+
+    async def action_quit(self) -> None:
+        await self.cockpit.action_quit()
+
+    async def action_logs(self) -> None:
+        """Logs are in the view of jobs, on the screen below."""
+        run = current_run(self.cockpit.store)
+        rank = run.ranks.get(self.rank) if run else None
+        pod = pod_of_rank(self.cockpit.store, rank) if rank else None
+        below = self.app.screen_stack[0]
+        if pod is None or not isinstance(below, ShowsLogs):
+            self.notify("This rank has no living pod whose log could be shown.", timeout=4)
+            return
+        self.dismiss(None)
+        await below.show_log(f"pod:{pod.name}")
+
+    def action_object(self) -> None:
+        run = current_run(self.cockpit.store)
+        rank = run.ranks.get(self.rank) if run else None
+        if rank is not None:
+            known = {"placement": rank.placement, "sample": rank.sample}
+            self.app.push_screen(Reading(f"rank {self.rank}", yaml(known)))
+
     def action_kill(self) -> None:
         self.cockpit.attempt(changes.kill(self.cockpit, f"rank:{self.rank}"))
 
 
-def _about(look: Look, run: RunView, rank: RankView) -> Content:
+def _about(look: Look, run: RunView, rank: RankView, width: int) -> Content:
     pod = pod_of_rank(look.store, rank)
     sample = rank.sample
     age = age_s(sample.at_s if sample else None, look.now_s)
@@ -131,11 +171,17 @@ def _about(look: Look, run: RunView, rank: RankView) -> Content:
             ("steps done", format.count(rank.steps)),
         )
         style = "$muted" if stale else "bold"
-        parts = [
-            Content.assemble(Content.styled(f"{name} ", "$muted"), Content.styled(value, style))
-            for name, value in pairs
-        ]
-        lines.append(Content("   ").join(parts))
+        line = Content()
+        for name, value in pairs:
+            pair = Content.assemble(
+                Content.styled(f"{name} ", "$muted"),
+                Content.styled(f"{value}   ", "$bad bold" if value == "NaN" else style),
+            )
+            if line.cell_length + pair.cell_length - 3 > width:
+                lines.append(line)
+                line = Content()
+            line += pair
+        lines.append(line)
     for number, attempt in sorted(run.attempts.items())[-3:]:
         began = clock(attempt.started_s) if attempt.started_s is not None else format.DASH
         ended = f"ended {clock(attempt.ended_s)}" if attempt.ended_s is not None else "going"

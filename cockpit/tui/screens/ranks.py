@@ -6,6 +6,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
 
+from cockpit.model.text import one_line
+from cockpit.store.run import RunView
 from cockpit.store.select import current_run
 from cockpit.tui.frame import Line
 from cockpit.tui.look import Look, Target
@@ -13,6 +15,7 @@ from cockpit.tui.rows.ranks import rank_columns, rank_rows, stale_ranks
 from cockpit.tui.screens.curves import LOSS, STEP_TIME, THROUGHPUT, RunChart, marks_of
 from cockpit.tui.screens.tables import Order
 from cockpit.tui.screens.view import View
+from cockpit.tui.sentences import clock
 from cockpit.tui.widgets.table import Column, LineTable
 
 MANY = 200
@@ -66,6 +69,7 @@ class RanksView(View):
                 Content.styled(f" {run.name or run.id}", "bold"),
                 Content.styled(f"  {_count(len(shown), len(rows), self.order)}", "$muted"),
                 Content.styled(f"  {late} stale" if late else "", "$warning"),
+                _attempt(run),
             )
         self.query_one("#summary", Line).show(text)
         charts = self.query_one(Horizontal)
@@ -88,6 +92,22 @@ class RanksView(View):
 
     def reverse(self) -> None:
         self.order.down = not self.order.down
+
+
+def _attempt(run: RunView) -> Content:
+    """Which attempt the ranks are of, and how that began or ended."""
+    attempt = run.attempt
+    if attempt is None:
+        return Content()
+    head = f"  attempt {attempt.number}"
+    if attempt.ended_s is not None:
+        why = one_line(attempt.reason or run.message or "finished", 160)
+        style = "$warning" if attempt.reason else "$muted"
+        return Content.styled(f"{head} ended at {clock(attempt.ended_s)}: {why}", style)
+    if attempt.first_step is None:
+        return Content.styled(f"{head}: waiting for its first step", "$warning")
+    how = "resumed at" if attempt.number > 1 else "from"
+    return Content.styled(f"{head} {how} step {attempt.first_step:,}", "$muted")
 
 
 def _count(shown: int, of: int, order: Order) -> str:

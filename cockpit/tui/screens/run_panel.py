@@ -10,10 +10,20 @@ from cockpit.insight.recovery import is_settled
 from cockpit.model.drill import Recovery
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
-from cockpit.store.select import STALE_AFTER_S, age_s, stale_sources
+from cockpit.store.select import STALE_AFTER_S, age_s
 from cockpit.tui import format
 from cockpit.tui.look import Look
-from cockpit.tui.sentences import HEALTH_STYLES, clock, recovered, run_style, silent
+from cockpit.tui.sentences import (
+    HEALTH_STYLES,
+    clock,
+    late_sources,
+    number_style,
+    recovered,
+    run_style,
+    run_word,
+    silent,
+    steps,
+)
 
 LABEL_CELLS = 11
 
@@ -32,7 +42,7 @@ def health(look: Look) -> Content:
         words.append(Content.styled(f"  {len(alive)} {nodes}", "$muted"))
     if store.health_message:
         words.append(Content.styled(f"\n{store.health_message}", "$muted"))
-    for name, age, why in stale_sources(store, look.now_s):
+    for name, age, why in late_sources(look):
         words.append(Content.styled(f"\n⚠ {silent(name, age, one_line(why, 80))}", "$warning"))
     return Content.assemble(*words)
 
@@ -44,7 +54,7 @@ def facts(look: Look, run: RunView | None) -> Content:
         what = "its first report" if jobs else "a job (L launches one)"
         return Content.styled(f"No run yet: waiting for {what}.", "$muted")
     attempt = run.attempt
-    state = [Content.styled(run.state.value, f"bold ${run_style(run.state)}")]
+    state = [Content.styled(run_word(run), f"bold ${run_style(run)}")]
     if attempt is not None:
         state.append(Content(f"  attempt {attempt.number}"))
     if run.world_size:
@@ -71,35 +81,69 @@ def facts(look: Look, run: RunView | None) -> Content:
     ]
     if accuracy is None:
         pairs = [pair for pair in pairs if pair[0] != "accuracy"]
-    lines += _grid(pairs, style)
+    broken = {"loss"} if number_style(last_loss) else set()
+    lines += _grid(pairs, style, broken)
     if not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
         lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
-    if run.message:
-        lines.append(Content.styled(one_line(run.message, 160), "$bad"))
-    elif why := _last_reason(run):
-        lines.append(Content.assemble(Content.styled("restarted  ", "$muted"), why))
+    if (story := _story(run)) is not None:
+        lines.append(story)
     return Content("\n").join(lines)
+
+
+def _story(run: RunView) -> Content | None:
+    """Why the run ended, or what its newest end of an attempt was."""
+    if run.state.is_over and run.message:
+        style = "$muted" if run_style(run) == "good" else "$bad"
+        return Content.styled(one_line(run.message, 160), style)
+    ended = [a for _, a in sorted(run.attempts.items()) if a.reason]
+    if ended:
+        last = ended[-1]
+        going = run.attempt is not last
+        head = f"attempt {last.number} ended: "
+        return Content.assemble(
+            Content.styled(head, "$muted" if going else "$warning"),
+            Content.styled(one_line(last.reason, 160), "" if going else "$warning"),
+        )
+    return Content.styled(one_line(run.message, 160), "$bad") if run.message else None
 
 
 def outcome(look: Look, measured: Recovery, width: int) -> Content:
     """A drill in one line: what is waited for, or how it went."""
     drill = measured.drill
+    fault = f"{drill.fault} of {drill.target}"
+    if measured.recovered:
+        said = f"✓ recovered in {format.duration(measured.first_step_s)}"
+        if measured.steps_lost is not None:
+            said += f", {steps(measured.steps_lost)} lost"
+        more = [fault, f"at {clock(drill.injected_s)}"]
+        if measured.resumed_step is not None:
+            more.insert(0, f"resumed at step {measured.resumed_step:,}")
+        return _as_fits(Content.styled(said, "$good"), more, width)
     if is_settled(look.store.runs.get(drill.run_id), measured):
-        mark, style = ("✓", "$good") if measured.recovered else ("✗", "$bad")
-        head = Content.styled(f"{mark} {recovered(measured)}", style)
-        at = Content.styled(f"  at {clock(drill.injected_s)}", "$muted")
-        return Content.assemble(head, at) if head.cell_length + at.cell_length <= width else head
+        return _as_fits(
+            Content.styled(f"✗ {recovered(measured)}", "$bad"),
+            [f"at {clock(drill.injected_s)}"],
+            width,
+        )
     since = format.duration(max(0.0, look.now_s - drill.injected_s))
-    return Content.assemble(
-        Content.styled(f"◌ {drill.fault} of {drill.target}", "$warning"),
-        Content.styled(f"  {since} ago · {_waiting_for(measured)}", "$muted"),
-    )
+    waits = Content.styled(f"◌ {_waiting_for(measured)} for {since}", "$warning")
+    return _as_fits(waits, [fault, f"at {clock(drill.injected_s)}"], width)
+
+
+def _as_fits(head: Content, more: Sequence[str], width: int) -> Content:
+    """As many of the parts behind the head as there is room for."""
+    for part in more:
+        tail = Content.styled(f"  · {part}", "$muted")
+        if head.cell_length + tail.cell_length > width:
+            break
+        head = Content.assemble(head, tail)
+    return head
 
 
 def _waiting_for(measured: Recovery) -> str:
     if measured.pod_gone_s is None and measured.detected_s is None:
-        return "waiting for the pod to go"
+        return "waiting for the pod to end"
     if measured.detected_s is None:
         return "waiting for Ray to notice"
     if measured.restarted_s is None:
@@ -113,20 +157,14 @@ def _checkpoint(run: RunView, now_s: float) -> str:
     return f"{format.age(age_s(run.checkpoint_s, now_s))} ago"
 
 
-def _last_reason(run: RunView) -> str:
-    for number in sorted(run.attempts, reverse=True):
-        if reason := run.attempts[number].reason:
-            return one_line(reason, 160)
-    return ""
-
-
-def _grid(pairs: Sequence[tuple[str, str]], style: str) -> list[Content]:
-    """Two pairs a line: labels grey, values aligned."""
+def _grid(pairs: Sequence[tuple[str, str]], style: str, broken: set[str]) -> list[Content]:
+    """Two pairs a line: labels grey, values aligned; those of `broken` stand out."""
     lines = []
     for at in range(0, len(pairs), 2):
         cells = []
         for name, value in pairs[at : at + 2]:
             cells.append(Content.styled(f"{name:<{LABEL_CELLS}}", "$muted"))
-            cells.append(Content.styled(f"{value:<{LABEL_CELLS}}", style or "bold"))
+            look = "bold $bad" if name in broken else style or "bold"
+            cells.append(Content.styled(f"{value:<{LABEL_CELLS}}", look))
         lines.append(Content.assemble(*cells))
     return lines

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from cockpit.tui.widgets.table import Column, Row
 
+HEAD_LINES = 3
+"""What a table needs beside its rows: the border with its title, the columns' titles, and air."""
+
 _NUMBER = re.compile(r"^-?[\d,]+(\.\d+)?(e-?\d+)?")
 _SCALE = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,

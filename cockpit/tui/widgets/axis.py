@@ -43,7 +43,10 @@ def y_axis(
     decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
     # Beyond the largest prefix only a power of ten is short enough.
     form = f".{min(decimals, 9)}f" if max(map(abs, ticks), default=0) < 1e6 else ".1e"
-    labels = [(tick * scale, f"{tick + 0.0:{form}}{suffix}") for tick in ticks]
+    labels = [
+        (tick * scale, f"{tick + 0.0:{form}}{suffix}" if abs(tick) > step * 1e-6 else "0")
+        for tick in ticks
+    ]
     return bottom * scale, top * scale, labels
 
 
@@ -57,7 +60,7 @@ def _scale(most: float, unit: Unit) -> tuple[float, str]:
         return 1.0, "%"
     if unit == "s" and most >= 1:
         return (3600.0, "h") if most >= 7200 else (60.0, "m") if most >= 300 else (1.0, "s")
-    if unit == "" and (most == 0 or 1e-3 <= most < 1e4):
+    if unit in ("", "/s") and (most == 0 or 1e-3 <= most < 1e4):
         return 1.0, ""
     exponent = 0 if most == 0 else math.floor(math.log10(most) / 3) * 3
     exponent = min(max(exponent, min(_SI)), max(_SI))

@@ -10,6 +10,8 @@ from cockpit.tui.cells import width_of
 from cockpit.tui.symbols import Symbols
 
 LEAST_SCALE_S = 10.0
+LEAST_SAID_S = 0.05
+"""A phase that took less is drawn, if it fills a cell, but not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def legend(found: tuple[Phase, ...], width: int, symbols: Symbols) -> list[tuple
     parts: list[tuple[str, str]] = []
     x = 0
     for phase in found:
+        if phase.done and phase.end_s - phase.start_s < LEAST_SAID_S:
+            continue
         took = format.duration(phase.end_s - phase.start_s)
         text = f" {phase.name} {took}" + ("" if phase.done else " …") + "  "
         if x + 1 + width_of(text.rstrip()) > width:

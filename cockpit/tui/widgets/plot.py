@@ -44,10 +44,14 @@ def bounds(
 
 
 def usual_interval(times: Sequence[float]) -> float:
-    """The median time between two of the newest points, in seconds."""
+    """How far apart, in seconds, three quarters of the newest points are at most.
+
+    Not the median: a tick of several ranks may be as many points close together, then a second
+    of nothing.
+    """
     newest = times[-64:]
     steps = sorted(b - a for a, b in pairwise(newest) if b > a)
-    return steps[len(steps) // 2] if steps else 0.0
+    return steps[3 * len(steps) // 4] if steps else 0.0
 
 
 def trace(
