@@ -184,6 +184,8 @@ def _print_status(store: Store, how: str, now_s: float) -> None:
         attempt = run.attempt
         number = f", attempt {attempt.number}" if attempt else ""
         print(f"\nRun {run.name or run.id}: {run.state.value}{number}, step {run.step or 0}")
+        if run.message:
+            print(f"It says: {run.message}")
         before = [a.reason for a in run.attempts.values() if a.reason]
         if before:
             print(f"Last restart: {before[-1]}")

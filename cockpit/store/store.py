@@ -170,7 +170,9 @@ class Store:
         run.job_id = event.job_id or run.job_id
         run.submission_id = event.submission_id or run.submission_id
         run.world_size = event.world_size or run.world_size
-        run.message = event.message or run.message
+        # What it waited for, or came back from, is over once it runs; attempts keep their reasons.
+        kept = "" if event.state is RunState.RUNNING else run.message
+        run.message = event.message or kept
         run.enter(event.at_s, event.state)
         self._end_with_job(run)
 

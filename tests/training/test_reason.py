@@ -10,7 +10,7 @@ from ray.train.v2._internal.exceptions import (
     WorkerHealthCheckFailedError,
 )
 
-from training.telemetry.reason import LIMIT, preempted, reason
+from training.telemetry.reason import LIMIT, lacking, preempted, reason
 
 KILLED = """The actor died unexpectedly before finishing this task.
 \tclass_name: RayTrainWorker
@@ -81,3 +81,14 @@ def test_any_error_is_one_line_of_bounded_length() -> None:
     assert "\n" not in line
     assert reason(None) == ""
     assert reason(KeyError()) == "KeyError"
+
+
+def test_what_the_cluster_lacks_is_named_and_what_it_has_is_not() -> None:
+    there = {"CPU": 1.0, "memory": 1e9}
+    assert lacking(1, {"CPU": 1}, there) == ""
+    assert lacking(2, {"CPU": 1}, there) == (
+        "waits for resources: 2 workers need 2 CPU and the cluster has 1"
+    )
+    assert lacking(1, {"CPU": 1, "GPU": 0.5}, there) == (
+        "waits for resources: 1 worker needs 0.5 GPU and the cluster has 0"
+    )

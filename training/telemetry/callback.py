@@ -24,7 +24,7 @@ from training.telemetry import worker
 from training.telemetry.aggregator import connect
 from training.telemetry.lifecycle import Lifecycle
 from training.telemetry.outbox import ActorOutbox
-from training.telemetry.reason import preempted, reason
+from training.telemetry.reason import lacking, preempted, reason
 from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
 from training.telemetry.wire import Worker
 
@@ -118,6 +118,9 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             why = f"resized to {current_state.scaling_decision.num_workers} workers"
         elif state.name == "PREEMPTING":
             why = preempted(current_state.preemption_info)
+        elif state.name == "SCHEDULING":
+            wanted = current_state.scaling_decision
+            why = lacking(wanted.num_workers, wanted.resources_per_worker, ray.cluster_resources())
         if self._lifecycle.is_up and (state.name in _ENDS or state.is_terminal):
             dead = self._flush_workers()
             why = reason(error, dead) or why

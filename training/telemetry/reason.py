@@ -42,6 +42,22 @@ def preempted(info: object) -> str:
     return f"preempted: the node of {who} {', '.join(map(str, ranks))} is reclaimed"
 
 
+def lacking(workers: int, each: Mapping[str, float], there: Mapping[str, float]) -> str:
+    """What a worker group waits for that the whole cluster, idle, does not have; "" for nothing.
+
+    Ray waits in silence, since an autoscaler or a replaced pod may bring it.
+    """
+    short = [
+        f"{amount * workers:g} {name} and the cluster has {there.get(name, 0.0):g}"
+        for name, amount in sorted(each.items())
+        if amount * workers > there.get(name, 0.0)
+    ]
+    if not short:
+        return ""
+    who = "1 worker needs" if workers == 1 else f"{workers} workers need"
+    return f"waits for resources: {who} {', '.join(short)}"
+
+
 def _reason(error: BaseException, dead: Mapping[int, BaseException]) -> str:
     failures = getattr(error, "worker_failures", None)
     if isinstance(failures, Mapping) and failures:
