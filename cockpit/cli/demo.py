@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cockpit.cli import confirm, output
 from cockpit.model.error import ExitCode, UsageError
@@ -40,12 +41,15 @@ def run(args: argparse.Namespace) -> int:
         return screen.demo(args)
     from cockpit.cli import headless
 
-    summary = headless.demo(args)
-    if args.output == "table":
-        headless.print_table(summary)
-    else:
-        output.print_json(summary, indent=2 if args.output == "json" else None)
-    return int(ExitCode.DONE if summary["drill"]["recovered"] else ExitCode.FAILED)
+    def show(summary: dict[str, Any]) -> None:
+        if args.output == "table":
+            headless.print_table(summary)
+        else:
+            output.print_json(summary, indent=2 if args.output == "json" else None)
+        sys.stdout.flush()
+
+    recovered = headless.demo(args, show)
+    return int(ExitCode.DONE if recovered else ExitCode.FAILED)
 
 
 def cluster_up(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -30,8 +31,11 @@ AFTER_S = 5.0
 """Training is watched for at least this long after the recovery, to see that it goes on."""
 
 
-def demo(args: argparse.Namespace) -> dict[str, Any]:
-    """The whole demo without a screen: the summary, once everything is down again."""
+def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bool:
+    """The whole demo without a screen: whether the run recovered, once everything is down again.
+
+    `show` gets the summary before that: an interrupted take-down does not cost it.
+    """
     ends = time.monotonic() + args.seconds
     half = time.monotonic() + args.seconds / 2
     with ExitStack() as after:
@@ -48,12 +52,12 @@ def demo(args: argparse.Namespace) -> dict[str, Any]:
         run_id = _wait_until_it_trains(session, job_id, half)
         measured = _kill_one(session, actions, ends)
         session.wait(lambda store: False, max(AFTER_S, ends - time.monotonic()))
-        summary = summarise(session.store, run_id, measured)
+        show(summarise(session.store, run_id, measured))
         try:
             session.call(actions.stop_job(job_id))
         except CockpitError as error:
             _say(one_line(f"Job {job_id} was not stopped: {error}"))
-        return summary
+        return measured.recovered
 
 
 def _wait_until_it_trains(session: Session, job_id: str, not_before: float) -> str:
