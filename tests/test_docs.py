@@ -1,0 +1,157 @@
+"""What the documents name is there, and what is there is named."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli.main import Parser, common_flags
+from cockpit.cli.recovery import as_row
+from cockpit.cli.verbs import BY_NAME, VERBS
+from cockpit.model.cluster import Node, Pod, WorkerGroup
+from cockpit.model.drill import Drill, Recovery
+from cockpit.model.event import Notice
+from cockpit.model.run import Job, RankSample
+from cockpit.store.store import SourceState
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "manifests/README.md")
+COMMANDS = ROOT / "docs/commands.md"
+
+_FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r"\bCOCKPIT_[A-Z_]+\b")
+
+
+def pages() -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+
+
+def command_lines(page: Path) -> Iterator[list[str]]:
+    """The words after `cockpit` of each command that the page shows."""
+    text = page.read_text()
+    inside = _FENCE.findall(text)
+    snippets = [line for block in inside for line in block.splitlines()]
+    snippets += _SPAN.findall(_FENCE.sub("", text))
+    for snippet in snippets:
+        for part in re.split(r"&&|[|;#…]", snippet):
+            match = re.match(r"\s*(?:\$ )?(?:\S+=\S+ )*(?:\S*bin/)?cockpit( .*|$)", part)
+            if match and not match[1].startswith("  "):  # a line of the help, not a command
+                yield shlex.split(match[1].replace("'", ""))
+
+
+def verb_of(words: list[str]) -> tuple[str, list[str]]:
+    """The verb, if one follows the flags that may stand before it, and all flags."""
+    plain: list[str] = []
+    flags: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            break
+        if word.startswith("-"):
+            flags.append(word.partition("=")[0].strip("[]"))
+            if word == "--cluster":
+                next(rest, None)
+        else:
+            plain.append(word)
+    return (plain[0] if plain else ""), flags
+
+
+def names(verb: str) -> list[str]:
+    """`stop|delete|resume` names three."""
+    return [name for name in verb.split("|") if name]
+
+
+@pages()
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_FENCE.sub("", page.read_text())):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """As forges make them of headings."""
+    titles = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pages()
+def test_every_command_that_is_shown_exists_with_its_flags(page: Path) -> None:
+    for words in command_lines(page):
+        verb, flags = verb_of(words)
+        for name in names(verb):
+            if not re.fullmatch(r"[a-z]+", name):
+                continue  # a placeholder, such as VERB
+            assert name in BY_NAME, words
+            known = parser(name)._option_string_actions
+            for flag in flags:
+                assert flag in known, words
+        if not verb:
+            for flag in flags:
+                assert flag in {*common_flags()._option_string_actions, "--help", "--version"}, (
+                    words
+                )
+
+
+def parser(verb: str) -> Parser:
+    made = Parser(prog=verb, parents=[common_flags()])
+    import_module(f"cockpit.cli.{BY_NAME[verb].module}").arguments(made, verb)
+    return made
+
+
+def test_every_verb_and_every_flag_of_it_is_documented() -> None:
+    text = COMMANDS.read_text()
+    shown = {name for words in command_lines(COMMANDS) for name in names(verb_of(words)[0])}
+    for verb in VERBS:
+        assert verb.name in shown
+        for flag in parser(verb.name)._option_string_actions:
+            if flag.startswith("--"):
+                assert f"{flag}" in text, f"{verb.name} {flag}"
+
+
+def test_the_environment_variables_are_those_that_are_documented() -> None:
+    sources = [path for part in ("cockpit", "training") for path in (ROOT / part).rglob("*.py")]
+    read = {
+        name for path in sources for name in re.findall(r'"(COCKPIT_[A-Z_]+)"', path.read_text())
+    }
+    named = {name for page in PAGES for name in _VARIABLE.findall(page.read_text())}
+    assert named == read
+
+
+def test_the_keys_are_those_that_are_documented() -> None:
+    from cockpit.tui.keys import KEYS
+
+    text = (ROOT / "docs/screens.md").read_text()
+    for key in KEYS:
+        assert re.search(rf"^{re.escape(key.shown)} +{key.id} +{re.escape(key.help)}$", text, re.M)
+
+
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        if page.name != "README.md":
+            assert f"({page.name})" in index
+
+
+@pytest.mark.parametrize("kind", [Job, Node, Notice, Pod, RankSample, SourceState, WorkerGroup])
+def test_every_key_that_a_verb_prints_is_documented(kind: type) -> None:
+    named = set(re.findall(r"`(\w+)`", COMMANDS.read_text()))
+    assert {item.name for item in fields(kind)} <= named
+
+
+def test_every_number_of_a_kill_is_documented() -> None:
+    drill = Drill("d", "pod-kill", "pod", (0,), 0.0, 0.0)
+    named = set(re.findall(r"`(\w+)`", COMMANDS.read_text().partition("#### What a kill")[2]))
+    assert as_row(Recovery(drill)).keys() <= named
