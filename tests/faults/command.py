@@ -29,10 +29,13 @@ class Said:
     out: str
     err: str
 
-    def is_a_sentence(self, code: int, *words: str) -> None:
-        """At most three lines on standard error, no traceback, and the right exit code."""
+    def is_a_sentence(self, code: int, *words: str, plan: int = 0) -> None:
+        """At most three lines on standard error, no traceback, and the right exit code.
+
+        `plan`: how many lines say before what would be done.
+        """
         assert self.code == code, self.err
-        assert 1 <= len(self.err.splitlines()) <= 3, self.err
+        assert 1 <= len(self.err.splitlines()) - plan <= 3, self.err
         assert "Traceback" not in self.err
         assert "defect" not in self.err
         for word in words:
@@ -149,7 +152,7 @@ def left_over(uid: str, run_dir: str) -> list[str]:
             except OSError:
                 continue  # it has ended
             if f"{CLUSTER_VARIABLE}={uid}" in seen or run_dir in seen:
-                found.append(f"{process.name}: {seen}")
+                found.append(f"{process.name}: {seen.replace(chr(0), ' ').split()}")
     return found
 
 

@@ -17,20 +17,22 @@ import ctypes, sys, time
 stat = open("/proc/self/stat").read()
 start = int(stat[stat.rindex(")") + 2:].split()[47])  # env_start, see proc(5)
 ctypes.memset(start, 0, int(sys.argv[1]))
+ctypes.memmove(start, sys.argv[2].encode(), len(sys.argv[2]))
 print("done", flush=True)
 time.sleep(1000)
 """
 
 
-@pytest.mark.parametrize("eaten", [5, 45, 52])
+@pytest.mark.parametrize("rest", ["", "/site-packages'])"])
+@pytest.mark.parametrize("eaten", [30, 45, 52])
 def test_a_process_is_found_whatever_part_of_its_environment_is_left(
-    eaten: int, tmp_path: Path
+    eaten: int, rest: str, tmp_path: Path
 ) -> None:
     """As Ray's agents have it: the cluster's mark gone, the pod's and others still there."""
     pod = tmp_path / "p1"
     pod.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", OVERWRITE, str(eaten)],
+        [sys.executable, "-c", OVERWRITE, str(eaten), rest],
         cwd=pod,
         env=MARKS | {"OTHER": "x"},
         stdout=subprocess.PIPE,
@@ -40,7 +42,7 @@ def test_a_process_is_found_whatever_part_of_its_environment_is_left(
             assert child.stdout is not None
             assert child.stdout.readline() == "done\n"
             seen = Path(f"/proc/{child.pid}/environ").read_bytes()
-            assert seen.startswith(b"\0")
+            assert seen.startswith(rest.encode() + b"\0")
             assert b"OTHER=x" in seen
             (found,) = find(UID, (PodTrace("p1", str(pod), 0),), str(tmp_path))
             assert (found.id.pid, found.pod) == (child.pid, "p1")

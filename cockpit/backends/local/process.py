@@ -180,15 +180,16 @@ def _marks(environment: bytes) -> tuple[str, str] | None:
     """Cluster and pod of an environment (empty when unmarked), or None when it is overwritten.
 
     A title is written over the arguments and as much of the environment as it takes, padded with
-    zeros: of a large environment the end stays, with the marks in it or without. No other
-    environment begins with a zero.
+    zeros: of a large environment the end stays, with the marks in it or without, after what is
+    no variable or after several zeros. No other environment looks like that.
     """
     marks = {CLUSTER_VARIABLE: "", POD_VARIABLE: ""}
     for item in environment.split(b"\0"):
         name, _, value = item.partition(b"=")
         if (key := name.decode(errors="replace")) in marks:
             marks[key] = value.decode(errors="replace")
-    if not marks[CLUSTER_VARIABLE] and (environment[:1] == b"\0" or b"=" not in environment):
+    eaten = b"=" not in environment.partition(b"\0")[0] or b"\0\0" in environment
+    if not marks[CLUSTER_VARIABLE] and eaten:
         return None
     return marks[CLUSTER_VARIABLE], marks[POD_VARIABLE]
 
