@@ -75,7 +75,7 @@ class Terminal:
                 data = os.read(self._own, 1 << 16)
             except OSError:  # how Linux says that the other side is closed (EIO)
                 return
-            yield now, _ESCAPES.sub(b" ", data).decode(errors="replace")
+            yield now, plain(data)
 
     def wait_for(self, text: str, timeout_s: float = 30.0) -> float:
         """The Unix time at which it was there. Raises TimeoutError with what was there instead."""
@@ -85,3 +85,8 @@ class Terminal:
             if text in seen:
                 return now
         raise TimeoutError(f"no {text!r} in {timeout_s:g} s; at the end: {seen[-500:]!r}")
+
+
+def plain(data: bytes) -> str:
+    """Without its escapes; a space for each keeps apart what stands apart on the screen."""
+    return _ESCAPES.sub(b" ", data).decode(errors="replace")

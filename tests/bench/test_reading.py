@@ -1,0 +1,31 @@
+"""The measurements' own arithmetic, without measuring anything."""
+
+from __future__ import annotations
+
+from tests.bench.step_to_screen import Seen, delays, note_shown
+from tests.bench.table import Line, Table, percentile
+from tests.bench.terminal import plain
+
+
+def test_a_step_counts_as_shown_when_it_or_a_later_one_is() -> None:
+    seen: Seen = [(10.0, 900_005), (11.0, 900_009)]
+    assert delays(seen, [(9.0, 900_003), (9.5, 900_005), (9.5, 900_006)]) == [1.0, 0.5, 1.5]
+    assert delays(seen, [(10.9, 900_010)]) == [], "not shown yet"
+
+
+def test_the_steps_of_each_rank_are_read_off_the_screen_by_their_first_digits() -> None:
+    screen = plain(b"\x1b[3;7Hstep 900,017\x1b[0m \x1b[38;5;4m800,016\x1b[0m 1,900,099 900,1")
+    first: Seen = []
+    second: Seen = []
+    note_shown(first, 1.0, screen, 900_000)
+    note_shown(second, 1.0, screen, 800_000)
+    note_shown(first, 2.0, "900,017 900,003", 900_000)
+    assert (first, second) == ([(1.0, 900_017)], [(1.0, 800_016)])
+
+
+def test_a_promise_that_is_not_kept_fails_the_table() -> None:
+    lines = [Line("a", "1 s"), Line("b", "2 s", "≤ 1 s", False)]
+    table = Table("T", "How.", lines, "quiet")
+    assert not table.passed
+    assert "| b | 2 s | ≤ 1 s | **FAIL** |" in table.markdown
+    assert percentile([3.0, 1.0, 2.0], 50) == 2.0
