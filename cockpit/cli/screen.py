@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cockpit.model.error import UsageError
 from cockpit.tui.actions import Connection, Say
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.symbols import symbols
 from cockpit.tui.theme import DEFAULT_THEME
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def _log_source(backend: Backend) -> Callable[[str], Source | None]:
 
 
 def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster: str) -> int:
+    symbols()  # a word that is no symbol set is told before the screen comes up
     app = CockpitApp(start, read_only=args.read_only, cluster=cluster, theme_name=_theme_name(args))
     try:
         return app.run() or 0

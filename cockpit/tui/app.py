@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import work
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
@@ -26,6 +27,7 @@ from cockpit.tui import theme
 from cockpit.tui.actions import Connect, Connection, Quit
 from cockpit.tui.keys import TITLES, VIEWS, keys_of
 from cockpit.tui.look import Live, Look
+from cockpit.tui.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
 
 if TYPE_CHECKING:
@@ -61,9 +63,8 @@ class CockpitApp(App[int]):
     ) -> None:
         """`cluster` names what is being connected to, for the screen until the cluster answers."""
         super().__init__()
-        for found in theme.load_themes([theme_name])[0]:
-            self.register_theme(found)
-            self.set_reactive(CockpitApp.theme, found.name)
+        self.theme_name = theme_name
+        self._begin_with_theme()
         self.animation_level = "none"
         self.connect = connect
         self.read_only = read_only
@@ -103,8 +104,26 @@ class CockpitApp(App[int]):
 
     # -- its life
 
+    def _begin_with_theme(self) -> None:
+        """Before the first paint, so that nothing is parsed and painted twice."""
+        for found in theme.load_themes([self.theme_name])[0]:
+            self.register_theme(found)
+            if found.ansi:
+                return  # Textual must also change its filters: `on_mount` sets it.
+            self.set_reactive(CockpitApp.theme, found.name)
+            self.stylesheet.set_variables(self.get_css_variables())
+            self.set_class(found.dark, "-dark-mode", update=False)
+            self.set_class(not found.dark, "-light-mode", update=False)
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme.semantic_variables(self.current_theme)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        if symbols() is not Symbols.ASCII:
+            return super().get_line_filters()
+        from cockpit.tui.ascii import ASCII
+
+        return [*super().get_line_filters(), ASCII]
 
     def get_default_screen(self) -> Screen[Any]:
         from cockpit.tui.screens.main import MainScreen
@@ -112,6 +131,8 @@ class CockpitApp(App[int]):
         return MainScreen()
 
     def on_mount(self) -> None:
+        if self.theme_name in self.available_themes:
+            self.theme = self.theme_name
         self.set_interval(TICK_S, self.tick)
         self.call_after_refresh(self._painted)
 

@@ -5,21 +5,43 @@ from __future__ import annotations
 import os
 import re
 import time
+from html import escape, unescape
 from pathlib import Path
 
 from textual.app import App
+
+from cockpit.tui.cells import width_of
 
 FONTS = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 """Of every system one; each draws braille and boxes in one cell."""
 
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+_TEXT = re.compile(
+    r'<text class="(?P<class>[^"]+)" x="(?P<x>[\d.]+)" y="(?P<y>[\d.]+)" textLength="[\d.]+"'
+    r' clip-path="(?P<clip>[^"]+)">(?P<text>[^<]*)</text>'
+)
+_WORDS = re.compile("[ -~]+(?:\xa0[ -~]+)*|[^ -~\xa0]{1,6}")
+"""What is not ASCII comes in short pieces: a font may draw braille wider than its letters."""
+_CELL = 12.2
+"""How wide Rich's export draws one cell, in pixels."""
 _FAMILY = re.compile(r"font-family:\s*(?:Fira Code|arial)[^;]*;")
 
 
 def svg_of(app: App[int], title: str = "cockpit") -> str:
     """The screen as SVG that loads nothing: Textual's own asks another host for its font."""
     svg = _FONT_FACE.sub("", app.export_screenshot(title=title))
-    return _FAMILY.sub(f"font-family: {FONTS};", svg)
+    return _TEXT.sub(_placed, _FAMILY.sub(f"font-family: {FONTS};", svg))
+
+
+def _placed(found: re.Match[str]) -> str:
+    """Each group of words at its own place: some renderers drop spaces at a text's start."""
+    text, x = unescape(found["text"]), float(found["x"])
+    return "".join(
+        f'<text class="{found["class"]}" x="{x + width_of(text[: words.start()]) * _CELL:.1f}"'
+        f' y="{found["y"]}" textLength="{width_of(words.group()) * _CELL:.1f}"'
+        f' clip-path="{found["clip"]}">{escape(words.group()).replace(chr(160), "&#160;")}</text>'
+        for words in _WORDS.finditer(text)
+    )
 
 
 def text_of(app: App[int]) -> str:

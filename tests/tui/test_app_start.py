@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from cockpit.model.error import ExitCode, UnreachableError
 from cockpit.tui.actions import Connection, Quit, Say
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.theme import load_themes
 from tests.tui.conftest import Seen
 from tests.tui.simulated import digits
 
@@ -60,3 +63,22 @@ async def test_a_start_is_told_when_the_user_has_left_meanwhile() -> None:
         await pilot.pause()
     go.set()
     assert told.wait(10)
+
+
+@pytest.mark.parametrize("name", ["cockpit-dark", "cockpit-light", "ansi-16"])
+async def test_the_first_frame_has_the_colours_of_the_chosen_theme(name: str) -> None:
+    (chosen,), _ = load_themes([name])
+    go = threading.Event()
+
+    def connect(say: Say) -> Connection:
+        go.wait(10)
+        raise Quit
+
+    app = CockpitApp(connect, theme_name=name)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert app.theme == name
+        assert app.theme_variables["good"] == chosen.variables["good"]
+        assert app.stylesheet._variables["good"] == chosen.variables["good"]
+        assert app.has_class("-dark-mode") is chosen.dark
+        go.set()

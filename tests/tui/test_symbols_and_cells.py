@@ -10,6 +10,7 @@ from cockpit.tui.cells import fit, width_of
 from cockpit.tui.symbols import Symbols, symbols, symbols_from, use_symbols
 from cockpit.tui.widgets.bar import bar, meter
 from cockpit.tui.widgets.spark import sparkline
+from tests.tui.conftest import Open
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +83,16 @@ def test_a_meter_is_clipped_and_knows_the_unknown() -> None:
     assert bar(-1.0, 3) == "░░░"
     assert bar(math.nan, 2) == "░░"
     assert meter(None, 3) == "    –"
+
+
+async def test_ascii_leaves_no_other_character_on_the_screen(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_symbols(Symbols.ASCII)
+    try:
+        async with cockpit(at_s=110, size=(120, 36)) as seen:
+            for key in "12345?":
+                await seen.press(key)
+                assert seen.text.isascii(), [c for c in seen.text if not c.isascii()]
+    finally:
+        use_symbols(None)

@@ -293,3 +293,14 @@ async def test_focus_and_theme_change_what_is_drawn() -> None:
         stage.theme = "textual-light"
         await pilot.pause()
         assert table.render_line(1) != blurred
+
+
+async def test_a_cursor_on_the_newest_row_stays_on_the_newest() -> None:
+    table = LineTable(COLUMNS, newest_first=True)
+    async with Stage(table).run_test(size=(80, 12)):
+        table.set_rows(some(3))
+        table.set_rows([row("worker-new"), *some(3)])
+        assert table.cursor_key == "worker-new"
+        table.move_to("worker-001")
+        table.set_rows([row("worker-newer"), row("worker-new"), *some(3)])
+        assert table.cursor_key == "worker-001"

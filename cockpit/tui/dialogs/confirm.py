@@ -25,7 +25,7 @@ class Confirm(ModalScreen[bool]):
     Confirm .line { margin: 1 0 0 0; }
     Confirm Input { margin: 1 0 0 0; }
     Confirm Horizontal { height: 1; margin: 1 0; align-horizontal: right; }
-    Confirm Button { margin: 0 0 0 2; }
+    Confirm Button { margin: 0 0 0 2; border: none !important; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,Y", "answer(True)", "Yes"),

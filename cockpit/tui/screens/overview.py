@@ -58,7 +58,11 @@ class OverviewView(View):
             yield RunChart(LOSS)
             yield RunChart(THROUGHPUT)
         yield LineTable(
-            EVENT_COLUMNS, id="events", classes="panel", empty="Nothing has happened yet."
+            EVENT_COLUMNS,
+            id="events",
+            classes="panel",
+            empty="Nothing has happened yet.",
+            newest_first=True,
         )
 
     def on_mount(self) -> None:

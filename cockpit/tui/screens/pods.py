@@ -31,7 +31,9 @@ class PodsView(View):
 
     def compose(self) -> ComposeResult:
         yield LineTable(POD_COLUMNS, id="pods", empty="No pods yet: waiting for the cluster.")
-        yield LineTable(EVENT_COLUMNS, id="events", empty="Nothing has happened yet.")
+        yield LineTable(
+            EVENT_COLUMNS, id="events", empty="Nothing has happened yet.", newest_first=True
+        )
 
     def redraw(self, look: Look) -> None:
         pods, events = self._tables()

@@ -89,10 +89,13 @@ class LineTable(ScrollView, can_focus=True):
         *,
         empty: str = "",
         zebra: bool = False,
+        newest_first: bool = False,
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
+        """`newest_first`: a cursor on the first row stays there when others come before it."""
         super().__init__(id=id, classes=classes)
+        self._newest_first = newest_first
         self._columns = tuple(columns)
         self._empty = empty
         self._zebra = zebra
@@ -165,7 +168,7 @@ class LineTable(ScrollView, can_focus=True):
         self._index = {row.key: i for i, row in enumerate(rows)}
         self._cursor = (
             self._index[cursor_key]
-            if cursor_key in self._index
+            if cursor_key in self._index and not (self._newest_first and self._cursor == 0)
             else max(0, min(self._cursor, len(rows) - 1))
         )
         changed = [i for i, (old, new) in enumerate(zip(before, rows, strict=False)) if old != new]
