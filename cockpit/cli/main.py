@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return int(error.code)
     except KeyboardInterrupt:
+        if argv is None:
+            _ignore_more()
         print("Interrupted.", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
@@ -145,6 +147,12 @@ def help_text() -> str:
 
 def _truth(variable: str) -> bool:
     return os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
+
+
+def _ignore_more() -> None:
+    """All is cleaned up, and the process is about to end: one more Ctrl-C would only spoil how."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end_politely() -> None:
