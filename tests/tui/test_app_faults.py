@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from cockpit.model.event import RankSampled, RunSeen
+from cockpit.model.run import RunState
+from cockpit.store.select import current_run
+from cockpit.tui.look import Look
+from cockpit.tui.screens.main import MainScreen
+from cockpit.tui.screens.rank import RankScreen
+from tests.tui.conftest import Open, Seen
+
+
+async def test_a_fault_while_drawing_is_told_in_its_view_and_the_others_go_on(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cockpit() as seen:
+        screen = seen.app.screen
+        assert isinstance(screen, MainScreen)
+
+        def broken(look: Look) -> None:
+            raise ValueError("no such thing")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(screen.view, "redraw", broken)
+            seen.app.redraw()
+            await seen.sees("A fault in cockpit", "ValueError: no such")
+            await seen.press("4")
+            await seen.sees("demo-workers-2")
+        await seen.press("1")
+        await seen.until(lambda: "A fault in cockpit" not in seen.text)
+
+
+async def test_a_run_that_gave_up_is_no_success(cockpit: Open) -> None:
+    async with cockpit(simulation=None) as seen:
+        end_with_nan(seen)
+        await seen.sees("STOPPED EARLY", "stopped: the loss is NaN", "loss       NaN")
+        await seen.press("2")
+        await seen.sees("NaN")
+
+
+async def test_a_ranks_page_has_its_own_help_and_quits_as_its_footer_says(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("2", "enter")
+        assert isinstance(seen.app.screen, RankScreen)
+        await seen.press("question_mark")
+        await seen.sees("Keys · Rank", "Back to the ranks")
+        await seen.press("escape", "escape")
+        assert isinstance(seen.app.screen, MainScreen)
+        await seen.press("enter", "q")
+        await seen.until(lambda: seen.app.return_value is not None)
+
+
+def end_with_nan(seen: Seen) -> None:
+    run = current_run(seen.app.store)
+    assert run is not None
+    samples = tuple(
+        replace(rank.sample, at_s=rank.sample.at_s + 1, loss=math.nan)
+        for rank in run.ranks.values()
+        if rank.sample is not None
+    )
+    at_s = max(sample.at_s for sample in samples)
+    session = seen.simulation.session
+    session.dispatch(RankSampled(at_s=at_s, source="telemetry", run_id=run.id, samples=samples))
+    session.dispatch(
+        RunSeen(
+            at_s=at_s,
+            source="telemetry",
+            run_id=run.id,
+            name=run.name,
+            state=RunState.FINISHED,
+            message="stopped: the loss is NaN at step 12",
+        )
+    )
+    seen.app.tick()
