@@ -159,7 +159,11 @@ def _end_politely() -> None:
     """Let a closed SSH session or a `kill` end us as Ctrl-C does, so that clean-up runs."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        # asyncio makes of a SIGINT a cancellation; an exception in the middle of its loop it
+        # would log. A shell's background job ignores SIGINT, and must end all the same.
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     for name in ("SIGTERM", "SIGHUP"):
         # nohup sets SIGHUP to be ignored: leave that as the user wanted it.
