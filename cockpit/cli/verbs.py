@@ -33,7 +33,7 @@ VERBS = (
     Verb("launch", "launch", "submit a bundled job, or any command", "Act"),
     Verb("stop", "job", "stop a job", "Act"),
     Verb("delete", "job", "delete a job that is over", "Act"),
-    Verb("resume", "job", "submit a job again; it goes on from its last checkpoint", "Act"),
+    Verb("resume", "job", "submit a job again, from its last checkpoint", "Act"),
     Verb("kill", "kill", "kill a pod or a rank's pod, and measure the recovery", "Act"),
     Verb("keys", "keys", "the keys of the screen", "About"),
     Verb("themes", "themes", "the themes of the screen", "About"),
