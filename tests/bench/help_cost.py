@@ -29,4 +29,4 @@ def measure() -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(show(measure()))
+    sys.exit(show(measure))

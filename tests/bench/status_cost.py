@@ -75,4 +75,4 @@ def times_faster(what: str, theirs: list[float], ours: list[float]) -> Line:
 
 
 if __name__ == "__main__":
-    sys.exit(show(measure()))
+    sys.exit(show(measure))

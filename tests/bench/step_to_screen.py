@@ -147,4 +147,4 @@ def quantiles(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(show(measure()))
+    sys.exit(show(measure))

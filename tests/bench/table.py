@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +45,10 @@ class Table:
         return "\n".join([f"## {self.title}", "", said, "", *head, *rows])
 
 
-def show(table: Table) -> int:
-    """Print it; the exit code."""
+def show(measure: Callable[[], Table]) -> int:
+    """Measure and print; the exit code. A SIGTERM ends it as Ctrl-C does: no cluster is left."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    table = measure()
     print(table.markdown)
     return 0 if table.passed else 1
 

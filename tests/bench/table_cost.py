@@ -93,4 +93,4 @@ def measure() -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(show(measure()))
+    sys.exit(show(measure))

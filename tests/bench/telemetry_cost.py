@@ -214,4 +214,4 @@ def neighbours(epochs: list[tuple[bool, float]]) -> list[float]:
 
 
 if __name__ == "__main__":
-    sys.exit(show(measure()))
+    sys.exit(show(measure))
