@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -60,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    # A short verb is mostly imports, which make objects that stay: collecting among them every
+    # 700 objects is a tenth of its time.
+    gc.set_threshold(50_000, 20, 20)
     _end_politely()
     parser = Parser(
         prog="cockpit",

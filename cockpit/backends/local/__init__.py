@@ -6,23 +6,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cockpit.backends.local.lifecycle import list_clusters, status, up
-from cockpit.backends.local.removal import down
 from cockpit.backends.local.spec import GroupSpec
-from cockpit.backends.local.state import LocalCluster
+from cockpit.backends.local.state import LocalCluster, list_clusters, status
 
 if TYPE_CHECKING:
     from cockpit.backends.local.backend import LocalBackend
+    from cockpit.backends.local.lifecycle import up
+    from cockpit.backends.local.removal import down
 
 __all__ = ["GroupSpec", "LocalBackend", "LocalCluster", "down", "list_clusters", "status", "up"]
 
+_LATER = {"LocalBackend": "backend", "up": "lifecycle", "down": "removal"}
+"""Imported when first asked for: asyncio alone takes 45 ms, and a look needs neither of the
+others."""
+
 
 def __getattr__(name: str) -> Any:
-    # asyncio takes 45 ms to import, and `cockpit local status` does without it.
-    if name == "LocalBackend":
-        from cockpit.backends.local.backend import LocalBackend
-
-        return LocalBackend
+    if name in _LATER:
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

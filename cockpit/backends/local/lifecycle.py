@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
-from cockpit.backends.local.files import ClusterFiles, RunFiles, clusters_dir
+from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.process import CLUSTER_VARIABLE, POD_VARIABLE
 from cockpit.backends.local.ray_start import OBJECT_STORE_BYTES
@@ -97,20 +97,6 @@ async def up(
             for line in error.log if isinstance(error, StartError) else ():
                 progress(line)
         raise
-
-
-def status(name: str) -> LocalCluster | None:
-    """What there is under this name now, or None. Reads files and /proc: a millisecond."""
-    return read_cluster(check_name(name))
-
-
-def list_clusters() -> tuple[LocalCluster, ...]:
-    """All that are up, half up or left behind, by name."""
-    if not clusters_dir().is_dir():
-        return ()
-    names = sorted(path.name for path in clusters_dir().iterdir() if path.is_dir())
-    clusters = (read_cluster(name) for name in names)
-    return tuple(cluster for cluster in clusters if cluster is not None)
 
 
 def _claim(name: str, files: ClusterFiles) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cockpit.backends.local.files import ClusterFiles, read_json, write_private
+from cockpit.backends.local.files import ClusterFiles, clusters_dir, read_json, write_private
 from cockpit.backends.local.process import ProcessId, is_alive
-from cockpit.backends.local.spec import ClusterSpec, spec_from_json
+from cockpit.backends.local.spec import ClusterSpec, check_name, spec_from_json
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
 from cockpit.model.error import CockpitError
 
@@ -134,6 +134,20 @@ def read_cluster(name: str) -> LocalCluster | None:
         operator_alive=status is not None and is_alive(status.operator),
         directory=files.directory,
     )
+
+
+def status(name: str) -> LocalCluster | None:
+    """What there is under this name now, or None. Reads files and /proc: a millisecond."""
+    return read_cluster(check_name(name))
+
+
+def list_clusters() -> tuple[LocalCluster, ...]:
+    """All that are up, half up or left behind, by name."""
+    if not clusters_dir().is_dir():
+        return ()
+    names = sorted(path.name for path in clusters_dir().iterdir() if path.is_dir())
+    clusters = (read_cluster(name) for name in names)
+    return tuple(cluster for cluster in clusters if cluster is not None)
 
 
 def read_spec(files: ClusterFiles) -> ClusterSpec | None:
