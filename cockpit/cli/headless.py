@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from cockpit.actions import ClusterActions
-from cockpit.cli import connect, output, recovery
-from cockpit.cli import demo as cluster
+from cockpit.cli import connect, demo_cluster, output, recovery
 from cockpit.cli.look import rank_row
+from cockpit.cli.streams import tell
 from cockpit.drills.kill import plan_kill
 from cockpit.model.drill import Recovery
 from cockpit.model.error import CockpitError
@@ -42,13 +41,13 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
 
         def claimed() -> None:
             # Before it is up: an interrupt at any moment finds somebody to take it down.
-            after.callback(cluster.cluster_down, args, _say)
+            after.callback(demo_cluster.end, args, tell)
 
-        backend = cluster.cluster_up(args, _say, claimed)
+        backend = demo_cluster.start(args, tell, claimed)
         session = after.enter_context(connect.session_on(backend))
         actions = ClusterActions(backend, session.clock)
-        job_id = session.call(actions.launch("checkpointed", cluster.settings(args)))
-        _say(f"Launched {job_id}; waiting for its first checkpoint …")
+        job_id = session.call(actions.launch("checkpointed", demo_cluster.settings(args)))
+        tell(f"Launched {job_id}; waiting for its first checkpoint …")
         run_id = _wait_until_it_trains(session, job_id, half)
         measured = _kill_one(session, actions, ends)
         session.wait(lambda store: False, max(AFTER_S, ends - time.monotonic()))
@@ -56,7 +55,7 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
         try:
             session.call(actions.stop_job(job_id))
         except CockpitError as error:
-            _say(one_line(f"Job {job_id} was not stopped: {error}"))
+            tell(one_line(f"Job {job_id} was not stopped: {error}"))
         return measured.recovered
 
 
@@ -111,11 +110,11 @@ def _kill_one(session: Session, actions: ClusterActions, ends: float) -> Recover
         )
     plan = plan_kill(session.store, str(ranks[-1].rank), 0.0)
     for line in plan.lines:
-        _say(line)
+        tell(line)
     drill = session.call(actions.kill(plan))
     session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
     measured = recovery.follow(session, drill, max(0.0, ends - time.monotonic()) + EXTRA_S)
-    _say(recovery.sentence(measured))
+    tell(recovery.sentence(measured))
     return measured
 
 
@@ -165,7 +164,3 @@ def print_table(summary: dict[str, Any]) -> None:
     accuracy = summary["accuracy"]
     if accuracy is not None:
         print(f"\nheld-out accuracy {accuracy:.2%}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

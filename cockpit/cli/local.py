@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 
 from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters, status, up
 from cockpit.cli import confirm, output
+from cockpit.cli.streams import tell
 from cockpit.model.cluster import Resources
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
 
@@ -48,11 +48,11 @@ def _up(args: argparse.Namespace, name: str) -> int:
     groups = groups_of(args)
     sizes = ", ".join(f"{group.replicas} {group.name}" for group in groups)
     if args.dry_run:
-        _say(f"Start local cluster {name}: a head and {sizes}.")
-        _say("Dry run: nothing was changed.")
+        tell(f"Start local cluster {name}: a head and {sizes}.")
+        tell("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
-    asyncio.run(up(name, groups, progress=_say))
-    _say(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
+    asyncio.run(up(name, groups, progress=tell))
+    tell(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
 
 
@@ -68,12 +68,12 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
     plan = f"Take down local cluster {name}: {living} pods, every run on it, and its files."
     # It was started here by the same person: only a read-only or dry run keeps it up.
     confirm.refuse_read_only(args)
-    _say(plan)
+    tell(plan)
     if args.dry_run:
-        _say("Dry run: nothing was changed.")
+        tell("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
     down(name)
-    _say(f"Cluster {name} is gone.")
+    tell(f"Cluster {name} is gone.")
     return int(ExitCode.DONE)
 
 
@@ -137,7 +137,3 @@ def _only_one() -> str:
         raise UnreachableError("There is no local cluster to take down.")
     names = ", ".join(cluster.name for cluster in clusters)
     raise UsageError(f"There are several local clusters: {names}.", todo="Say which.")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -37,20 +37,23 @@ def run(args: argparse.Namespace) -> int:
 def demo(args: argparse.Namespace) -> int:
     """The screen on a cluster that is started for it, with a run on it, and that ends with it."""
     _require_terminal()
-    started = False
+    ours = False
 
     def start(say: Say) -> Connection:
         from cockpit.actions import ClusterActions
-        from cockpit.cli import demo as verb
+        from cockpit.cli import demo_cluster
 
-        nonlocal started
-        backend = verb.cluster_up(args, say)
-        started = True
+        def claimed() -> None:
+            nonlocal ours
+            ours = True
+
+        backend = demo_cluster.start(args, say, claimed)
         say("Launching the training job …")
         ends = "" if args.keep else f"the local cluster {args.name} and its run"
         made = connection(backend, ends_with_screen=ends)
         try:
-            made.session.call(ClusterActions(backend).launch("checkpointed", verb.settings(args)))
+            settings = demo_cluster.settings(args)
+            made.session.call(ClusterActions(backend).launch("checkpointed", settings))
         except BaseException:
             made.session.close()
             raise
@@ -59,10 +62,10 @@ def demo(args: argparse.Namespace) -> int:
     try:
         return _show(args, start, args.name)
     finally:
-        if started:
-            from cockpit.cli import demo as verb
+        if ours:
+            from cockpit.cli import demo_cluster, streams
 
-            verb.cluster_down(args, lambda line: print(line, file=sys.stderr, flush=True))
+            demo_cluster.end(args, streams.tell)
 
 
 def connection(backend: Backend, *, ends_with_screen: str = "") -> Connection:

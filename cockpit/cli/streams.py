@@ -6,6 +6,7 @@ import codecs
 import io
 import os
 import sys
+from contextlib import suppress
 
 PLAIN = {"–": "-", "—": "-", "…": "...", "→": "->", "·": "-", "×": "x", "’": "'", "✓": "+"}
 """What is printed where the locale has no such character; of any other, a question mark."""
@@ -18,6 +19,15 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors != "cockpit":
             stream.reconfigure(errors="cockpit")
+
+
+def tell(line: str) -> None:
+    """A line of progress for whoever may be there: it never stops the work that it tells of.
+
+    After a hang-up the terminal is gone while a cluster is still to be taken down.
+    """
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _reopen_closed() -> None:

@@ -1,0 +1,52 @@
+"""A terminal that goes away: an SSH session that drops while the screen is up."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sys
+import time
+
+import pytest
+
+from cockpit.backends.local import list_clusters
+from tests.local_cluster import separate_state
+
+TIMEOUT_S = 90.0
+
+
+def read_until(terminal: int, words: bytes) -> None:
+    seen = b""
+    deadline = time.monotonic() + TIMEOUT_S
+    while words not in seen:
+        assert time.monotonic() < deadline, seen[-2000:]
+        seen += os.read(terminal, 1 << 16)
+
+
+def ended(pid: int) -> int:
+    """Its exit code, or minus the signal that ended it; fails the test when it goes on."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    pytest.fail("cockpit went on without its terminal")
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("moment", [b"ray start", b"RUNNING"])
+def test_a_demo_whose_terminal_is_gone_takes_its_cluster_down(moment: bytes) -> None:
+    with separate_state():
+        argv = [sys.executable, "-m", "cockpit", "demo", "--workers=1", "--name=hangup"]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ.update(TERM="xterm-256color", LINES="24", COLUMNS="80")
+            os.execv(argv[0], argv)
+        read_until(terminal, moment)
+        os.close(terminal)
+        ended(pid)
+        assert list_clusters() == ()
