@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from cockpit.cli import connect, output
@@ -71,6 +72,10 @@ def _require_answer(args: argparse.Namespace, store: Store, source: str) -> None
     """A list from a source that failed would be a lie: raise what the source said."""
     state = store.sources.get(source)
     if args.verb == "status" or (state is not None and (state.ok or state.absent)):
+        return
+    if source == "backend" and store.pods and state is not None:
+        # Its operator may be gone, and its pods still be there: they are shown, and the fault told.
+        print(f"{store.ref} is not well: {state.error}", file=sys.stderr)
         return
     raise UnreachableError(
         f"The {source} source of {store.ref or 'the cluster'} gives no answer.",

@@ -135,6 +135,7 @@ def test_without_its_operator_the_pods_go_on_and_a_change_says_what_to_do() -> N
     assert "operator not running" in row["message"]
     run("scale", "workers", "0", "--yes").is_a_sentence(3, f"cockpit local down {NAME}", plan=1)
     assert [pod["phase"] for pod in ask("status")["pods"]].count("Running") == 2
+    assert [pod["phase"] for pod in ask("pods")].count("Running") == 2
 
 
 def test_a_dead_cluster_is_shown_as_it_is_and_taken_down() -> None:
