@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import NoReturn
 
 from cockpit import __version__
 from cockpit.cli import streams
@@ -21,7 +22,7 @@ from cockpit.model.text import one_line
 class Parser(argparse.ArgumentParser):
     """Argparse whose complaint is one of our errors."""
 
-    def error(self, message: str) -> object:  # type: ignore[override]
+    def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}.", todo=f"See: {self.prog} --help")
 
 
