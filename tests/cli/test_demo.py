@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.faults.command import nothing_left, running, uid_of
 from tests.local_cluster import separate_state
 
 
 @pytest.mark.ray
 @pytest.mark.timeout(400)
 def test_the_headless_demo_recovers_and_leaves_nothing() -> None:
-    with separate_state() as state:
-        done = subprocess.run(
-            [sys.executable, "-m", "cockpit", "demo", "--headless", "--seconds=60", "-o", "json"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        left = [path for path in (state / "cockpit").rglob("*") if path.name != "audit.jsonl"]
-        assert [path for path in left if path.is_file()] == []
-    summary = json.loads(done.stdout)
+    with (
+        separate_state(),
+        running("demo", "--headless", "--seconds=60", "-o", "json") as command,
+    ):
+        command.saw("registered with Ray")
+        uid = uid_of("demo")
+        assert command.ends(300) == 0, command.lines
+        nothing_left("demo", uid)
+    summary = json.loads("\n".join(command.out))
     assert len(summary["cluster"]) >= 3
     assert [rank["rank"] for rank in summary["ranks"]] == [0, 1]
     for rank in summary["ranks"]:
@@ -41,4 +36,3 @@ def test_the_headless_demo_recovers_and_leaves_nothing() -> None:
     assert drill["detected_s"] <= drill["restarted_s"] <= drill["first_step_s"]
     assert drill["steps_lost"] >= 0
     assert drill["resumed_step"] == drill["last_step"] + 1 - drill["steps_lost"]
-    assert not Path(f"/tmp/cockpit-{os.getuid()}/demo").exists()

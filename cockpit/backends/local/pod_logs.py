@@ -26,18 +26,23 @@ async def read(
 ) -> AsyncIterator[str]:
     """The last `lines` of all together, then with `follow` what is added, until the pod is gone."""
     followed = [_Followed(path) for path in files]
-    before = [line for file in followed for line in file.before(torn=not follow)]
+    before = [line for file in followed for line in file.before(torn=not follow) if _says(line)]
     for line in before[-lines:] if lines > 0 else ():
         yield clean(line)
     while follow:
         # Asked first, so that what was written until then is still read.
         going_on = is_there()
         for file in followed:
-            for line in file.new():
+            for line in filter(_says, file.new()):
                 yield clean(line)
         if not going_on:
             return
         await asyncio.sleep(PERIOD_S)
+
+
+def _says(line: str) -> bool:
+    """Not of the raylet's inner state, of which it writes a hundred lines each minute."""
+    return "[state-dump]" not in line
 
 
 class _Followed:
