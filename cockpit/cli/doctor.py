@@ -117,4 +117,5 @@ def _answers(args: argparse.Namespace) -> Check:
         return Check(name, False, error.what, error.todo)
     if state is None or not state.ok:
         return Check(name, False, state.error if state else "no answer", "see cockpit status")
-    return Check(name, True, f"{len(session.store.nodes)} nodes")
+    alive = sum(node.alive for node in session.store.nodes.values())
+    return Check(name, True, f"{alive} nodes")

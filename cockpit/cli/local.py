@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from cockpit import audit
 from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters, status, up
 from cockpit.cli import confirm, output
 from cockpit.cli.streams import tell
-from cockpit.model.cluster import Resources
+from cockpit.model.cluster import ClusterRef, Resources
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
 
 DEFAULT_NAME = "local"
@@ -52,6 +53,7 @@ def _up(args: argparse.Namespace, name: str) -> int:
         tell("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
     asyncio.run(up(name, groups, progress=tell))
+    audit.record("up", ClusterRef("local", name), name, after=sizes)
     tell(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
 
@@ -73,6 +75,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
         tell("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
     down(name)
+    audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
     tell(f"Cluster {name} is gone.")
     return int(ExitCode.DONE)
 

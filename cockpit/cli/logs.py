@@ -12,11 +12,11 @@ from contextlib import aclosing
 from cockpit.backends.protocol import Backend
 from cockpit.cli import connect
 from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.sources.answers import TrainWorker
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.follower import Trouble
 from cockpit.sources.http import MissingError
-from cockpit.sources.logs import follow_job_log
-from cockpit.store import select
+from cockpit.sources.logs import follow_job_log, follow_node_log
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -31,8 +31,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     pattern = _pattern(args.grep)
     backend = connect.backend(args)
-    pod = _pod(args, backend)
-    asyncio.run(_print(args, backend, pod, pattern))
+    asyncio.run(_print(args, backend, pattern, is_pod=_is_pod(args, backend)))
     return int(ExitCode.DONE)
 
 
@@ -43,29 +42,36 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--grep {text!r} is no regular expression: {error}.") from error
 
 
-def _pod(args: argparse.Namespace, backend: Backend) -> str:
-    """The pod that is meant, or empty when it is a job."""
-    needs = ("backend", "telemetry") if args.what.isdecimal() else ("backend",)
-    with connect.session_on(backend, sources=needs) as session:
-        connect.wait_for(session, needs)
-        if args.what in session.store.pods:
-            return str(args.what)
-        if not args.what.isdecimal():
-            return ""
-        run = select.current_run(session.store)
-        rank = run.ranks.get(int(args.what)) if run else None
-        pod = select.pod_of_rank(session.store, rank) if rank else None
-        if pod is None:
-            raise UsageError(f"There is no living rank {args.what}.", todo="See: cockpit ranks")
-        return pod.name
+def _is_pod(args: argparse.Namespace, backend: Backend) -> bool:
+    with connect.session_on(backend, sources=()) as session:
+        connect.wait_for(session, ("backend",))
+        return args.what in session.store.pods
 
 
 async def _print(
-    args: argparse.Namespace, backend: Backend, pod: str, pattern: re.Pattern[str] | None
+    args: argparse.Namespace,
+    backend: Backend,
+    pattern: re.Pattern[str] | None,
+    *,
+    is_pod: bool,
 ) -> None:
-    if pod:
-        lines = backend.logs(pod, follow=args.follow, lines=args.lines or sys.maxsize)
+    if is_pod:
+        lines = backend.logs(args.what, follow=args.follow, lines=args.lines or sys.maxsize)
         await _print_lines(lines, pattern)
+        return
+    if args.what.isdecimal():
+        async with Dashboard(backend.dashboard) as dashboard:
+            worker = await _worker(dashboard, int(args.what))
+            found = follow_node_log(
+                dashboard,
+                worker.node_id,
+                worker.log_file,
+                tail_lines=args.lines,
+                follow=args.follow,
+                on_trouble=_say_trouble,
+            )
+            async with aclosing(found):
+                await _print_lines(found, pattern)
         return
     async with Dashboard(backend.dashboard) as dashboard:
         try:
@@ -79,6 +85,23 @@ async def _print(
                 f"Jobs: {jobs}.",
                 "See also: cockpit pods, cockpit ranks",
             ) from error
+
+
+async def _worker(dashboard: Dashboard, rank: int) -> TrainWorker:
+    """The process of this rank in the newest attempt of the newest run, with its log."""
+    for run in await dashboard.train_runs():
+        workers = run.attempts[-1].workers if run.attempts else ()
+        for worker in workers:
+            if worker.rank == rank and worker.log_file:
+                return worker
+        ranks = ", ".join(str(worker.rank) for worker in workers) or "none yet"
+        raise UsageError(
+            f"Run {run.name} has no rank {rank} with a log.", f"Its ranks are: {ranks}."
+        )
+    raise UsageError(
+        f"There is no rank {rank}: Ray Train lists no run.",
+        "Only drivers with RAY_TRAIN_ENABLE_STATE_TRACKING=1 are listed; cockpit launch sets it.",
+    )
 
 
 async def follow_job(

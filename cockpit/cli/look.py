@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from cockpit.cli import connect, output
@@ -27,7 +28,7 @@ SOURCES = {
     "pods": ("backend", "telemetry"),
     "nodes": ("ray",),
     "jobs": ("ray",),
-    "events": ("backend",),
+    "events": ("backend", "telemetry"),
 }
 """Which sources a verb waits for, the one that it cannot do without first; the rest of the verbs
 wait for all of them."""
@@ -107,7 +108,33 @@ def rows_of(verb: str, store: Store) -> list[dict[str, Any]]:
             ranks = select.ranks_in_order(run) if run else []
             return [rank_row(store, rank) for rank in ranks]
         case _:
-            return [as_json(notice) for notice in store.notices]
+            found = [as_json(notice) for notice in store.notices]
+            found += [row for run in store.runs.values() for row in run_events(run)]
+            return sorted(found, key=lambda row: row["at_s"])
+
+
+def run_events(run: RunView) -> Iterator[dict[str, Any]]:
+    """The attempts of a run as events, in the form of the backend's notices."""
+    shared = {"source": "telemetry", "kind": "Run", "name": run.name or run.id}
+    for number, attempt in run.attempts.items():
+        if attempt.started_s is not None:
+            where = "" if attempt.first_step is None else f", first step {attempt.first_step}"
+            message = f"attempt {number} with {len(attempt.placements)} ranks{where}"
+            yield {
+                "at_s": attempt.started_s,
+                **shared,
+                "reason": "AttemptStarted",
+                "message": message,
+                "warning": False,
+            }
+        if attempt.ended_s is not None:
+            yield {
+                "at_s": attempt.ended_s,
+                **shared,
+                "reason": "AttemptEnded",
+                "message": f"attempt {number}: {attempt.reason or 'finished'}",
+                "warning": attempt.reason not in ("", "finished"),
+            }
 
 
 def run_row(run: RunView) -> dict[str, Any]:
@@ -191,9 +218,9 @@ def _print_status(store: Store, how: str, now_s: float) -> None:
         print(f"\nRun {run.name or run.id}: {run.state.value}{number}, step {run.step or 0}")
         if run.message:
             print(f"It says: {run.message}")
-        before = [a.reason for a in run.attempts.values() if a.reason]
-        if before:
-            print(f"Last restart: {before[-1]}")
+        ended = [run.attempts[number].reason for number in sorted(run.attempts)[:-1]]
+        if ended:
+            print(f"Last restart: {ended[-1]}")
         print_rows(rows_of("ranks", store), TABLES["ranks"], how, empty="No ranks yet.")
     for name, age, why in select.stale_sources(store, now_s):
         heard = "never heard" if age is None else f"{age:.0f} s old"

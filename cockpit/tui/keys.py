@@ -122,7 +122,7 @@ KEYS: tuple[Key, ...] = (
     Key("theme", "t", "t", "theme", "The next theme", footer=False),
     Key("save", "w", "w", "save", "Save the screen as SVG and as text", footer=False),
     Key("help", "question_mark", "?", "help", "The keys of what you are looking at"),
-    Key("quit", "q", "q", "quit", "Leave; the cluster and its runs go on"),
+    Key("quit", "q", "q", "quit", "Leave; all goes on, except the cluster of a demo"),
 )
 
 BY_ID = {key.id: key for key in KEYS}

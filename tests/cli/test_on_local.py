@@ -94,6 +94,12 @@ def test_a_run_is_launched_seen_killed_and_stopped(
     assert after["attempts"][0]["reason"]
     assert target not in {rank["pod"] for rank in ask("ranks")}
 
+    assert "AttemptEnded" in {event["reason"] for event in ask("events")}
+    assert main(["logs", "0", "--grep", "Checkpoint successfully created"]) == 0
+    assert "Checkpoint successfully created" in capsys.readouterr().out
+    assert main(["logs", "7"]) == 2
+    assert "Its ranks are: 0, 1." in capsys.readouterr().err
+
     assert main(["stop", job, "--yes"]) == 0
     with connect.session_on(backend, sources=("ray",)) as session:
         assert isinstance(session, Session)
