@@ -101,7 +101,8 @@ def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster:
     symbols()  # a word that is no symbol set is told before the screen comes up
     app = CockpitApp(start, read_only=args.read_only, cluster=cluster, theme_name=_theme_name(args))
     try:
-        return app.run() or 0
+        app.run()
+        return app.return_code or 0
     finally:
         if app.connection is not None:
             app.connection.session.close()

@@ -1,4 +1,4 @@
-"""A terminal that goes away: an SSH session that drops while the screen is up."""
+"""The screen on a real terminal: how it ends, and when the terminal goes away under it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 import pytest
 
 from cockpit.backends.local import list_clusters
+from cockpit.model.error import ExitCode
 from tests.local_cluster import separate_state
 
 TIMEOUT_S = 90.0
@@ -37,15 +38,29 @@ def ended(pid: int) -> int:
     pytest.fail("cockpit went on without its terminal")
 
 
+def screen(*argv: str) -> tuple[int, int]:
+    """cockpit on a terminal of its own: its process id, and our end of the terminal."""
+    command = [sys.executable, "-m", "cockpit", *argv]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", LINES="24", COLUMNS="80")
+        os.execv(command[0], command)
+    return pid, terminal
+
+
+def test_a_screen_that_found_no_cluster_ends_with_the_code_for_it() -> None:
+    pid, terminal = screen()
+    read_until(terminal, b"with exit code 3")
+    os.write(terminal, b"q")
+    assert ended(pid) == ExitCode.UNREACHABLE
+    os.close(terminal)
+
+
 @pytest.mark.ray
 @pytest.mark.parametrize("moment", [b"ray start", b"RUNNING"])
 def test_a_demo_whose_terminal_is_gone_takes_its_cluster_down(moment: bytes) -> None:
     with separate_state():
-        argv = [sys.executable, "-m", "cockpit", "demo", "--workers=1", "--name=hangup"]
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.environ.update(TERM="xterm-256color", LINES="24", COLUMNS="80")
-            os.execv(argv[0], argv)
+        pid, terminal = screen("demo", "--workers=1", "--name=hangup")
         read_until(terminal, moment)
         os.close(terminal)
         ended(pid)
