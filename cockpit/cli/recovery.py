@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from cockpit.cli.streams import tell
 from cockpit.insight.recovery import is_settled, recovery
 from cockpit.model.drill import Drill, Recovery
 from cockpit.session import Session
@@ -33,7 +33,7 @@ def follow(session: Session, drill: Drill, timeout_s: float) -> Recovery:
         for name, words in PHASES:
             if name not in told and (at_s := getattr(measured, name)) is not None:
                 told.add(name)
-                print(f"  {at_s:6.1f} s  {words}", file=sys.stderr)
+                tell(f"  {at_s:6.1f} s  {words}")
         if not drill.run_id:
             return measured.pod_ready_s is not None
         return is_settled(store.runs.get(drill.run_id), measured)

@@ -22,11 +22,9 @@ from typing import Any, ClassVar, TypeAlias
 
 VERSION = 1
 
-DIRECTORY = "cockpit"
-"""Under the Ray session's log directory."""
-
 FILE_PATTERN = "cockpit/telemetry-*.jsonl"
-"""What `/api/v0/logs` is asked for; one file a driver, named after its Ray job id."""
+"""Under the Ray session's log directory, and what `/api/v0/logs` is asked for; one file a driver,
+named after its Ray job id."""
 
 CALLBACK = "training.telemetry.callback.TelemetryCallback"
 """What a launcher puts into the job's RAY_TRAIN_CALLBACKS."""
