@@ -62,6 +62,7 @@ class Session:
         self.clock = clock
         self._make_sources = sources
         self._inbox: deque[Event] = deque()
+        self._questions: deque[Callable[[Store], None]] = deque()
         self._arrived = threading.Event()
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,7 +108,29 @@ class Session:
         while self._inbox:
             self.store.apply(self._inbox.popleft())
             changed = True
+        while self._questions:
+            self._questions.popleft()(self.store)
         return changed
+
+    async def ask(self, question: Callable[[Store], T]) -> T:
+        """What the store says, asked on the session's loop and answered by the next `drain`.
+
+        Only whoever drains may read the store: it changes there.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def put(store: Store) -> None:
+            try:
+                found = question(store)
+            except Exception as error:  # noqa: BLE001 - handed to whoever asked
+                _hand(loop, answer, error=error)
+            else:
+                _hand(loop, answer, found)
+
+        self._questions.append(put)
+        self._arrived.set()
+        return await answer
 
     def wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
         """Drain until the store satisfies `until`, or the time is up. Returns whether it did."""
@@ -194,3 +217,23 @@ class Session:
                     SourceHealth(at_s=now, source=name, ok=False, error=why, retry_at_s=retry)
                 )
                 await asyncio.sleep(RESTART_AFTER_S)
+
+
+def _hand(
+    loop: asyncio.AbstractEventLoop,
+    answer: asyncio.Future[T],
+    found: T | None = None,
+    error: Exception | None = None,
+) -> None:
+    """To whoever asked, on their loop; who has given up meanwhile misses it."""
+
+    def hand() -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(found)  # type: ignore[arg-type]
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(hand)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import lanes
 from tests.cluster.fixtures import (
-    build_for,
+    build_all,
     cluster_wanted,
     control_plane,
     kubernetes,
@@ -31,6 +32,8 @@ def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         if "/cockpit-tests-" not in os.environ.get(variable, ""):
             monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    for variable in ("COLUMNS", "LINES"):  # a lane has them, and a terminal's own size is right
+        monkeypatch.delenv(variable, raising=False)
     for variable in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(variable, raising=False)
     for variable in [name for name in os.environ if name.startswith("COCKPIT_")]:
@@ -41,13 +44,24 @@ GPU = Path("/dev/nvidiactl")
 """There when a driver of NVIDIA's is loaded."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests on a real Kubernetes come last; without the [train] extra those on Ray are skipped.
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return lanes.wanted(config)
 
-    A test cluster runs until the end of all tests, and would slow down whatever came after. Tests
-    on a GPU are left out where there is none: no machine of CI has one.
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before the lanes begin: no test's time-out is meant for a build."""
+    if session.config.option.numprocesses and not session.config.option.collectonly:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        build_all(reporter.write_line if reporter is not None else print)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each test has its lane; without the [train] extra those on Ray are skipped.
+
+    Tests on a GPU are left out where there is none: no machine of CI has one.
     """
-    items.sort(key=cluster_wanted)
+    lanes.divide(config, items)
     if not GPU.exists():
         left_out = [item for item in items if item.get_closest_marker("gpu")]
         items[:] = [item for item in items if item not in left_out]
@@ -62,8 +76,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What the tests on a real Kubernetes need is built first, with a word on each step."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and not session.config.option.collectonly:
-        build_for(session.items, reporter.write_line)
+    if reporter is None or session.config.option.collectonly:
+        return
+    if any(cluster_wanted(item) for item in session.items):
+        build_all(reporter.write_line)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    """Outside of everything else, so that no test's time-out runs while it waits for its turn."""
+    if not lanes.is_lane(item.config):
+        return (yield)
+    with lanes.turn(alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cockpit.backends.local import GroupSpec, LocalBackend, down, list_clusters, up
+from cockpit.model.recovery import DEFAULT, RecoveryProfile
 
 ONE_WORKER = (GroupSpec("gpu", replicas=1, min=0, max=2),)
 
@@ -41,11 +42,14 @@ def separate_state() -> Iterator[Path]:
 
 @contextmanager
 def running_cluster(
-    name: str = "test", groups: Sequence[GroupSpec] = ONE_WORKER
+    name: str = "test",
+    groups: Sequence[GroupSpec] = ONE_WORKER,
+    *,
+    recovery: RecoveryProfile = DEFAULT,
 ) -> Iterator[LocalBackend]:
     """A cluster that is ready, and its backend. Not inside a running loop: for sync fixtures."""
     with separate_state():
-        asyncio.run(up(name, groups))
+        asyncio.run(up(name, groups, recovery=recovery))
         yield LocalBackend(name)
 
 

@@ -28,6 +28,7 @@ class ScriptedBackend:
     route: DashboardRoute = field(default_factory=lambda: DashboardRoute("http://127.0.0.1:9"))
     denied: Mapping[str, str] = field(default_factory=dict)
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    held_by: str = ""
 
     async def watch(self) -> AsyncIterator[Event]:
         for event in self.events:
@@ -76,6 +77,24 @@ class ScriptedBackend:
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
         self.asked.append(("cordon", machine, str(cordoned)))
+
+    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+        self.asked.append(("evict_pod", pod, f"{grace_s:g}"))
+
+    async def isolate(self, pod: str, name: str) -> None:
+        self.asked.append(("isolate", pod, name))
+
+    async def rejoin(self, name: str) -> None:
+        self.asked.append(("rejoin", name))
+
+    async def hold(self, holder: str, ttl_s: float) -> None:
+        self.asked.append(("hold", holder))
+
+    async def release(self, holder: str) -> None:
+        self.asked.append(("release", holder))
+
+    async def holder(self) -> str:
+        return self.held_by
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self.asked.append(("create_rayjob", spec.name, spec.entrypoint))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from cockpit.model.recovery import FAST
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -37,3 +39,11 @@ def test_the_groups_are_within_their_bounds_and_the_cluster_asks_for_a_token(clu
     for group in cluster["spec"]["workerGroupSpecs"]:
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
     assert cluster["spec"]["authOptions"]["mode"] == "token"
+
+
+def test_every_pod_has_the_settings_of_the_fast_recovery_profile(cluster: Any) -> None:
+    spec = cluster["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        (ray,) = group["template"]["spec"]["containers"]
+        environment = {item["name"]: item["value"] for item in ray["env"]}
+        assert FAST.pod_env.items() <= environment.items()

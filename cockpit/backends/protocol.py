@@ -20,6 +20,8 @@ VERBS = (
     "cordon",
     "manifest",
     "describe",
+    "evict",
+    "isolate",
 )
 """What `capabilities` speaks of."""
 
@@ -171,6 +173,33 @@ class Backend(Protocol):
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
         """Keep new pods off a machine, or let them on again."""
+        ...
+
+    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+        """Ask for the pod's eviction, which disruption budgets may refuse. As `delete_pod` else."""
+        ...
+
+    async def isolate(self, pod: str, name: str) -> None:
+        """Let nothing in or out of the pod, by a network policy of this name."""
+        ...
+
+    async def rejoin(self, name: str) -> None:
+        """Take the policy away again; one that is not there is fine."""
+        ...
+
+    async def hold(self, holder: str, ttl_s: float) -> None:
+        """Take the cluster for one drill, or go on holding it: at most one at a time.
+
+        Raises CockpitError that names who has it. After `ttl_s` without a word it is free.
+        """
+        ...
+
+    async def release(self, holder: str) -> None:
+        """Let go, if it is still this holder's."""
+        ...
+
+    async def holder(self) -> str:
+        """Who has the cluster for a drill now, as it called itself to `hold`; empty: nobody."""
         ...
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:

@@ -11,6 +11,7 @@ from cockpit.backends.without_kubernetes import WithoutOperator
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import NotAllowedError, UnreachableError
 from cockpit.model.event import Event
+from cockpit.model.text import as_sentence
 
 WHY = "this is a recording"
 
@@ -33,7 +34,8 @@ class RecordedBackend(WithoutOperator):
         yield  # an iterator that never says anything
 
     async def capabilities(self) -> Mapping[str, Capability]:
-        return dict.fromkeys(VERBS, Capability(False, f"{WHY[0].upper()}{WHY[1:]}."))
+        # Not of every backend's, since a drill takes several: here it takes none of them.
+        return dict.fromkeys((*VERBS, "drill"), Capability(False, as_sentence(WHY)))
 
     async def dashboard(self) -> DashboardRoute:
         raise UnreachableError(
@@ -78,4 +80,4 @@ class RecordedBackend(WithoutOperator):
         self._refuse("Nothing can be launched.")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise NotAllowedError(what, f"{WHY[0].upper()}{WHY[1:]}.")
+        raise NotAllowedError(what, as_sentence(WHY))

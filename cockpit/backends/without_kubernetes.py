@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn
 
+from cockpit.backends import file_lease
 from cockpit.backends.protocol import Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.model.cluster import Capability
+from cockpit.model.cluster import Capability, ClusterRef
 from cockpit.model.error import UsageError
+from cockpit.model.text import as_sentence
 
-ONLY_KUBERNETES = ("rayjob", "suspend", "cordon", "manifest", "describe")
+ONLY_KUBERNETES = (
+    "rayjob",
+    "suspend",
+    "cordon",
+    "manifest",
+    "describe",
+    "evict",
+    "isolate",
+)
 
 
 class WithoutKubernetes:
     """A base for such backends. `WHY` says what kind of cluster it is."""
 
     WHY = "this cluster is not on Kubernetes"
+
+    @property
+    def ref(self) -> ClusterRef:
+        raise NotImplementedError
 
     def refused(self) -> dict[str, Capability]:
         return dict.fromkeys(ONLY_KUBERNETES, Capability(False, self.WHY))
@@ -37,6 +52,24 @@ class WithoutKubernetes:
     async def cordon(self, machine: str, cordoned: bool) -> None:
         self._refuse("Only a Kubernetes node can be cordoned.")
 
+    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+        self._refuse("Only a Kubernetes pod can be evicted.")
+
+    async def isolate(self, pod: str, name: str) -> None:
+        self._refuse("There are no network policies here.")
+
+    async def rejoin(self, name: str) -> None:
+        self._refuse("There are no network policies here.")
+
+    async def hold(self, holder: str, ttl_s: float) -> None:
+        await asyncio.to_thread(file_lease.hold, str(self.ref), holder, ttl_s)
+
+    async def release(self, holder: str) -> None:
+        await asyncio.to_thread(file_lease.release, str(self.ref), holder)
+
+    async def holder(self) -> str:
+        return await asyncio.to_thread(file_lease.holder, str(self.ref))
+
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self._refuse("There are no RayJobs here.")
 
@@ -53,7 +86,7 @@ class WithoutKubernetes:
         """Nothing is kept open."""
 
     def _refuse(self, what: str) -> NoReturn:
-        raise UsageError(what, f"{self.WHY[0].upper()}{self.WHY[1:]}.")
+        raise UsageError(what, as_sentence(self.WHY))
 
 
 class WithoutOperator(WithoutKubernetes):

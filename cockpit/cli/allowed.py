@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cockpit.model.error import NotAllowedError
+from cockpit.model.text import as_sentence
 from cockpit.session import Session
 
 WORDS = {
@@ -31,6 +32,6 @@ def require(session: Session, verb: str) -> None:
         return
     raise NotAllowedError(
         f"You cannot {WORDS.get(verb, verb)}.",
-        f"{capability.why_not[:1].upper()}{capability.why_not[1:]}.",
+        as_sentence(capability.why_not),
         "cockpit doctor lists what you may do, and how to mend what is missing.",
     )

@@ -24,8 +24,9 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend",))
         store = session.store
         if store.machines and args.machine not in store.machines:
+            near = did_you_mean(args.machine, store.machines)
             raise UsageError(
-                f"There is no machine {args.machine!r}{did_you_mean(args.machine, store.machines)}",
+                f"There is no machine {args.machine!r}{near or '.'}",
                 todo="cockpit machines lists them.",
             )
         machine = store.machines.get(args.machine)

@@ -23,6 +23,7 @@ def start(
 
     from cockpit.backends.local import GroupSpec, LocalBackend, up
     from cockpit.model.cluster import Resources
+    from cockpit.model.recovery import FAST
 
     group = GroupSpec(
         "workers",
@@ -31,7 +32,7 @@ def start(
         max=max(4, args.workers * 2),
         resources=Resources(cpus=1.0),
     )
-    asyncio.run(up(args.name, [group], progress=say, claimed=claimed))
+    asyncio.run(up(args.name, [group], progress=say, claimed=claimed, recovery=FAST))
     return LocalBackend(args.name)
 
 

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         from cockpit.cli import doctor_kubernetes
 
         checks += doctor_kubernetes.checks(args.where, read_only=args.read_only)
-    rows = [output.as_json(check) for check in checks]
+    rows = [output.as_json(check) | ({"mend": ""} if check.ok else {}) for check in checks]
     output.print_rows(rows, ("name", "ok", "found", "mend"), args.output)
     return int(ExitCode.DONE if all(check.ok for check in checks) else ExitCode.FAILED)
 

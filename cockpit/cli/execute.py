@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend",))
         if session.store.pods and args.pod not in session.store.pods:
             raise UsageError(
-                f"There is no pod {args.pod!r}{did_you_mean(args.pod, session.store.pods)}",
+                f"There is no pod {args.pod!r}{did_you_mean(args.pod, session.store.pods) or '.'}",
                 todo="cockpit pods lists them.",
             )
         if on_terminal:

@@ -13,6 +13,7 @@ from cockpit.cli import connect, demo_cluster, output, recovery
 from cockpit.cli.run_rows import rank_row
 from cockpit.cli.streams import tell
 from cockpit.drills.kill import plan_kill
+from cockpit.insight.recovery import baseline
 from cockpit.model.drill import Recovery
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillInjected
@@ -111,9 +112,11 @@ def _kill_one(session: Session, actions: ClusterActions, ends: float) -> Recover
     plan = plan_kill(session.store, str(ranks[-1].rank), 0.0)
     for line in plan.lines:
         tell(line)
+    before = baseline(session.store, plan.run_id)
     drill = session.call(actions.kill(plan))
     session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
-    measured = recovery.follow(session, drill, max(0.0, ends - time.monotonic()) + EXTRA_S)
+    watch_s = max(0.0, ends - time.monotonic()) + EXTRA_S
+    measured = recovery.follow(session, drill, watch_s, before)
     tell(recovery.sentence(measured))
     return measured
 

@@ -9,7 +9,8 @@ from cockpit.actions import ClusterActions
 from cockpit.cli import allowed, confirm, connect, output
 from cockpit.cli.recovery import as_row, follow, sentence
 from cockpit.drills.kill import plan_kill
-from cockpit.model.error import ExitCode
+from cockpit.insight.recovery import baseline
+from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.event import DrillInjected
 
 TIMEOUT_S = 300.0
@@ -37,21 +38,26 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if not args.grace >= 0:
+        raise UsageError(f"A grace of {args.grace:g} s cannot be given.", "It is 0 or more.")
     with connect.session(args, kinds=("cluster", "pods", "rayjobs")) as session:
         allowed.require(session, "delete_pod")
         connect.wait_for(session, ("backend", "ray", "telemetry"))
         plan = plan_kill(session.store, args.target, args.grace)
         if not confirm.confirmed(args, plan.lines):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+        before = baseline(session.store, plan.run_id)
         drill = session.call(ClusterActions.on(session).kill(plan))
         session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
         if args.no_wait:
             print(f"Killed {drill.target}.", file=sys.stderr)
             return int(ExitCode.DONE)
-        measured = follow(session, drill, args.timeout)
+        measured = follow(session, drill, args.timeout, before)
         if args.output == "table":
             print(sentence(measured))
         else:
             output.print_json(as_row(measured), indent=2 if args.output == "json" else None)
-        came_back = measured.recovered if drill.run_id else measured.pod_ready_s is not None
+        came_back = measured.recovered or measured.interrupted is False
+        if not drill.run_id:
+            came_back = measured.pod_ready_s is not None
         return int(ExitCode.DONE if came_back else ExitCode.FAILED)

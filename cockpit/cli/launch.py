@@ -1,34 +1,62 @@
-"""`cockpit launch JOB`, `cockpit launch -- COMMAND`, `cockpit launch --list`."""
+"""`cockpit launch JOB`, `cockpit launch -- COMMAND`; `cockpit launch --list` is `launch_list`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Backend
 from cockpit.cli import allowed, confirm, connect, output
 from cockpit.cli.logs import follow_job
-from cockpit.launch import submission
-from cockpit.launch.catalogue import bundled_jobs
+from cockpit.cli.streams import tell
+from cockpit.launch import settings_file, submission
+from cockpit.launch.beside import beside
+from cockpit.launch.catalogue import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions
+from cockpit.launch.resubmit import stay
 from cockpit.model.error import ExitCode, UsageError
+from cockpit.model.recovery import FAST, PROFILES, profile
 from cockpit.model.run import JobStatus
 from cockpit.sources.dashboard import Dashboard
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.epilog = (
+        "cockpit launch --list tells the jobs; cockpit launch JOB --list, what one takes."
+    )
     parser.add_argument("job", nargs="?", help="a bundled job's name: see --list")
     parser.add_argument(
         "command", nargs="*", help="after --: any command, run in a copy of this folder"
     )
-    parser.add_argument("--list", action="store_true", help="the bundled jobs and their settings")
+    parser.add_argument(
+        "--list", action="store_true", help="the bundled jobs; with a job's name, its settings"
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="training workers (ranks)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job"
     )
+    parser.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="settings of the job as JSON or TOML; - reads them from standard input; --set wins",
+    )
+    parser.add_argument(
+        "--recovery",
+        choices=tuple(PROFILES),
+        default=FAST.name,
+        help=f"how soon the run comes back (default {FAST.name}; see docs/recovery.md)",
+    )
     parser.add_argument("--follow", "-f", action="store_true", help="print its log until it ends")
+    parser.add_argument(
+        "--resubmit",
+        type=int,
+        default=0,
+        metavar="N",
+        help="stay, and submit it again up to N times when the cluster lost it with its head",
+    )
     how = parser.add_argument_group("on Kubernetes")
     how.add_argument(
         "--via", choices=("job", "rayjob"), default="job", help="over HTTP, or as a RayJob resource"
@@ -54,9 +82,17 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.list:
-        return _list(args)
+        from cockpit.cli import launch_list
+
+        return launch_list.run(args)
     options = _options(args)
-    spec = _spec(args)
+    if args.resubmit and (args.follow or options is not None):
+        raise UsageError(
+            "--resubmit is for a job over HTTP, and its log is not followed meanwhile.",
+            "A RayJob has --retries, and its operator for it.",
+            "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
+        )
+    spec = replace(_spec(args), recovery=profile(args.recovery))
     # It takes nothing away, so it does not ask; it says what it does.
     args.yes = True
     kinds = ("cluster", "rayjobs") if options else ()
@@ -89,16 +125,21 @@ def _plan(
 
 
 async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
-    job = await ClusterActions(backend).submit(spec)
-    if args.output == "table":
-        print(job.id, flush=True)
-    else:
-        output.print_json({"name": job.id, "status": job.status, "entrypoint": job.entrypoint})
-    if not args.follow:
-        return int(ExitCode.DONE)
     async with Dashboard(backend.dashboard) as dashboard:
-        await follow_job(dashboard, job.id)
-        ended = await dashboard.job(job.id)
+        if words := beside(await dashboard.jobs()):
+            tell(words)
+        job = await ClusterActions(backend).submit(spec)
+        if args.output == "table":
+            print(job.id, flush=True)
+        else:
+            output.print_json({"name": job.id, "status": job.status, "entrypoint": job.entrypoint})
+        if not args.follow and not args.resubmit:
+            return int(ExitCode.DONE)
+        if args.resubmit:
+            ended = await stay(dashboard, spec, args.resubmit, tell)
+        else:
+            await follow_job(dashboard, job.id)
+            ended = await dashboard.job(job.id)
     print(f"Job {ended.id} is {ended.status.value}.", file=sys.stderr)
     return int(ExitCode.DONE if ended.status is JobStatus.SUCCEEDED else ExitCode.FAILED)
 
@@ -124,19 +165,27 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
 
 
 def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
-    settings = dict(_pair(text) for text in args.set)
     bundled = {job.name for job in bundled_jobs()}
-    if args.job is None:
+    if args.command or (args.job not in (None, *bundled) and "--" in sys.argv):
+        if args.set or args.settings or args.workers:
+            raise UsageError(
+                "--set, --settings and --workers are for bundled jobs, not for a command."
+            )
+        return submission.script_spec((args.job, *args.command), Path.cwd())
+    given = settings_file.read(args.settings) if args.settings else None
+    name = args.job or (given.job if given else "")
+    if not name:
         raise UsageError(
             "Nothing was named to launch.",
             f"Bundled jobs: {', '.join(sorted(bundled))}.",
             "cockpit launch --list, or: cockpit launch -- python train.py",
         )
-    if args.command or (args.job not in bundled and "--" in sys.argv):
-        if settings or args.workers:
-            raise UsageError("--set and --workers are for bundled jobs, not for a command.")
-        return submission.script_spec((args.job, *args.command), Path.cwd())
-    return submission.bundled_spec(args.job, settings, args.workers)
+    settings: dict[str, str] = {}
+    if given is not None:
+        given.require(bundled_job(name))
+        settings |= given.settings
+    settings |= {key.replace("-", "_"): value for key, value in map(_pair, args.set)}
+    return submission.bundled_spec(name, settings, args.workers)
 
 
 def _pair(text: str, flag: str = "--set", example: str = "epochs=5") -> tuple[str, str]:
@@ -152,18 +201,3 @@ def _number_of(text: str) -> tuple[str, int]:
     if not number.isdecimal():
         raise UsageError(f"--replicas {text!r} is not GROUP=N.", todo="For example: gpu=2")
     return group, int(number)
-
-
-def _list(args: argparse.Namespace) -> int:
-    rows = [output.as_json(job) for job in bundled_jobs()]
-    if args.output != "table":
-        output.print_rows(rows, (), args.output)
-        return int(ExitCode.DONE)
-    for row in rows:
-        print(f"{row['name']}: {row['summary']}")
-        settings = [
-            {"setting": s["name"], "default": s["default"], "what": s["help"]}
-            for s in row["settings"]
-        ]
-        output.print_table(settings, ("setting", "default", "what"))
-    return int(ExitCode.DONE)

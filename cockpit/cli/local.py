@@ -9,8 +9,9 @@ from cockpit import audit
 from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters, status, up
 from cockpit.cli import confirm, output
 from cockpit.cli.streams import tell
-from cockpit.model.cluster import ClusterRef, Resources
+from cockpit.model.cluster import ClusterRef, PodPhase, Resources
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
+from cockpit.model.recovery import FAST, PROFILES, profile
 
 DEFAULT_NAME = "local"
 DEFAULT_MAX = 8
@@ -31,6 +32,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     )
     parser.add_argument("--cpus", type=float, default=1.0, help="CPUs of each worker (default 1)")
     parser.add_argument("--gpus", type=float, default=0.0, help="GPUs of each worker (default 0)")
+    parser.add_argument(
+        "--recovery",
+        choices=tuple(PROFILES),
+        default=FAST.name,
+        help=f"how soon its pods notice a death (default {FAST.name}; see docs/recovery.md)",
+    )
     confirm.arguments(parser)
     output.arguments(parser)
 
@@ -52,7 +59,7 @@ def _up(args: argparse.Namespace, name: str) -> int:
         tell(f"Start local cluster {name}: a head and {sizes}.")
         tell("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
-    asyncio.run(up(name, groups, progress=tell))
+    asyncio.run(up(name, groups, progress=tell, recovery=profile(args.recovery)))
     audit.record("up", ClusterRef("local", name), name, after=sizes)
     tell(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
@@ -66,14 +73,19 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
             f"There is no local cluster {name!r}.",
             f"There is: {', '.join(c.name for c in list_clusters()) or 'none'}.",
         )
-    living = sum(pod.ended_s is None for pod in cluster.pods)
-    plan = f"Take down local cluster {name}: {living} pods, every run on it, and its files."
-    # It was started here by the same person: only a read-only or dry run keeps it up.
-    confirm.refuse_read_only(args)
-    tell(plan)
-    if args.dry_run:
-        tell("Dry run: nothing was changed.")
-        return int(ExitCode.DONE)
+    living = sum(pod.phase is not PodPhase.FAILED for pod in cluster.pods)
+    if living or cluster.operator_alive:
+        pods = f"{living} pod{'s'[: living != 1]}"
+        plan = f"Take down local cluster {name}: {pods}, every run on it, and its files."
+        if not confirm.confirmed(args, [plan]):
+            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    else:
+        # After a reboot, say: nothing lives there that could be lost by a slip.
+        confirm.refuse_read_only(args)
+        tell(f"Take down local cluster {name}: only its files are left.")
+        if args.dry_run:
+            tell("Dry run: nothing was changed.")
+            return int(ExitCode.DONE)
     down(name)
     audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
     tell(f"Cluster {name} is gone.")

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli import connect
-from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.error import ExitCode, UsageError
 from cockpit.sources.answers import TrainWorker
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.follower import Trouble
@@ -93,11 +93,14 @@ async def _print(
             )
         except MissingError as error:
             jobs = ", ".join(job.id for job in await dashboard.jobs()) or "none"
-            raise CockpitError(
+            raise UsageError(
                 f"There is no job, pod or rank {args.what!r}.",
                 f"Jobs: {jobs}.",
                 "See also: cockpit pods, cockpit ranks",
             ) from error
+
+
+WITHOUT = "The ranks of a run without Ray Train write to their job's log: cockpit logs JOB"
 
 
 async def _worker(dashboard: Dashboard, rank: int) -> TrainWorker:
@@ -106,14 +109,17 @@ async def _worker(dashboard: Dashboard, rank: int) -> TrainWorker:
         workers = run.attempts[-1].workers if run.attempts else ()
         for worker in workers:
             if worker.rank == rank and worker.log_file:
+                if run.state.is_over:  # a run without Ray Train may be going on
+                    print(f"Run {run.name} is {run.state.value}.", file=sys.stderr)
                 return worker
         ranks = ", ".join(str(worker.rank) for worker in workers) or "none yet"
         raise UsageError(
-            f"Run {run.name} has no rank {rank} with a log.", f"Its ranks are: {ranks}."
+            f"Run {run.name} has no rank {rank} with a log.", f"Its ranks are: {ranks}.", WITHOUT
         )
     raise UsageError(
         f"There is no rank {rank}: Ray Train lists no run.",
         "Only drivers with RAY_TRAIN_ENABLE_STATE_TRACKING=1 are listed; cockpit launch sets it.",
+        WITHOUT,
     )
 
 

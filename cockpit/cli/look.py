@@ -10,6 +10,7 @@ from typing import Any
 from cockpit.cli import connect, output
 from cockpit.cli.output import Row, as_json, print_json, print_rows
 from cockpit.cli.run_rows import rank_row, run_events, run_row
+from cockpit.cli.run_text import reported_rows, run_lines
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.store import select
 from cockpit.store.store import Store
@@ -28,8 +29,12 @@ TABLES = {
     "ranks": ("rank", "pod", "attempt", "step", "loss", "samples_per_s", "step_time_s"),
     "events": ("at_s", "kind", "name", "reason", "message"),
 }  # fmt: skip
-ONLY_KUBERNETES = ("host", "gpus", "note", "rayjob", "deployment", "cluster")
-"""Columns that a table leaves out where no row has anything in them."""
+MAY_BE_EMPTY = (
+    *("host", "gpus", "note", "rayjob", "deployment", "cluster"),
+    *("step", "samples_per_s", "step_time_s"),
+)
+"""Columns that a table leaves out where no row has anything in them: those of Kubernetes, and what
+a script without telemetry does not tell."""
 SOURCES = {
     "groups": ("backend",),
     "pods": ("backend", "telemetry"),
@@ -54,6 +59,7 @@ GLANCES = ("status", "groups", "runs", "ranks")
 """What one look is enough for, without the objects of all pods."""
 HINTS = {
     "local": "cockpit status shows each source; cockpit local status what is left of a cluster.",
+    "address": "Is it the address of a Ray dashboard, such as http://head:8265?",
     "kuberay": "cockpit clusters shows what there is, cockpit doctor what is missing.",
 }
 
@@ -84,7 +90,10 @@ def run(args: argparse.Namespace) -> int:
             print_status(session.store, args.output, session.clock())
         else:
             rows = rows_of(args.verb, session.store)
-            print_rows(rows, columns(args.verb, rows), args.output, empty=f"No {args.verb}.")
+            if args.verb == "ranks" and args.output == "table":
+                print_ranks(session.store)
+            else:
+                print_rows(rows, columns(args.verb, rows), args.output, empty=f"No {args.verb}.")
     return 0
 
 
@@ -92,7 +101,7 @@ def columns(verb: str, rows: Sequence[Row]) -> list[str]:
     return [
         column
         for column in TABLES[verb]
-        if column not in ONLY_KUBERNETES or any(row.get(column) for row in rows)
+        if column not in MAY_BE_EMPTY or any(row.get(column) not in (None, "") for row in rows)
     ]
 
 
@@ -112,7 +121,7 @@ def _require_answer(args: argparse.Namespace, session: connect.Session, source: 
     """A list from a source that failed would be a lie: raise what the source said."""
     store = session.store
     if args.verb == "status":
-        if store.groups or store.pods or session.backend.ref.backend != "kuberay":
+        if store.groups or store.pods or any(known.ok for known in store.sources.values()):
             return  # it tells what each source says, well or ill
         source = "backend"
     state = store.sources.get(source)
@@ -222,17 +231,20 @@ def print_status(store: Store, how: str, now_s: float) -> None:
     print_rows(groups, columns("groups", groups), how, empty="No worker groups.")
     run = select.current_run(store)
     if run is None:
-        print("No training run.")
+        going = [job.id for job in store.jobs.values() if not job.status.is_over]
+        print(f"No training run. Jobs: {', '.join(going)}" if going else "No training run.")
     else:
-        attempt = run.attempt
-        number = f", attempt {attempt.number}" if attempt else ""
-        print(f"\nRun {run.name or run.id}: {run.state.value}{number}, step {run.step or 0}")
-        if run.message:
-            print(f"It says: {run.message}")
-        ended = [run.attempts[number].reason for number in sorted(run.attempts)[:-1]]
-        if ended:
-            print(f"Last restart: {ended[-1]}")
-        print_rows(rows_of("ranks", store), TABLES["ranks"], how, empty="No ranks yet.")
+        print("", *run_lines(run, now_s), sep="\n")
+        print_ranks(store)
     for name, age, why in select.stale_sources(store, now_s):
         heard = "never heard" if age is None else f"{age:.0f} s old"
         print(f"Source {name} is stale ({heard}){': ' + why if why else ''}")
+
+
+def print_ranks(store: Store) -> None:
+    rows = rows_of("ranks", store)
+    shown = columns("ranks", rows)
+    run = select.current_run(store)
+    if run is not None and select.only_reports(run):
+        rows, shown = reported_rows(rows)
+    print_rows(rows, shown, "table", empty="No ranks yet.")

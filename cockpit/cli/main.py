@@ -25,6 +25,19 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}.", todo=f"See: {self.prog} --help")
 
+    def format_help(self) -> str:
+        """The usage without the flags that every verb takes: they have groups of their own."""
+        shared = {flag.dest for flag in common_flags()._actions} | {"help"}
+        own = [action for action in self._actions if action.dest not in shared]
+        formatter = self._get_formatter()
+        formatter.add_usage(None, own, [])
+        usage = formatter.format_help().rstrip()
+        # By the groups' names below, as options: alone they would look like words to be typed.
+        groups = "[options: where, how]"
+        if len(usage.splitlines()[-1]) + 1 + len(groups) > formatter._width:
+            usage += "\n" + " " * len(f"usage: {self.prog}")
+        return super().format_help().replace(self.format_usage().rstrip(), f"{usage} {groups}")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code of the process."""
@@ -70,14 +83,16 @@ def _run(argv: list[str]) -> int:
         prog="cockpit",
         parents=[common_flags()],
         add_help=False,
-        usage="cockpit [where] [VERB] [options]",
+        usage="cockpit [options] [VERB] [options]",
     )
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--version", action="version", version=f"cockpit {__version__}")
     parser.add_argument("verb", nargs="?")
     parser.add_argument("rest", nargs=argparse.REMAINDER)
-    first = parser.parse_args(argv)
-    name, rest = first.verb, first.rest
+    # Argparse drops the dashes right after the verb, and then takes the command's flags for ours.
+    dashes = argv.index("--") if "--" in argv else len(argv)
+    first = parser.parse_args(argv[:dashes])
+    name, rest = first.verb, [*first.rest, *argv[dashes:]]
     del first.verb, first.rest
     if first.help:
         print(help_text())

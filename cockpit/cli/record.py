@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from cockpit.cli import connect, watched
 from cockpit.cli.streams import tell
@@ -34,10 +35,10 @@ def run(args: argparse.Namespace) -> int:
     # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     session = watched.session_on(connect.backend(args, say=tell), record=args.run)
-    with _closed_in_the_end(session):
-        try:
-            Watch(session, args.run).until_over(forever=args.forever)
-        except KeyboardInterrupt:
+    watch = Watch(session, args.run)
+    with _closed_in_the_end(session), _ended_by_a_signal(watch):
+        watch.until_over(forever=args.forever)
+        if watch.is_ended:
             tell("Ended; what was recorded is complete.")
     return int(ExitCode.DONE)
 
@@ -52,10 +53,12 @@ class Watch:
         self._followed: set[str] = set()
         self._said_s = float("-inf")
         self._notices = 0
+        self.is_ended = False
+        """The user has had enough."""
 
     def until_over(self, *, forever: bool) -> None:
-        """Until each run that was recorded is over; with `forever`, until it is interrupted."""
-        while forever or not self._begun or self._begun.keys() - self._done:
+        """Until each run that was recorded is over; with `forever`, until it is ended."""
+        while not self.is_ended and (forever or not self._begun or self._begun.keys() - self._done):
             self.session.wait(lambda store: False, LOOK_EVERY_S)
             self._look()
 
@@ -135,3 +138,23 @@ def _closed_in_the_end(session: WatchedSession) -> Iterator[None]:
         yield
     finally:
         session.close()
+
+
+@contextmanager
+def _ended_by_a_signal(watch: Watch) -> Iterator[None]:
+    """SIGTERM and Ctrl-C are seen at the next look. An exception could come while a lock is taken
+    back, which then fails in its turn.
+    """
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        watch.is_ended = True
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

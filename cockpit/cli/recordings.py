@@ -63,8 +63,15 @@ def row_of(one: Recorded) -> dict[str, Any]:
         "recording": one.recording,
         "path": str(one.path),
         "trouble": one.trouble,
-        "note": one.trouble or ("being recorded" if one.recording else ""),
+        "note": one.trouble or _note(one),
     }
+
+
+def _note(one: Recorded) -> str:
+    if one.recording:
+        return "being recorded"
+    # The state is the last that was seen: nobody was there for what came after.
+    return "" if one.summary.state.is_over else "left before its end"
 
 
 def _delete(args: argparse.Namespace, library: Library) -> int:

@@ -4,67 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
+from cockpit.cli import output
 from cockpit.cli.streams import tell
-from cockpit.insight.recovery import is_settled, recovery
-from cockpit.model.drill import Drill, Recovery
+from cockpit.insight.recovery import Reading, is_complete, recovery
+from cockpit.insight.wording import sentence as sentence
+from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.session import Session
 from cockpit.store.store import Store
 
-PHASES = (
-    ("pod_gone_s", "pod gone"),
-    ("detected_s", "noticed by Ray"),
-    ("attempt_ended_s", "attempt ended"),
-    ("pod_ready_s", "replacement pod ready"),
-    ("restarted_s", "new attempt started"),
-    ("first_step_s", "first new step"),
-)
+POD_GONE = "pod gone"
 
 
-def follow(session: Session, drill: Drill, timeout_s: float) -> Recovery:
-    """Wait until the run has made a new step, or is over, or the time is up.
+def follow(
+    session: Session, drill: Drill, timeout_s: float, before: Reading | None = None
+) -> Recovery:
+    """Wait until nothing more is to come of it, or the time is up.
 
-    Without a run it waits for the pod's replacement. Each phase is told on standard error as it
-    comes.
+    Without a run it waits for the pod's replacement. Each milestone is told on standard error as it
+    comes, with who said so.
     """
     told: set[str] = set()
 
     def settled(store: Store) -> bool:
-        measured = recovery(store, drill)
-        for name, words in PHASES:
-            if name not in told and (at_s := getattr(measured, name)) is not None:
+        measured = recovery(store, drill, before)
+        for name, at_s, source in milestones(measured):
+            if name not in told:
                 told.add(name)
-                tell(f"  {at_s:6.1f} s  {words}")
-        if not drill.run_id:
-            return measured.pod_ready_s is not None
-        return is_settled(store.runs.get(drill.run_id), measured)
+                tell(f"  {at_s:6.1f} s  {name} ({source})")
+        return is_complete(store, drill, before or Reading(), session.clock())
 
     session.wait(settled, timeout_s)
-    return recovery(session.store, drill)
+    return recovery(session.store, drill, before)
 
 
-def sentence(measured: Recovery) -> str:
-    """One line for people: whether, after how long, and what it cost."""
-    drill = measured.drill
-    fault = f"{drill.fault} of {drill.target}"
-    if not drill.run_id:
-        if measured.pod_ready_s is None:
-            return f"{fault}: not replaced (there was no run to watch)"
-        return f"{fault}: replaced after {measured.pod_ready_s:.1f} s (there was no run to watch)"
-    if not measured.recovered:
-        why = f": {measured.reason}" if measured.reason else ""
-        return f"{fault}: NOT recovered{why}"
-    parts = [
-        f"{word} {value:.1f} s"
-        for word, value in (
-            ("detected", measured.detected_s),
-            ("restarted", measured.restarted_s),
-            ("first new step", measured.first_step_s),
-        )
-        if value is not None
+def milestones(measured: Recovery) -> list[tuple[str, float, str]]:
+    """What was reached, in the order of time: its name, after how many seconds, who said so."""
+    found = [
+        (instant.milestone.value, instant.after_s, instant.source)
+        for instant in measured.instants
+        if instant.milestone is not Milestone.INJECTED
     ]
-    lost = measured.steps_lost
-    steps = "" if lost is None else f", {lost} step{'' if lost == 1 else 's'} lost"
-    return f"recovered from {fault}: {', '.join(parts)}{steps}"
+    if measured.pod_gone_s is not None:
+        found.append((POD_GONE, measured.pod_gone_s, "backend"))
+    return sorted(found, key=lambda item: item[1])
 
 
 def as_row(measured: Recovery) -> dict[str, Any]:
@@ -84,4 +66,15 @@ def as_row(measured: Recovery) -> dict[str, Any]:
         "steps_lost": measured.steps_lost,
         "recovered": measured.recovered,
         "reason": measured.reason,
+        "interrupted": measured.interrupted,
+        "milestones": [output.as_json(instant) for instant in measured.instants],
+        "seconds_lost": measured.seconds_lost,
+        "gpu_seconds_lost": measured.gpu_seconds_lost,
+        "goodput_percent": measured.goodput_percent,
+        "loss": output.as_json(measured.continuity),
+        "restarts": measured.restarts,
+        "budget": measured.budget,
+        "ranks_before": measured.ranks_before,
+        "ranks_after": measured.ranks_after,
+        "unseen": list(measured.unseen),
     }

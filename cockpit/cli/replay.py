@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cockpit import paths
-from cockpit.cli import output
+from cockpit.cli import output, terminal
 from cockpit.model.error import UsageError
 
 if TYPE_CHECKING:
@@ -103,11 +103,7 @@ def _clock(at_s: float) -> str:
 
 
 def _screen(args: argparse.Namespace, at_s: float | None) -> int:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "The screen needs a terminal, and this is a pipe or a file.",
-            todo="Use cockpit replay --headless, or cockpit report.",
-        )
+    terminal.require("Without one: cockpit replay --headless, or cockpit report.")
     from cockpit.theme_files import theme_named
     from cockpit.tui.replay import ReplayApp
     from cockpit.tui.symbols import symbols

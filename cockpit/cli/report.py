@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.out or ".").expanduser()
     if target.is_dir():
         target /= stem + ENDINGS[how]
-    _write(target, text)
+    write(target, text)
     print(f"Wrote {target} ({len(text.encode()) / 1024:,.0f} KiB)")
     return int(ExitCode.DONE)
 
@@ -105,7 +105,7 @@ def _read(name: str) -> tuple[str, Document]:
         )
 
 
-def _write(target: Path, text: str) -> None:
+def write(target: Path, text: str) -> None:
     """Whole or not at all: a report that is there stays until the new one is complete."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)

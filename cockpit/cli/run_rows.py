@@ -45,8 +45,9 @@ def run_row(run: RunView) -> dict[str, Any]:
         "attempt": run.attempt.number if run.attempt else None,
         "attempts": [attempt_row(attempt) for _, attempt in sorted(run.attempts.items())],
         "world_size": run.world_size,
+        "phase": run.phases[-1][2] if run.phases and not run.state.is_over else None,
         "step": run.step,
-        "loss": run.curves["loss"].last,
+        "loss": select.loss_of(run),
         "samples_per_s": run.curves["samples_per_s"].last,
         "metrics": dict(run.metrics),
         "checkpoint": as_json(run.checkpoint),
@@ -76,4 +77,5 @@ def rank_row(store: Store, rank: RankView) -> dict[str, Any]:
         "pod": pod.name if pod else "",
         "steps": rank.steps,
         "loss_first": rank.loss_first,
+        "reported": dict(rank.reported),
     } | sample

@@ -6,11 +6,10 @@ What is needed to connect is imported in the thread that connects, after the fir
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cockpit.model.error import UsageError
+from cockpit.cli import terminal
 from cockpit.tui.actions import Connection, Say
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.symbols import symbols
@@ -18,12 +17,15 @@ from cockpit.tui.theme import DEFAULT_THEME
 
 if TYPE_CHECKING:
     from cockpit.backends.protocol import Backend
-    from cockpit.session import Source
+    from cockpit.session import Session, Source
+    from cockpit.store.store import Store
+
+WITHOUT_SCREEN = "Without one: cockpit status -o json, or cockpit demo --headless."
 
 
 def run(args: argparse.Namespace) -> int:
     """The screen on the cluster that the flags name; on Kubernetes with all others beside it."""
-    _require_terminal()
+    terminal.require(WITHOUT_SCREEN)
 
     def start(say: Say) -> Connection:
         from cockpit.cli import connect
@@ -32,15 +34,17 @@ def run(args: argparse.Namespace) -> int:
         if isinstance(found, connect.OnKubernetes):
             from cockpit.cli import screen_kubernetes
 
-            return screen_kubernetes.connection(args.where, found.configured, say)
-        return connection(found)
+            return screen_kubernetes.connection(
+                args.where, found.configured, say, mends=not args.read_only
+            )
+        return connection(found, mends=not args.read_only)
 
     return _show(args, start, args.where.cluster)
 
 
 def demo(args: argparse.Namespace) -> int:
     """The screen on a cluster that is started for it, with a run on it, and that ends with it."""
-    _require_terminal()
+    terminal.require(WITHOUT_SCREEN)
     ours = False
 
     def start(say: Say) -> Connection:
@@ -73,33 +77,48 @@ def demo(args: argparse.Namespace) -> int:
             demo_cluster.end(args, streams.tell)
 
 
-def connection(backend: Backend, *, ends_with_screen: str = "") -> Connection:
-    """A started session on the backend, and what the screen may ask for."""
+def connection(backend: Backend, *, ends_with_screen: str = "", mends: bool = True) -> Connection:
+    """A started session on the backend, and what the screen may ask for.
+
+    `mends`: what an earlier drill has left there is undone.
+    """
     from cockpit.cli import watched
     from cockpit.cli.screen_actions import ScreenActions
 
     session = watched.session_on(backend)
     session.start()
+    actions = ScreenActions(session, watched.prober_on(session))
+    if mends:
+        session.submit(actions.mend_at_start())
     return Connection(
         session=session,
-        actions=ScreenActions.on(session),
-        log_source=_log_source(backend),
+        actions=actions,
+        log_source=_log_source(backend, session),
         ends_with_screen=ends_with_screen,
     )
 
 
-def _log_source(backend: Backend) -> Callable[[str], Source | None]:
+def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | None]:
     from cockpit.backends.pod_log import PodLogSource
     from cockpit.sources.dashboard import Dashboard
     from cockpit.sources.logs import JobLogSource
     from cockpit.sources.rank_log import RankLogSource
+    from cockpit.store.select import current_run
+
+    def job_of_run(store: Store) -> str:
+        run = current_run(store)
+        return run.submission_id if run is not None else ""
 
     def source(stream: str) -> Source | None:
         kind, _, name = stream.partition(":")
         if kind == "job":
             return JobLogSource(Dashboard(backend.dashboard), name)
         if kind == "rank":
-            return RankLogSource(Dashboard(backend.dashboard), int(name))
+            return RankLogSource(
+                Dashboard(backend.dashboard),
+                int(name),
+                submission=lambda: session.ask(job_of_run),
+            )
         if kind in ("pod", "previous"):
             return PodLogSource(backend, name, previous=kind == "previous")
         return None
@@ -123,11 +142,3 @@ def _theme_name(args: argparse.Namespace) -> str:
     from cockpit.theme_files import theme_named
 
     return theme_named(args.theme).name if args.theme else DEFAULT_THEME
-
-
-def _require_terminal() -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError(
-            "The screen needs a terminal, and this is a pipe or a file.",
-            todo="Use cockpit status -o json, or cockpit demo --headless.",
-        )

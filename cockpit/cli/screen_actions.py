@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from cockpit.actions import ClusterActions
-from cockpit.launch.catalogue import bundled_jobs
-from cockpit.tui.actions import BundledJob, Setting
+from cockpit.drill_actions import DrillActions
+from cockpit.launch import catalogue
+from cockpit.launch.job import BundledJob
 
 
-class ScreenActions(ClusterActions):
+class ScreenActions(DrillActions):
     """The same changes as the verbs make, and the catalogue for the launch dialog."""
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        return tuple(
-            BundledJob(
-                job.name,
-                job.summary,
-                tuple(Setting(s.name, str(s.default), s.help) for s in job.settings),
-            )
-            for job in bundled_jobs()
-        )
+        return catalogue.bundled_jobs()

@@ -12,14 +12,14 @@ from cockpit.model.text import one_line
 from cockpit.tui.actions import Connection, Say
 
 
-def connection(where: Place, configured: KubeConfig, say: Say) -> Connection:
+def connection(where: Place, configured: KubeConfig, say: Say, *, mends: bool = True) -> Connection:
     """On the cluster that is meant; without a session while it is to be chosen there."""
     beside = fleet.session(configured)
 
     def reconnect(ref: ClusterRef, say: Say) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kube.named(where, configured) else Place()
-        return screen.connection(kube.backend(there, configured, ref))
+        return screen.connection(kube.backend(there, configured, ref), mends=mends)
 
     try:
         ref = _chosen(where, configured, say)

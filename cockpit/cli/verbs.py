@@ -50,6 +50,7 @@ VERBS = (
     Verb("delete", "job", "delete a job that is over", "Act"),
     Verb("resume", "job", "submit a job again, from its last checkpoint", "Act"),
     Verb("kill", "kill", "kill a pod or a rank's pod, and measure the recovery", "Act"),
+    Verb("drill", "drill", "faults on purpose, and how the run comes back", "Act"),
     Verb("exec", "execute", "run a command in a pod: a shell on a terminal", "Act"),
     Verb("suspend", "suspend", "take all pods of a cluster away", "Act"),
     Verb("unsuspend", "suspend", "make the pods of a suspended cluster anew", "Act"),

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from cockpit import paths
 from cockpit.alerts import settings as alert_settings
 from cockpit.cli import configuration
+from cockpit.drills.probe import GroundProber, Prober
 from cockpit.model.error import UsageError
 from cockpit.model.event import Event, Notice, RunSeen, SourceHealth
 from cockpit.model.tracking import RunRef
 from cockpit.recorder.library import Library, Limits
 from cockpit.recorder.tap import RecordingTap
-from cockpit.session import Source
+from cockpit.session import Session, Source
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.mlflow import MlflowSource
 from cockpit.sources.mlflow_settings import parse as mlflow_settings
@@ -55,7 +56,7 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
         return (
             RaySource(dashboard, pace=pace),
             TelemetrySource(dashboard, pace=pace),
-            TrainRunsSource(dashboard, told.runs, pace=pace),
+            TrainRunsSource(dashboard, told.ids, pace=pace),
             PrometheusSource(
                 finder(prometheus, dashboard, cluster.dashboard),
                 lambda: run_refs(session.store),
@@ -94,6 +95,14 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
     return session
 
 
+def prober_on(session: Session) -> Prober:
+    """Who asks the probes of drills, also of the Prometheus that the configuration names."""
+    configured = configuration.read().tables.get("prometheus", {})
+    route = session.backend.dashboard
+    find = finder(prometheus_settings(configured, os.environ), Dashboard(route), route)
+    return GroundProber(session, find)
+
+
 def past(library: Library) -> Sequence[RunSummary]:
     """What is recorded and can be read."""
     return [one.summary for one in library.list() if not one.trouble]
@@ -129,22 +138,22 @@ def _first_point_s(run: RunView) -> float | None:
 
 
 class _ToldByTelemetry:
-    """The runs that telemetry tells of."""
+    """The runs that telemetry tells of, and their drivers' jobs."""
 
     def __init__(self) -> None:
-        self._runs: set[str] | None = None
+        self._ids: set[str] | None = None
 
     def heard(self, event: Event) -> None:
         if event.source != "telemetry":
             return
-        if isinstance(event, SourceHealth | RunSeen) and self._runs is None:
-            self._runs = set()
-        if isinstance(event, RunSeen) and self._runs is not None:
-            self._runs.add(event.run_id)
+        if isinstance(event, SourceHealth | RunSeen) and self._ids is None:
+            self._ids = set()
+        if isinstance(event, RunSeen) and self._ids is not None:
+            self._ids |= {event.run_id, event.job_id} - {""}
 
-    def runs(self) -> set[str] | None:
+    def ids(self) -> set[str] | None:
         """None while telemetry has not spoken yet."""
-        return self._runs
+        return self._ids
 
 
 def _tap(

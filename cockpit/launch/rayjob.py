@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.launch.package import Package, package_together, package_training
-from cockpit.launch.submission import WORKING_DIR, LaunchSpec, environment
+from cockpit.launch.submission import WORKING_DIR, LaunchSpec, environment, metadata
 from cockpit.model.error import UsageError
 from cockpit.sources.dashboard import Dashboard
 
@@ -43,7 +43,7 @@ def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
         name=resource_name(spec.submission_id),
         entrypoint=spec.command,
         env_vars=environment(spec),
-        metadata={**spec.metadata, **({WORKING_DIR: working_dir} if working_dir else {})},
+        metadata={**metadata(spec), **({WORKING_DIR: working_dir} if working_dir else {})},
         package=package.read() if options.own_cluster else b"",
         working_dir=working_dir,
         own_cluster=options.own_cluster,

@@ -6,16 +6,21 @@ script shows its attempts and reports.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import shlex
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cockpit.launch.catalogue import bundled_job, flags
+from cockpit.launch.catalogue import bundled_job
+from cockpit.launch.job import flags
 from cockpit.launch.nearest import did_you_mean
 from cockpit.launch.package import Package, cached_package, package_directory, package_training
 from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.recovery import FAST, RecoveryProfile
 from cockpit.model.run import Job
 from cockpit.sources import mlflow
 from cockpit.sources.dashboard import Dashboard, Submission
@@ -26,9 +31,6 @@ CALLBACKS = "RAY_TRAIN_CALLBACKS"
 TUNE_CALLBACKS = "RAY_TUNE_CALLBACKS"
 
 DEFAULT_ENV = {
-    # A report of several ranks completes only at the controller's next poll, every 2 s by default:
-    # measured, an epoch of 0.5 s took 2.02 s.
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
     "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # /api/train/v2/runs/v1 answers 500 without
     "RAY_DEDUP_LOGS": "0",  # a log that leaves out lines is no log
 }
@@ -36,7 +38,9 @@ DEFAULT_ENV = {
 BUNDLED = "cockpit.job"
 RESUMED_FROM = "cockpit.resumed_from"
 WORKING_DIR = "cockpit.working_dir"
-"""Metadata of a job: the bundled job's name, the job that it goes on from, and its package."""
+RECOVERY = "cockpit.recovery"
+"""Metadata of a job: the bundled job's name, the job that it goes on from, its package, and its
+recovery profile, so that drills are compared with their like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class LaunchSpec:
     entrypoint_gpus: float | None = None
     entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
     """What the driver reserves; nothing by default."""
+    recovery: RecoveryProfile = FAST
 
     @property
     def command(self) -> str:
@@ -68,6 +73,18 @@ class LaunchSpec:
         own = self.directory / "training"
         ours = own / "telemetry" / "callback.py"
         return (own.is_dir() or own.with_suffix(".py").is_file()) and not ours.is_file()
+
+    @property
+    def has_recovery(self) -> bool:
+        """What a profile's callbacks are made of comes with the job.
+
+        An older `training` of ours in the user's folder hides it, and Ray Train fails a run whose
+        callback cannot be imported.
+        """
+        if self.has_own_training:
+            return False
+        own = self.directory / "training" if self.directory is not None else None
+        return own is None or not own.is_dir() or (own / "recovery" / "callback.py").is_file()
 
 
 def bundled_spec(
@@ -85,9 +102,11 @@ def bundled_spec(
     job = bundled_job(name)
     given = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
     if workers is not None:
+        if not job.has("workers"):
+            raise UsageError(f"The job {name} has no number of workers to choose")
         given["workers"] = str(workers)
     submission_id = submission_id or new_submission_id(name)
-    if any(setting.name == "run_name" for setting in job.settings):
+    if job.has("run_name"):
         given["run_name"] = given.get("run_name") or submission_id
     return LaunchSpec(
         entrypoint=("python", "-m", job.module, *flags(job, given)),
@@ -137,7 +156,7 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
         working_dir=working_dir,
         py_modules=(training.uri,) if own is not None and with_training else (),
         env_vars=environment(spec),
-        metadata={**spec.metadata, WORKING_DIR: working_dir},
+        metadata={**metadata(spec), WORKING_DIR: working_dir},
         entrypoint_cpus=spec.entrypoint_cpus,
         entrypoint_gpus=spec.entrypoint_gpus,
         entrypoint_resources=spec.entrypoint_resources,
@@ -150,12 +169,19 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
 
     By it the runs that it tells an MLflow of say whose they are.
     """
-    env = {**DEFAULT_ENV, **mlflow.context(spec.submission_id), **spec.env_vars}
+    ours = {**DEFAULT_ENV, **spec.recovery.job_env, **mlflow.context(spec.submission_id)}
+    env = {**ours, **spec.env_vars}
     if not spec.has_own_training:
-        for variable, ours in ((CALLBACKS, CALLBACK), (TUNE_CALLBACKS, TUNE_CALLBACK)):
+        train = (CALLBACK, *(spec.recovery.callbacks if spec.has_recovery else ()))
+        for variable, own in ((CALLBACKS, train), (TUNE_CALLBACKS, (TUNE_CALLBACK,))):
             callbacks = [name for name in env.get(variable, "").split(",") if name]
-            env[variable] = ",".join(dict.fromkeys([*callbacks, ours]))
+            env[variable] = ",".join(dict.fromkeys([*callbacks, *own]))
     return env
+
+
+def metadata(spec: LaunchSpec) -> dict[str, str]:
+    """What Ray keeps beside a launched job."""
+    return {**spec.metadata, RECOVERY: spec.recovery.name}
 
 
 async def resume(dashboard: Dashboard, job_id: str) -> Job:
@@ -188,12 +214,29 @@ async def stop(dashboard: Dashboard, job_id: str) -> Job:
     return await dashboard.job(job_id)
 
 
+RETURNS_WITHIN_S = 10.0
+"""Ray looks at a job once a second, until some seconds after its end. A look that no longer finds
+the job writes it down again, as failed (`_monitor_job_internal` in Ray 2.60)."""
+
+
 async def delete(dashboard: Dashboard, job_id: str) -> None:
-    """Make Ray forget a job. Raises UsageError while it runs."""
+    """Make Ray forget a job: one that has ended just now also when Ray writes it down again, which
+    takes some seconds to be sure of.
+
+    Raises UsageError while it runs.
+    """
     job = await find(dashboard, job_id)
     if not job.status.is_over:
         raise UsageError(f"{job_id} is {job.status}", todo=f"stop it first: cockpit stop {job_id}")
     await dashboard.delete(job_id)
+    since_end_s = max(0.0, time.time() - (job.ended_s or 0.0))  # by two clocks
+    looks_until_s = time.monotonic() + RETURNS_WITHIN_S - since_end_s
+    while time.monotonic() < looks_until_s:
+        await asyncio.sleep(0.5)
+        with suppress(MissingError):
+            await dashboard.job(job_id)
+            await dashboard.delete(job_id)
+            return  # it comes back once
 
 
 async def find(dashboard: Dashboard, job_id: str) -> Job:

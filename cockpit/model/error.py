@@ -30,7 +30,13 @@ class CockpitError(Exception):
         self.what, self.why, self.todo = what, why, todo
 
     def __str__(self) -> str:
-        return "\n".join(line for line in (self.what, self.why, self.todo) if line)
+        lines = [_ended(line) for line in (self.what, self.why) if line]
+        return "\n".join([*lines, self.todo] if self.todo else lines)
+
+
+def _ended(line: str) -> str:
+    """With a full stop: what a library said may become one line with the next sentence."""
+    return line if line.endswith((".", ":", "!", "?", "…")) else f"{line}."
 
 
 class UsageError(CockpitError):

@@ -18,7 +18,7 @@ from cockpit.model.cluster import (
     Pod,
     WorkerGroup,
 )
-from cockpit.model.drill import Drill
+from cockpit.model.drill import Drill, DrillRecord, ProbeResult, Stage
 from cockpit.model.run import (
     Checkpoint,
     Job,
@@ -125,6 +125,9 @@ class RunSeen(Event):
     world_size: int | None = None
     message: str = ""
     """For ERRORED: the error in one line."""
+    max_failures: int | None = None
+    max_preemption_failures: int | None = None
+    """Restarts that it may have, of Ray Train's FailureConfig; -1: without end, None: not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,9 @@ class AttemptEnded(Event):
     attempt: int
     reason: str
     """One line; empty for an attempt that finished."""
+    budget: str = ""
+    """What it was charged to: `max_failures`, `max_preemption_failures`, …; `none` for an end that
+    costs nothing, empty where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +259,29 @@ class LogLines(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillInjected(Event):
     drill: Drill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillStaged(Event):
+    """A drill has come to another stage."""
+
+    drill_id: str
+    """Of the record: what is injected has ids of its own."""
+    name: str
+    stage: Stage
+    message: str = ""
+    """One line: what is done or waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillProbed(Event):
+    drill_id: str
+    result: ProbeResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillEnded(Event):
+    record: DrillRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,3 +35,8 @@ def one_line(text: str, limit: int = 200) -> str:
     line = " ".join(clean(part) for part in text.split("\n")).strip()
     line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def as_sentence(words: str) -> str:
+    """A reason that was written to follow a colon, as a sentence of its own."""
+    return f"{words[:1].upper()}{words[1:]}."

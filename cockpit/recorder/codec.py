@@ -211,7 +211,7 @@ def _reader(hint: Any) -> Read:
     if inner is bool:
         one = _truth
     elif origin is tuple:
-        one = _tuple_of(arguments[0])
+        one = _tuple_of(arguments[0]) if arguments[-1] is ... else _row_of(arguments)
     elif origin is dict:
         one = _dict_of(_reader(arguments[1]))
     elif isinstance(inner, type) and issubclass(inner, Enum):
@@ -231,6 +231,14 @@ def _dict_of(values: Read) -> Callable[[Any], Any]:
 
 def _dataclass_of(kind: type[Any]) -> Callable[[Any], Any]:
     return lambda raw: kind(**_read_object(kind, raw))
+
+
+def _row_of(kinds: Sequence[Any]) -> Callable[[Any], Any]:
+    """A tuple of so many items, each of its own kind: `tuple[Stage, float]`."""
+    reads = [_reader(kind) for kind in kinds]
+    return lambda raw: tuple(
+        next(iter(read((item,)))) for read, item in zip(reads, _list(raw), strict=True)
+    )
 
 
 def _tuple_of(inner: Any) -> Callable[[Any], Any]:

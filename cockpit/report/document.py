@@ -208,9 +208,11 @@ class Document:
     verdict: str
     tone: Tone
     begin_s: float
-    """The run's start: moments and charts count from it."""
+    """Moments and charts count from it."""
     facts: Facts
     """What was run, where and when."""
     sections: tuple[Section, ...]
     marks: tuple[Mark, ...] = field(default=())
     footer: str = ""
+    begin: str = "the start of the run"
+    """What `begin_s` is, in words."""

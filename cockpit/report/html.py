@@ -19,7 +19,6 @@ from cockpit.report.document import (
     Document,
     Facts,
     Kind,
-    Mark,
     MarkKind,
     Section,
     Shares,
@@ -78,7 +77,7 @@ def _section(section: Section, document: Document) -> str:
     for block in section.blocks:
         if isinstance(block, Chart) != in_grid:
             in_grid = not in_grid
-            parts.append(f'{_legend(document.marks)}<div class="grid">' if in_grid else "</div>")
+            parts.append(f'{_legend(document)}<div class="grid">' if in_grid else "</div>")
         parts.append(_block(block, document))
     if in_grid:
         parts.append("</div>")
@@ -199,11 +198,11 @@ def _shares(shares: Shares) -> str:
     return f'<figure class="wide">{shares_svg(shares)}<figcaption>{keys}</figcaption></figure>'
 
 
-def _legend(marks: Sequence[Mark]) -> str:
-    kinds = {mark.kind for mark in marks}
+def _legend(document: Document) -> str:
+    kinds = {mark.kind for mark in document.marks}
     told = [words for kind, words in MARKS.items() if kind in kinds]
     words = ". ".join([*told, "× at the top: a value that is not finite"])
-    return f'<p class="legend">Time is since the start of the run. {_words(words)}.</p>'
+    return f'<p class="legend">Time is since {_words(document.begin)}. {_words(words)}.</p>'
 
 
 def _plain(name: str) -> str:

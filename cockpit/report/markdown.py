@@ -123,9 +123,7 @@ def _charts(curves: Sequence[Chart]) -> list[str]:
     if not curves:
         return []
     took = format.duration(curves[0].end_s - curves[0].begin_s)
-    words = (
-        f"From left to right the {took} of the run; a blank is a gap, × a value that is not finite."
-    )
+    words = f"From left to right {took} of the run; a blank is a gap, × a value that is not finite."
     return ["\n".join(lines), _words(words)]
 
 

@@ -132,6 +132,8 @@ class TrainRun:
     ended_s: float | None
     attempts: tuple[TrainAttempt, ...]
     submission_id: str = ""
+    max_failures: int | None = None
+    """Of its FailureConfig; Ray tells no other of its budgets."""
 
 
 def train_runs(answer: Any) -> tuple[TrainRun, ...]:
@@ -153,7 +155,15 @@ def _train_run(raw: Mapping[str, Any]) -> TrainRun:
         ended_s=float(raw["end_time_ns"]) / 1e9 if raw.get("end_time_ns") else None,
         attempts=tuple(sorted(attempts, key=lambda attempt: attempt.started_s)),
         submission_id=str((raw.get("job_details") or {}).get("submission_id") or ""),
+        max_failures=_max_failures(raw.get("run_settings")),
     )
+
+
+def _max_failures(settings: Any) -> int | None:
+    found: Any = settings
+    for name in ("run_config", "failure_config", "max_failures"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def _detail(raw: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.follower import POLL_S, Locate, LogFile
@@ -11,26 +11,34 @@ from cockpit.sources.http import MissingError
 from cockpit.sources.logs import TAIL_LINES, LogSource
 
 
-def rank_log(dashboard: Dashboard, rank: int, run_id: str = "") -> Locate:
-    """Where the rank's process of the newest attempt writes; of the newest run, or of that one.
+async def any_job() -> str:
+    return ""
 
-    Ray Train's own state says it. MissingError where there is no such rank, or no state.
+
+def rank_log(
+    dashboard: Dashboard, rank: int, submission: Callable[[], Awaitable[str]] = any_job
+) -> Locate:
+    """Where the rank's process of the newest attempt writes, in the newest run of Ray Train.
+
+    `submission`: the job that the run is of, if that is known: a run without Ray Train is no reason
+    to show the log of one before it. MissingError where there is no such rank, or no state.
     """
 
     async def locate() -> LogFile:
-        runs = await dashboard.train_runs()
+        runs, job = await dashboard.train_runs(), await submission()
         for run in runs:
-            if run_id not in ("", run.id):
+            if job and run.submission_id and run.submission_id != job:
                 continue
             for worker in run.attempts[-1].workers if run.attempts else ():
                 if worker.rank == rank and worker.log_file:
                     return LogFile(worker.node_id, worker.log_file, run.state.is_over)
+            why = "Its run has no such rank now, or Ray has not said where it writes."
             break
-        why = (
-            "Its run has no such rank now, or Ray has not said where it writes."
-            if runs
-            else "Ray Train lists no run: only drivers with RAY_TRAIN_ENABLE_STATE_TRACKING=1 are."
-        )
+        else:
+            why = (
+                f"{job or 'It'} has no run of Ray Train that is listed: without Ray Train, or "
+                "RAY_TRAIN_ENABLE_STATE_TRACKING=1, its ranks are in the job's log alone."
+            )
         raise MissingError(f"There is no log of rank {rank}.", why, status=404)
 
     return locate
@@ -44,12 +52,12 @@ class RankLogSource(LogSource):
         dashboard: Dashboard,
         rank: int,
         *,
-        run_id: str = "",
+        submission: Callable[[], Awaitable[str]] = any_job,
         tail_lines: int | None = TAIL_LINES,
         poll_s: float = POLL_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        where = rank_log(dashboard, rank, run_id)
+        where = rank_log(dashboard, rank, submission)
         super().__init__(
             f"rank:{rank}", dashboard, where, tail_lines=tail_lines, poll_s=poll_s, clock=clock
         )

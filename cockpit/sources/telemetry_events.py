@@ -9,6 +9,7 @@ from cockpit.model.event import (
     AttemptStarted,
     Event,
     MetricsReported,
+    Notice,
     PhaseEntered,
     RankSampled,
     RunSeen,
@@ -47,6 +48,8 @@ def event_of(record: wire.Record) -> Event | None:
                 submission_id=one_line(body.submission),
                 world_size=body.world_size,
                 message=one_line(body.message),
+                max_failures=body.max_failures,
+                max_preemption_failures=body.max_preemption_failures,
             )
         case wire.AttemptStart():
             placements = tuple(
@@ -67,6 +70,7 @@ def event_of(record: wire.Record) -> Event | None:
                 run_id=one_line(body.run),
                 attempt=body.attempt,
                 reason=one_line(body.reason),
+                budget=one_line(body.budget),
             )
         case wire.Tick():
             return RankSampled(
@@ -90,6 +94,16 @@ def event_of(record: wire.Record) -> Event | None:
                 run_id=one_line(body.run),
                 attempt=body.attempt,
                 phase=Phase(body.phase),
+            )
+        case wire.Notice():
+            return Notice(
+                at_s=at_s,
+                source=SOURCE,
+                kind="Run",
+                name=one_line(body.run),
+                reason=one_line(body.reason),
+                message=f"rank {body.rank}: {one_line(body.message)}",
+                warning=True,
             )
         case wire.Report():
             return MetricsReported(

@@ -2,7 +2,8 @@
 
 A job that somebody else submitted, without the telemetry callback, shows its runs, their attempts
 and where the ranks are; there is no step, no loss and no report in it. Run ids are Ray Train's own,
-the same that telemetry uses: what telemetry tells of is left to it.
+the same that telemetry uses but for a run that a second driver goes on with: that one keeps its
+first id there. So what telemetry tells of, and what its drivers do, is left to it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class _Told:
 class TrainRunsSource:
     """RunSeen, AttemptStarted, AttemptEnded and SourceHealth (source `train`).
 
-    `told_by_telemetry` gives the ids of the runs that telemetry tells of, or None while telemetry
-    has not spoken yet; it is called on the loop of this source.
+    `told_by_telemetry` gives the ids of the runs that telemetry tells of and Ray's own ids of
+    their drivers' jobs, or None while telemetry has not spoken yet; it is called on the loop of
+    this source.
     """
 
     name = "train"
@@ -93,7 +95,7 @@ class TrainRunsSource:
             await self._sleep(wait_s)
 
     def _is_mine(self, run: TrainRun, known: _Told, theirs: Collection[str] | None) -> bool:
-        if theirs is not None and run.id in theirs:
+        if theirs is not None and (run.id in theirs or run.job_id in theirs):
             return False
         # States are told in order of time: what is said here too soon would hide the states from
         # before that telemetry brings.
@@ -133,6 +135,7 @@ class TrainRunsSource:
             submission_id=run.submission_id,
             world_size=size,
             message=run.detail if state is run.state and state in _FAILED else "",
+            max_failures=run.max_failures,
         )
         return known.said
 

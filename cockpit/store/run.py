@@ -60,12 +60,22 @@ class AttemptView:
     started_s: float | None = None
     ended_s: float | None = None
     reason: str = ""
+    budget: str = ""
+    """What its end was charged to, as in `AttemptEnded`."""
     placements: tuple[Placement, ...] = ()
     first_step: int | None = None
     """The first step of any rank: where the attempt resumed."""
     first_step_s: float | None = None
     """When the first sample with a step came in."""
     last_step: int | None = None
+    last_step_s: float | None = None
+    """When that was done."""
+    reported_s: float | None = None
+    """When its first report was accepted."""
+
+    def reach(self, step: int, at_s: float) -> None:
+        if self.last_step is None or step > self.last_step:
+            self.last_step, self.last_step_s = max(0, step), at_s
 
 
 @dataclass(slots=True)
@@ -95,6 +105,9 @@ class RunView:
     job_id: str = ""
     submission_id: str = ""
     world_size: int | None = None
+    max_failures: int | None = None
+    max_preemption_failures: int | None = None
+    """As in `RunSeen`."""
     message: str = ""
     started_s: float = 0.0
     ended_s: float | None = None
@@ -207,7 +220,7 @@ class RunView:
         for spread in spreads:
             if spread.name == "step":
                 view = self.attempt_view(attempt)
-                view.last_step = max(view.last_step or 0, int(spread.high))
+                view.reach(int(spread.high), at_s)
                 self.progress.append(at_s, spread.high)
             if spread.name not in CURVES:
                 continue
@@ -240,7 +253,7 @@ class RunView:
             attempt.first_step = sample.first_step
         if attempt.first_step_s is None or sample.at_s < attempt.first_step_s:
             attempt.first_step_s = sample.at_s
-        attempt.last_step = max(attempt.last_step or 0, sample.step)
+        attempt.reach(sample.step, sample.at_s)
         return True
 
     def take_report(

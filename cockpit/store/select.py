@@ -11,10 +11,13 @@ STALE_AFTER_S = 5.0
 
 
 def current_run(store: Store) -> RunView | None:
-    """The newest run that is not over, else the newest."""
+    """The newest run that trains or has, else the newest that is not over, else the newest.
+
+    A run that still waits for its first ranks does not hide the one that has them.
+    """
     runs = sorted(store.runs.values(), key=lambda run: run.started_s)
     going = [run for run in runs if not run.state.is_over]
-    found = going or runs
+    found = [run for run in going if run.attempts] or going or runs
     return found[-1] if found else None
 
 
@@ -50,6 +53,22 @@ def pods_in_order(store: Store) -> list[Pod]:
 def ranks_in_order(run: RunView) -> list[RankView]:
     """The ranks of the newest attempt; ranks that an elastic resize took away are left out."""
     return [view for _, view in sorted(run.ranks.items()) if view.placement or not run.attempts]
+
+
+LOSS_NAMES = ("loss", "train_loss", "train/loss", "training_loss", "eval_loss", "val_loss")
+
+
+def loss_of(run: RunView) -> float | None:
+    """As the ranks told it last; of a run whose script tells no step, as it reported it."""
+    told = run.curves["loss"].last
+    if told is not None:
+        return told
+    return next((run.metrics[name] for name in LOSS_NAMES if name in run.metrics), None)
+
+
+def only_reports(run: RunView) -> bool:
+    """Whether it tells nothing by step, as a script without a line of telemetry does."""
+    return not run.samples_seen and run.reported_s is not None
 
 
 def age_s(at_s: float | None, now_s: float) -> float | None:

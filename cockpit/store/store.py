@@ -25,7 +25,10 @@ from cockpit.model.event import (
     AttemptStarted,
     ClusterSeen,
     ClustersListed,
+    DrillEnded,
     DrillInjected,
+    DrillProbed,
+    DrillStaged,
     Event,
     GpuActivityListed,
     GroupsListed,
@@ -48,6 +51,8 @@ from cockpit.model.event import (
 from cockpit.model.run import Job, JobStatus, RunState, Trial
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
+from cockpit.store.drill import DrillView
+from cockpit.store.past import Past
 from cockpit.store.run import RunView
 from cockpit.store.series import Series
 
@@ -126,6 +131,7 @@ class Store:
     """When a pod was first seen failed or missing."""
     ready_counts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=500))
     """How many worker pods were ready, at each change of that number."""
+    past: Past = field(default_factory=Past)
     pods_complete: bool = True
     """False while the first list of pods is still coming in."""
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -146,6 +152,8 @@ class Store:
     notices: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     logs: dict[str, LogBuffer] = field(default_factory=dict)
     drills: deque[Drill] = field(default_factory=lambda: deque(maxlen=DRILLS_KEPT))
+    drilling: dict[str, DrillView] = field(default_factory=dict)
+    """Drills by the id of their record, as far as they have got; the newest last."""
     marks: deque[Marked] = field(default_factory=lambda: deque(maxlen=MARKS_KEPT))
     version: int = 0
     """Counts events: a view that has drawn this version has nothing to do."""
@@ -168,12 +176,15 @@ class Store:
                 else:
                     run.take(event.samples)
             case SourceHealth():
+                self.past.take_health(event)
                 self._source(event)
             case PodsListed():
+                self.past.take_pods(event)
                 self._pods(event)
             case GroupsListed():
                 self.groups = {group.name: group for group in event.groups}
             case NodesListed():
+                self.past.take_nodes(self.nodes, event)
                 self.nodes = {node.id: node for node in event.nodes}
             case MachinesListed():
                 self.machines = {machine.name: machine for machine in event.machines}
@@ -198,12 +209,15 @@ class Store:
             case AttemptEnded():
                 attempt = self._run(event.run_id).attempt_view(event.attempt)
                 attempt.ended_s, attempt.reason = event.at_s, event.reason
+                attempt.budget = event.budget or attempt.budget
             case PhaseEntered():
                 run = self._run(event.run_id)
                 run.enter_phase(event.at_s, event.attempt, event.phase)
             case MetricsReported():
                 run = self._run(event.run_id)
                 run.take_report(event.at_s, event.metrics, event.checkpoint, event.ranks)
+                if (of := run.attempts.get(event.attempt)) is not None and of.reported_s is None:
+                    of.reported_s = event.at_s
             case TrialsListed():
                 self._trials(event)
             case HistoryLoaded():
@@ -221,10 +235,18 @@ class Store:
                 self._alert_handled(event)
             case DrillInjected():
                 self.drills.append(event.drill)
+            case DrillStaged() | DrillProbed() | DrillEnded():
+                self._drill(event)
             case Marked():
                 self.marks.append(event)
             case _:
                 pass
+
+    def _drill(self, event: DrillStaged | DrillProbed | DrillEnded) -> None:
+        known = event.record.id if isinstance(event, DrillEnded) else event.drill_id
+        self.drilling.setdefault(known, DrillView(known)).take(event)
+        while len(self.drilling) > DRILLS_KEPT:
+            del self.drilling[next(iter(self.drilling))]
 
     def _run(self, run_id: str) -> RunView:
         return self.runs.setdefault(run_id, RunView(run_id))
@@ -286,6 +308,10 @@ class Store:
         run.job_id = event.job_id or run.job_id
         run.submission_id = event.submission_id or run.submission_id
         run.world_size = event.world_size or run.world_size
+        if event.max_failures is not None:
+            run.max_failures = event.max_failures
+        if event.max_preemption_failures is not None:
+            run.max_preemption_failures = event.max_preemption_failures
         # What it waited for, or came back from, is over once it runs; attempts keep their reasons.
         kept = "" if event.state is RunState.RUNNING else run.message
         run.message = event.message or kept

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # the first paint does not wait for these
     from cockpit.backends.protocol import Scaled
+    from cockpit.drills.engine import Experiment
+    from cockpit.drills.gameday import GameDay
+    from cockpit.drills.gameday_run import GameDayRun
     from cockpit.drills.kill import KillPlan
+    from cockpit.drills.plan import DrillPlan
+    from cockpit.launch.job import BundledJob
     from cockpit.model.cluster import ClusterRef
-    from cockpit.model.drill import Drill
+    from cockpit.model.drill import Drill, DrillRecord
     from cockpit.session import Session, Source
 
 Via = Literal["job", "rayjob"]
 """How a job is launched: submitted over HTTP, or as a RayJob resource."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting of a bundled job, as text."""
-
-    name: str
-    default: str
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BundledJob:
-    """A job that cockpit brings along and can launch by name."""
-
-    name: str
-    about: str
-    settings: tuple[Setting, ...] = ()
 
 
 class Actions(Protocol):
@@ -43,6 +30,26 @@ class Actions(Protocol):
     """
 
     async def kill(self, plan: KillPlan) -> Drill: ...
+
+    def experiment(self, plan: DrillPlan) -> Experiment:
+        """One drill, not begun yet. Answers at once; its coroutines run on the session's loop."""
+        ...
+
+    async def drill(self, experiment: Experiment) -> DrillRecord:
+        """Conduct it to its end; what went wrong is in the record."""
+        ...
+
+    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+        """Several drills, not begun yet. `say` is told each step, on the session's thread."""
+        ...
+
+    def earlier_drills(self) -> Sequence[DrillRecord]:
+        """Those of this cluster that are kept on this machine. Reads files: not from the UI."""
+        ...
+
+    async def drill_elsewhere(self) -> str:
+        """Who else has the cluster for a drill now, where that can be told; empty: nobody."""
+        ...
 
     async def scale(self, group: str, replicas: int) -> Scaled: ...
 
@@ -63,7 +70,7 @@ class Actions(Protocol):
         ...
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        """Answers at once, from memory."""
+        """Answers at once."""
         ...
 
 

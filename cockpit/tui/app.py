@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.app import SystemCommand
 from textual.filter import LineFilter
@@ -30,6 +30,9 @@ from cockpit.tui.look import Live, Look
 from cockpit.tui.printable import PRINTABLE
 from cockpit.tui.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
+
+if TYPE_CHECKING:
+    from cockpit.model.cluster import ClusterRef
 
 TICK_S = 0.125
 AT_LEAST_EVERY_S = 1.0
@@ -223,18 +226,20 @@ class CockpitApp(Connecting):
         if not self.store.drills:
             return
         from cockpit.insight.recovery import is_settled, recovery
+        from cockpit.insight.wording import LOST, outcome
         from cockpit.tui.sentences import recovered
 
         for drill in self.store.drills:
-            if drill.id in self._told:
+            # One of an experiment is told with its verdict, by `cockpit.tui.drilling`.
+            if drill.id in self._told or drill.id.partition(".")[0] in self.store.drilling:
                 continue
             measured = recovery(self.store, drill)
             if is_settled(self.store.runs.get(drill.run_id), measured):
                 self._told.add(drill.id)
                 self.notify(
                     recovered(measured),
-                    title="Recovered" if measured.recovered else "Not recovered",
-                    severity="information" if measured.recovered else "error",
+                    title=outcome(measured),
+                    severity="error" if outcome(measured) == LOST else "information",
                     timeout=10,
                     markup=False,
                 )
@@ -259,6 +264,14 @@ class CockpitApp(Connecting):
             marked = Marked(at_s=self.now_s, source="user", text=text or f"mark {number}")
             self.session.dispatch(marked)
             self.notify(f"Marked this moment: {marked.text}", timeout=3, markup=False)
+
+    def switch(self, ref: ClusterRef) -> None:
+        """Not while a drill goes on: its measurement and its undo need the connection."""
+        if self.conducting is not None:
+            todo = "Wait for it, or abort it with X."
+            self.trouble(CockpitError(f"A drill goes on: {self.conducting.name}.", todo=todo))
+            return
+        super().switch(ref)
 
     def next_theme(self) -> None:
         names = [name for name in self.available_themes if not name.startswith("textual")]

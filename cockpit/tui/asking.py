@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
@@ -18,12 +19,28 @@ from cockpit.tui.actions import Connection
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from cockpit.drills.engine import Experiment
+    from cockpit.insight.recovery import Reading
     from cockpit.model.cluster import Capability
     from cockpit.session import Session
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Conducting:
+    """A drill, or a game day of several, that goes on."""
+
+    name: str
+    abort: Callable[[], None]
+    experiment: Callable[[], Experiment | None]
+    """The drill that goes on now, or went on last."""
+    said: str = ""
+    """What a game day does now, in a line."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it is over, and undone."""
 
 
 class Asking(App[int]):
@@ -35,6 +52,8 @@ class Asking(App[int]):
         self.connection: Connection | None = None
         self.failure: CockpitError | None = None
         self.capabilities: Mapping[str, Capability] = {}
+        self.conducting: Conducting | None = None
+        """The drill or game day of this screen, from its first stage to its last."""
         self._empty = Store()
         self._faults: set[tuple[str, str]] = set()
 
@@ -51,6 +70,11 @@ class Asking(App[int]):
     def now_s(self) -> float:
         sessions = (self.connection.session, self.connection.fleet) if self.connection else ()
         return next((session.clock() for session in sessions if session), time.time())
+
+    def readings(self, record_id: str) -> Mapping[str, Reading]:
+        """How the run was before each fault of that drill, where it is conducted here."""
+        mine = self.conducting.experiment() if self.conducting is not None else None
+        return mine.readings if mine is not None and mine.id == record_id else {}
 
     def refusal(self, verb: str) -> str:
         """Why the verb cannot be done here, in one line; empty when it can."""
@@ -95,6 +119,8 @@ class Asking(App[int]):
         log.warning("%s", error)
         message = "\n".join(line for line in (error.why, error.todo) if line)
         title = error.what if message else ""
+        # The newest counts: one after another they would cover the screen, each for as long.
+        self.clear_notifications()
         self.notify(message or error.what, title=title, severity="error", timeout=12, markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:

@@ -5,8 +5,10 @@ Coroutines for `CockpitApp.attempt`, which shows their CockpitError.
 
 from __future__ import annotations
 
+import asyncio
+
 from cockpit.drills.kill import plan_kill
-from cockpit.model.cluster import NodeType, WorkerGroup
+from cockpit.model.cluster import ClusterHealth, NodeType, WorkerGroup
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import DrillInjected
 from cockpit.model.run import Job
@@ -105,20 +107,51 @@ async def launch(app: CockpitApp, chosen: str = "") -> None:
         raise CockpitError("There is no bundled job to launch.")
     rayjob = app.capabilities.get("rayjob")
     may_rayjob = rayjob is not None and rayjob.allowed
-    order = await app.push_screen_wait(Launch(jobs, chosen, rayjob=may_rayjob))
-    if order is not None:
+    form = Launch(jobs, chosen, rayjob=may_rayjob)
+    while (order := await app.push_screen_wait(form)) is not None:
         app.notify(f"Launching {order.name} …", timeout=3, markup=False)
-        job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
+        try:
+            job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
+        except UsageError as error:  # what was typed stays, to be mended
+            form = Launch(jobs, order.name, rayjob=may_rayjob, typed=order, wrong=str(error))
+            continue
         what = "job" if order.via == "job" else "RayJob"
         app.notify(f"{order.name} is {what} {job_id}.", title="Launched", markup=False)
+        return
 
 
 async def leave(app: CockpitApp) -> None:
-    """Quit; asks first when something goes down with the screen."""
+    """Quit; asks first when something goes down with the screen, or a drill is to be undone."""
     ends = app.connection.ends_with_screen if app.connection else ""
-    said = f"Quitting takes down {ends}."
-    if not ends or await app.push_screen_wait(Confirm("Quit?", [said], "Quit", again="q")):
-        app.leave()
+    if ends and await _is_gone(app):
+        ends = ""
+    lines = [f"Quitting takes down {ends}."] if ends else []
+    drill = app.conducting
+    if drill is not None:
+        lines.append(f"The drill {drill.name} goes on: it is aborted and undone first.")
+    if lines and not await app.push_screen_wait(Confirm("Quit?", lines, "Quit", again="q")):
+        return
+    if drill is not None and app.conducting is drill:
+        drill.abort()
+        said = "What it did is being undone; then the screen ends."
+        app.notify(said, title="Aborting the drill", timeout=30, markup=False)
+        await drill.over.wait()
+    app.leave()
+
+
+async def _is_gone(app: CockpitApp) -> bool:
+    """Whether another has taken the local cluster down already.
+
+    A cluster that is down may still have pods that quitting ends, hence the second question.
+    """
+    if app.session is None or app.store.health is not ClusterHealth.DOWN:
+        return False
+    ref = app.session.backend.ref
+    if ref.backend != "local":
+        return False
+    from cockpit.backends.local import status
+
+    return await asyncio.to_thread(status, ref.name) is None
 
 
 def allowed(app: CockpitApp, verb: str, what: str) -> Actions:

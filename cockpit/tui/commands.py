@@ -20,13 +20,15 @@ class Command:
     help: str
     takes: tuple[str, ...] = ()
     """What its first words are, for completion: `pod`, `rank`, `group`, `job`, `theme`, `machine`,
-    `context`, `namespace`, `cluster`."""
+    `context`, `namespace`, `cluster`, `fault` and then whom it hits."""
 
 
 COMMANDS: tuple[Command, ...] = (
     *(Command(view, view, f"show {view}") for view in VIEWS),
     Command("rank", "rank N", "a rank's own page", ("rank",)),
     Command("kill", "kill POD|RANK [GRACE]", "kill a pod, GRACE seconds after SIGTERM", ("pod",)),
+    Command("drill", "drill [FAULT [WHOM] …]", "inject a fault; see docs/screens.md", ("fault",)),
+    Command("abort", "abort", "end the drill that goes on, and undo it"),
     Command("scale", "scale GROUP N|+N|-N", "ask for that many pods", ("group",)),
     Command("launch", "launch [JOB]", "launch a bundled job"),
     Command("stop", "stop JOB", "stop a job", ("job",)),
@@ -103,8 +105,11 @@ def completions(
     if not head:
         return [command.name for command in COMMANDS if command.name.startswith(tail)]
     command = _BY_NAME.get(head.split()[0])
-    if command is None or " " in head.strip():
+    if command is None:
         return []
+    if " " in head.strip():
+        targets = _targets(store) if command.name == "drill" and head.count(" ") == 1 else []
+        return [f"{head} {word}" for word in targets if word.startswith(tail)]
     words = [name for kind in command.takes for name in _names(kind, store, themes, fleet)]
     return [f"{head} {word}" for word in words if word.startswith(tail)]
 
@@ -122,6 +127,10 @@ def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) 
             return list(store.jobs)
         case "machine":
             return sorted(store.machines)
+        case "fault":
+            from cockpit.drills import catalogue
+
+            return catalogue.NAMES
         case "theme":
             return themes
         case "context":
@@ -131,6 +140,12 @@ def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) 
         case "cluster":
             return short_names(clusters(fleet))
     raise KeyError(kind)
+
+
+def _targets(store: Store) -> list[str]:
+    """Whom a drill can hit."""
+    ranks = [f"rank:{rank}" for rank in _names("rank", store, (), None)]
+    return [*ranks, *_names("pod", store, (), None), "random", "head"]
 
 
 def seconds(words: Sequence[str], default: float = 0.0) -> float:

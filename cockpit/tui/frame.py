@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from cockpit.store.select import current_run
 from cockpit.tui import format
+from cockpit.tui.asking import Asking, Conducting
 from cockpit.tui.keys import NUMBERS, TITLES, VIEWS, Key
 from cockpit.tui.look import Look
 from cockpit.tui.sentences import (
@@ -20,6 +21,7 @@ from cockpit.tui.sentences import (
     run_style,
     run_word,
 )
+from cockpit.tui.widgets.fewlines import StyledLine
 
 _SEPARATOR = Content.styled(" │ ", "$muted")
 
@@ -68,11 +70,15 @@ class Tabs(Line):
         if look.read_only:
             right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
         width = self.size.width
-        brand, labels = " cockpit ", _labels(view, views_of(look), long=True)
-        if len(brand) + sum(len(text) for _, text in labels) + right.cell_length > width:
-            brand = " "
-        if len(brand) + sum(len(text) for _, text in labels) + right.cell_length > width:
-            labels = _labels(view, views_of(look), long=False)
+        names = views_of(look)
+        for brand, labels in (
+            (" cockpit ", _labels(view, names, gap=" ")),
+            (" ", _labels(view, names, gap=" ")),
+            ("", _labels(view, names)),
+            (" ", _labels(view, names, gap=" ", long=False)),
+        ):
+            if len(brand) + sum(len(text) for _, text in labels) + right.cell_length <= width:
+                break
         parts: list[Content] = [Content.styled(brand, "$accent bold")]
         clicks, x = [], parts[0].cell_length
         for name, label in labels:
@@ -92,8 +98,11 @@ def views_of(look: Look) -> tuple[str, ...]:
     return tuple(name for name in VIEWS if there.get(name, True))
 
 
-def _labels(view: str, names: Sequence[str], *, long: bool) -> list[tuple[str, str]]:
-    titles = {name: f"{TITLES[name]} " if long or name == view else "" for name in names}
+def _labels(
+    view: str, names: Sequence[str], *, gap: str = "", long: bool = True
+) -> list[tuple[str, str]]:
+    """Each with its title, or with its number alone, but for the one that is shown."""
+    titles = {name: f"{TITLES[name]}{gap}" if long or name == view else "" for name in names}
     return [(name, f" {NUMBERS[name]} {title}") for name, title in titles.items()]
 
 
@@ -145,6 +154,41 @@ class StatusLine(Line):
             if sum(len(part) for part in parts) + len(right) > self.size.width:
                 right = Content()
         self.show(_spread(Content.assemble(*parts), right, self.size.width))
+
+
+class DrillLine(Line):
+    """The drill that goes on, in every view but its own; there is no such line without one."""
+
+    DEFAULT_CSS = """
+    DrillLine { background: $warning 20%; display: none; }
+    """
+
+    @property
+    def conducting(self) -> Conducting | None:
+        app = self.app
+        return app.conducting if isinstance(app, Asking) else None
+
+    def draw(self, look: Look, view: str = "") -> None:
+        found: StyledLine | None = None
+        if look.store.drilling:  # imported where it is needed: most screens never show a drill
+            from cockpit.tui.rows import drillnow
+
+            if (going := drillnow.going(look.store)) is not None:
+                found = drillnow.line(drillnow.live(look.store, going), look.now_s)
+        if found is None and (mine := self.conducting) is not None and mine.said:
+            found = [(f"{mine.name}  ", "bold"), (mine.said, "muted")]
+        found = None if view == "drills" else found
+        self.display = found is not None
+        if found is not None:
+            parts = [Content.styled(text, _words(words)) for text, words in found]
+            left = Content.assemble(Content.styled(" drill ", "bold $warning"), *parts)
+            right = Content.styled("X aborts ", "$muted")
+            self.show(_spread(left, right, self.size.width or self.app.size.width))
+
+
+def _words(words: str) -> str:
+    """A palette's words as a style of Textual's markup."""
+    return " ".join(word if word == "bold" else f"${word}" for word in words.split())
 
 
 class KeyBar(Line):

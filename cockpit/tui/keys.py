@@ -9,13 +9,25 @@ from textual.binding import Binding
 
 from cockpit.tui.chart_keys import CHART_KEYS
 
-VIEWS = ("overview", "ranks", "charts", "pods", "jobs", "trials", "alerts", "machines", "fleet")
+VIEWS = (
+    "overview",
+    "ranks",
+    "charts",
+    "pods",
+    "jobs",
+    "drills",
+    "trials",
+    "alerts",
+    "machines",
+    "fleet",
+)
 TITLES = {
     "overview": "Overview",
     "ranks": "Ranks",
     "charts": "Charts",
     "pods": "Pods",
     "jobs": "Jobs",
+    "drills": "Drills",
     "trials": "Trials",
     "alerts": "Alerts",
     "machines": "Machines",
@@ -27,6 +39,7 @@ NUMBERS = {
     "charts": "3",
     "pods": "4",
     "jobs": "5",
+    "drills": "6",
     "trials": "7",
     "alerts": "8",
     "machines": "9",
@@ -58,7 +71,7 @@ class Key:
         return len(self.views) >= len(_ONE_CLUSTER)
 
 
-_TABLES = ("ranks", "pods", "jobs", "trials", "alerts", "machines", "fleet")
+_TABLES = ("ranks", "pods", "jobs", "drills", "trials", "alerts", "machines", "fleet")
 _GROUPS = ("overview", "pods")
 ONLY_KUBERNETES = ("cordon", "describe", "exec", "suspend")
 """Verbs that only a cluster in Kubernetes has."""
@@ -70,7 +83,7 @@ KEYS: tuple[Key, ...] = (
         "",
         "enter",
         "open",
-        "The rank's page, the object, the job's log, the cluster",
+        "The rank's page, the object, the job's log, the drill, the cluster",
         _TABLES,
     ),
     Key(
@@ -81,6 +94,24 @@ KEYS: tuple[Key, ...] = (
         "Kill the pod, or the pod under the rank (asks)",
         ("overview", "ranks", "pods"),
         "delete_pod",
+    ),
+    Key(
+        "drill",
+        "D",
+        "D",
+        "drill",
+        "Inject a fault, and measure how the run comes back (asks)",
+        ("overview", "ranks", "pods", "drills"),
+        "drill",
+    ),
+    Key(
+        "abort",
+        "X",
+        "X",
+        "abort drill",
+        "End the drill that goes on, and undo what it did (asks)",
+        _ONE_CLUSTER,
+        footer=False,
     ),
     Key(
         "scale_up",
@@ -175,7 +206,7 @@ KEYS: tuple[Key, ...] = (
         "o",
         "other pane",
         "The next table or log of this view",
-        ("overview", "ranks", "pods", "jobs"),
+        ("overview", "ranks", "pods", "jobs", "drills"),
     ),
     Key(
         "heat",
@@ -218,7 +249,7 @@ SHARED = frozenset(key.id for key in KEYS if any(_USED[name] > 1 for name in key
 """Those whose key does something else in another view: each acts in its own views alone."""
 
 MOVING: tuple[tuple[str, str], ...] = (
-    ("1 … 5 7 … 9 0", "the view of that number"),
+    ("1 … 9 0", "the view of that number"),
     ("tab shift+tab", "the next view, the one before"),
     ("↑ ↓ j k", "a line down or up"),
     ("g G home end", "the first or the last line"),

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from cockpit.model.error import NotAllowedError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.frame import KeyBar, StatusLine, Tabs
+from cockpit.tui.frame import DrillLine, KeyBar, StatusLine, Tabs
 from cockpit.tui.keys import TITLES, Key
 from cockpit.tui.look import Look
 from cockpit.tui.screens.main import MainScreen
@@ -57,6 +57,7 @@ class ReplayScreen(MainScreen):
     def compose(self) -> ComposeResult:
         yield Tabs()
         yield StatusLine()
+        yield DrillLine()
         yield Container(id="view")
         yield ReplayBar()
         yield KeyBar()

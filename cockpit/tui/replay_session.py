@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from cockpit.backends.protocol import Scaled
 from cockpit.backends.recorded import RecordedBackend
+from cockpit.drills.engine import Experiment
+from cockpit.drills.gameday import GameDay
+from cockpit.drills.gameday_run import GameDayRun
 from cockpit.drills.kill import KillPlan
+from cockpit.drills.plan import DrillPlan
+from cockpit.launch.job import BundledJob
 from cockpit.model.cluster import ClusterRef
-from cockpit.model.drill import Drill
+from cockpit.model.drill import Drill, DrillRecord
 from cockpit.model.error import NotAllowedError
 from cockpit.model.event import Event
 from cockpit.recorder.player import Player
 from cockpit.session import Session
-from cockpit.tui.actions import BundledJob, Connection, Via
+from cockpit.tui.actions import Connection, Via
 
 BUDGET_S = 0.09
 """Of each tick of the screen: a long way is gone in parts, and keys are answered between them."""
@@ -47,6 +52,22 @@ class RecordedActions:
 
     async def kill(self, plan: KillPlan) -> Drill:
         _refuse()
+
+    def experiment(self, plan: DrillPlan) -> Experiment:
+        _refuse()
+
+    async def drill(self, experiment: Experiment) -> DrillRecord:
+        _refuse()
+
+    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+        _refuse()
+
+    def earlier_drills(self) -> Sequence[DrillRecord]:
+        """Of a recording, only what it holds."""
+        return ()
+
+    async def drill_elsewhere(self) -> str:
+        return ""
 
     async def scale(self, group: str, replicas: int) -> Scaled:
         _refuse()

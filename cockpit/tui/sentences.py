@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Iterable
 
+from cockpit.insight.wording import brief
+from cockpit.insight.wording import steps as steps
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
 from cockpit.model.drill import Recovery
 from cockpit.model.run import JobStatus, RunState
@@ -69,20 +71,9 @@ def pod_style(pod: Pod) -> str:
     return "good" if pod.ready else "warning"
 
 
-def steps(count: int) -> str:
-    return f"{count} step" if count == 1 else f"{count:,} steps"
-
-
 def recovered(measured: Recovery) -> str:
     """How a drill went, in one sentence."""
-    drill = measured.drill
-    if measured.first_step_s is None:
-        why = f": {measured.reason}" if measured.reason else ""
-        return f"the run did not recover from {drill.fault} of {drill.target}{why}"
-    lost = measured.steps_lost
-    tail = f", {steps(lost)} lost" if lost is not None else ""
-    took = format.duration(measured.first_step_s)
-    return f"recovered from {drill.fault} of {drill.target} in {took}{tail}"
+    return brief(measured)
 
 
 def clock(at_s: float) -> str:

@@ -180,7 +180,7 @@ async def test_a_killed_pod_stays_listed_as_failed_and_is_replaced_at_once(
         failed, fresh = pods()
         assert (failed.phase, failed.reason) == (PodPhase.FAILED, "killed by SIGKILL")
         assert fresh.ip != failed.ip
-        assert fresh.created_s - began < 1
+        assert fresh.created_s - began < 5, "it is not held back"
         with pytest.raises(UsageError, match="is not running"):
             await LocalBackend(NAME).delete_pod(victim.name, grace_s=0)
 

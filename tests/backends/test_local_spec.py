@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from cockpit.backends.local.ray_start import pod_environment
 from cockpit.backends.local.scale import ScaleRequest, scaled_spec
 from cockpit.backends.local.spec import (
     ClusterSpec,
@@ -17,6 +19,7 @@ from cockpit.backends.local.spec import (
 )
 from cockpit.model.cluster import Resources
 from cockpit.model.error import UsageError
+from cockpit.model.recovery import FAST
 
 GPU = GroupSpec("gpu", replicas=2, min=1, max=4, resources=Resources(cpus=2, memory_bytes=1 << 30))
 SPEC = ClusterSpec(
@@ -98,3 +101,20 @@ def test_a_scale_request_survives_the_socket() -> None:
 def test_an_unknown_group_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(UsageError, match=r"Groups: gpu, cpu\."):
         scaled_spec(SPEC, ScaleRequest("tpu", replicas=1))
+
+
+def test_the_recovery_profile_is_kept_and_is_the_default_of_an_older_cluster() -> None:
+    fast = replace(SPEC, recovery="fast")
+    assert spec_from_json(spec_as_json(fast)) == fast
+    older = spec_as_json(fast)
+    del older["recovery"]
+    assert spec_from_json(older).recovery == "default"
+
+
+def test_pods_have_the_settings_of_their_profile() -> None:
+    def environment(profile: str) -> dict[str, str]:
+        return pod_environment(replace(SPEC, recovery=profile), Path("/token"), "demo-head", ())
+
+    assert FAST.pod_env.items() <= environment("fast").items()
+    assert not FAST.pod_env.keys() & environment("default").keys()
+    assert environment("default")["RAY_ADDRESS"] == SPEC.gcs_address, "or Ray finds another one's"

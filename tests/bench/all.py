@@ -1,11 +1,12 @@
 """Every measurement, and the page that holds them: `python -m tests.bench.all [NAME …]`.
 
-Writes docs/benchmarks.md; with names only their sections. All of them take some forty minutes on
+Writes docs/benchmarks.md; with names only their sections. All of them take some two hours on
 two cores, which had better be idle. Exits with 1 when a promise is not kept.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import subprocess
@@ -28,8 +29,11 @@ MEASUREMENTS = (
     "many_pods",
     "many_ranks",
     "week",
+    "look_cost",
     "chart_cost",
     "recorder_cost",
+    "checkpoint_stall",
+    "recovery",
 )
 QUIET = 0.25
 """Of the processors' time."""
@@ -50,7 +54,7 @@ def main(names: Sequence[str]) -> int:
         if not done.stdout:
             raise SystemExit(f"{name} did not come to its end")
         date = time.strftime("%Y-%m-%d", time.gmtime())
-        sections[name] = f"{done.stdout.strip()}\n\n{command_of(name)}, {date}\n"
+        sections[name] = f"{done.stdout.strip()}\n\n{command_of(name)}, {date}, {cpu()}\n"
         failed = failed or done.returncode != 0
         # At once, so that an interruption costs one measurement only.
         known = [sections[each] for each in MEASUREMENTS if each in sections]
@@ -94,9 +98,10 @@ def machine() -> str:
     niceness = os.nice(0)
     priority = f", at niceness {niceness}" if niceness else ""
     return (
-        f"{cpu()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB of memory, Linux "
-        f"{platform.release()}; Python {platform.python_version()}, Ray {version('ray')}, Textual "
-        f"{version('textual')}{priority}."
+        f"{os.cpu_count()} cores, {memory_gib():.0f} GiB of memory, Linux; Python "
+        f"{platform.python_version()}, Ray {version('ray')}, Textual {version('textual')}"
+        f"{priority}. The processor is named below each measurement: they were not all made on "
+        "the same one."
     )
 
 
@@ -113,4 +118,9 @@ def memory_gib() -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.all", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASUREMENTS))
+    asked = parser.parse_args().names
+    if unknown := sorted(set(asked) - set(MEASUREMENTS)):
+        parser.error(f"no measurement is called {', '.join(unknown)}")
+    sys.exit(main(asked))

@@ -41,12 +41,13 @@ def notes(directory: Path, rank: int) -> list[Note]:
 
 
 def train(config: dict[str, Any]) -> dict[str, Any]:
+    from ray.train import get_context
+
     from training import telemetry
     from training.jobs import checkpointed
-    from training.jobs.rank import RayRank
 
     directory, mute = Path(config.pop("directory")), config.pop("mute")
-    tell, rank, held = telemetry.step, RayRank().index, telemetry._rank
+    tell, rank, held = telemetry.step, get_context().get_world_rank(), telemetry._rank
 
     def noting(**numbers: Any) -> None:
         numbers["step"] += FIRST[rank]

@@ -11,7 +11,6 @@ from tests.local_cluster import separate_state
 
 
 @pytest.mark.ray
-@pytest.mark.timeout(400)
 def test_the_headless_demo_recovers_and_leaves_nothing() -> None:
     with (
         separate_state(),

@@ -126,7 +126,7 @@ def test_the_catalogue_is_an_array_of_named_objects(capsys: pytest.CaptureFixtur
     jobs = json.loads(capsys.readouterr().out)
     assert "checkpointed" in [job["name"] for job in jobs]
     assert run("launch", "--list") == 0
-    assert "epochs" in capsys.readouterr().out
+    assert "checkpointed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", ["keys", "themes"])
@@ -165,6 +165,48 @@ def test_the_environment_chooses_what_no_flag_does(
     assert run("local", "up") == 4
 
 
+def test_a_terminal_that_cannot_move_its_cursor_gets_no_screen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from cockpit.cli import terminal
+    from cockpit.model.error import UsageError
+
+    with pytest.raises(UsageError, match="this is a pipe or a file"):
+        terminal.require("Without one: …")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal.require("Without one: …")
+    monkeypatch.setenv("TERM", "dumb")
+    with pytest.raises(UsageError, match="TERM is dumb") as caught:
+        terminal.require("Without one: …")
+    assert caught.value.todo == "Without one: …"
+
+
+def test_help_of_a_verb_begins_with_what_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("kill", "--help")
+    usage = capsys.readouterr().out.partition("\n\n")[0]
+    assert usage.startswith("usage: cockpit kill ")
+    assert "POD|RANK" in usage
+    assert "--grace S" in usage
+    assert "--kubeconfig" not in usage, "the flags of every verb stand below"
+    assert usage.endswith("[options: where, how]")
+
+
+def test_no_usage_is_wider_than_the_screen_or_has_options_that_look_like_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for verb in VERBS:
+        with pytest.raises(SystemExit):
+            run(verb.name, "--help")
+        usage = capsys.readouterr().out.partition("\n\n")[0]
+        assert max(map(len, usage.splitlines())) <= 80, usage
+        assert "[where]" not in usage
+        assert "[options: where, how]" in usage
+
+
 def test_doctor_says_how_to_mend_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +216,7 @@ def test_doctor_says_how_to_mend_what_is_missing(
     assert not checks["shared memory"]["ok"]
     assert "Free" in checks["shared memory"]["mend"]
     assert checks["python"]["ok"]
+    assert checks["python"]["mend"] == "", "what is well needs no mending"
 
 
 def test_a_change_asks_and_no_is_the_default(
@@ -217,6 +260,22 @@ def test_a_command_after_dashes_may_follow_flags(
     monkeypatch.setattr("cockpit.cli.execute.run", remember)
     assert run("exec", "a-pod", "-n", "ml", "--", "ls", "-n", "x") == 0
     assert asked == [("a-pod", ["ls", "-n", "x"], "ml")]
+
+
+def test_a_script_may_have_flags_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, list[str], bool]] = []
+
+    def remember(args: argparse.Namespace) -> int:
+        asked.append((args.job, args.command, args.follow))
+        return 0
+
+    monkeypatch.setattr("cockpit.cli.launch.run", remember)
+    assert run("launch", "--", "python", "train.py", "--lr", "0.1", "--help") == 0
+    assert run("--local", "launch", "-f", "--", "python", "train.py", "-f") == 0
+    assert asked == [
+        ("python", ["train.py", "--lr", "0.1", "--help"], False),
+        ("python", ["train.py", "-f"], True),
+    ]
 
 
 def test_a_kubeconfig_that_is_not_there_is_told_where_clusters_are_asked_for(

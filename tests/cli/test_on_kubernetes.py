@@ -19,8 +19,6 @@ from tests.cluster.kwok import TOLERATION, add_nodes
 from tests.cluster.raycluster import Group, ray_cluster
 from tests.cluster.testbed import Testbed
 
-pytestmark = pytest.mark.timeout(300)
-
 NAMESPACE, OTHER, EMPTY = "cli", "cli-other", "cli-empty"
 RAY = f"/apis/ray.io/v1/namespaces/{NAMESPACE}"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -204,9 +202,13 @@ def test_what_cannot_be_known_is_asked_for_with_the_flags_to_type(run: Run) -> N
     assert code == 2
     assert "no namespace 'cli-nowhere'" in err
     assert run("groups", "-n", OTHER, "--cluster", "two")[0] == 0
+    code, _, err = run("groups", "-n", "default", "--cluster", "two")
+    assert code == 3
+    assert f"One of that name is elsewhere: -n {OTHER} --cluster two" in err
     code, _, err = run("pods", "--cluster", "nobody")
-    assert code in (2, 3)
+    assert code == 3
     assert "no RayCluster" in err
+    assert "cockpit clusters" in err
     assert run("pods", "--context", "refused")[0] == 3
 
 

@@ -16,7 +16,7 @@ from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
 from tests.local_cluster import running_cluster
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def ask(cluster: LocalBackend, capsys: pytest.CaptureFixture[str]) -> Any:
 def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run that goes on for long enough for all of the tests."""
     results = tmp_path_factory.mktemp("results")
-    settings = [f"--set=storage_path={results}", "--set=epochs=400", "--workers=2"]
+    settings = [f"--set=storage_path={results}", "--set=epochs=100000", "--workers=2"]
     from contextlib import redirect_stdout
     from io import StringIO
 
@@ -97,8 +97,8 @@ def test_a_run_is_launched_seen_killed_and_stopped(
     assert "AttemptEnded" in {event["reason"] for event in ask("events")}
     with connect.session_on(backend) as session:
         _until_checkpoint(session, job, attempt=2)  # its ranks have logs of their own
-    assert main(["logs", "0", "--grep", "Checkpoint successfully created"]) == 0
-    assert "Checkpoint successfully created" in capsys.readouterr().out
+    assert main(["logs", "0", "--grep", "resumed at step"]) == 0
+    assert "resumed at step" in capsys.readouterr().out
     assert main(["logs", "7"]) == 2
     assert "Its ranks are: 0, 1." in capsys.readouterr().err
 
@@ -155,12 +155,25 @@ def test_a_script_that_raises_at_import_fails_with_its_last_words(
     assert "FAILED" in told.err
 
 
+def test_a_job_is_stopped_and_waited_for(
+    ask: Any, cluster: LocalBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", "--", sys.executable, "-c", "import time; time.sleep(600)"]) == 0
+    job = capsys.readouterr().out.strip()
+    assert main(["stop", job, "--yes", "--wait"]) == 0
+    assert f"Job {job} is over." in capsys.readouterr().err
+    assert next(row["status"] for row in ask("jobs") if row["name"] == job) == "STOPPED"
+    assert main(["stop", job, "--yes"]) == 0
+    assert f"Job {job} is over already: STOPPED." in capsys.readouterr().err
+
+
 def test_names_that_do_not_exist_are_answered_with_those_that_do(
     cluster: LocalBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["stop", "nobody", "--yes"]) == 1
-    assert "There is no job 'nobody'" in capsys.readouterr().err
-    assert main(["logs", "nobody"]) == 1
+    for verb in ("stop", "delete", "resume"):
+        assert main([verb, "nobody", "--yes"]) == 2
+        assert "There is no job 'nobody'.\nJobs: " in capsys.readouterr().err
+    assert main(["logs", "nobody"]) == 2
     assert "no job, pod or rank 'nobody'" in capsys.readouterr().err
     assert main(["kill", "nobody", "--yes"]) == 2
     assert "verbs-workers" in capsys.readouterr().err

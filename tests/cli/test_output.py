@@ -6,11 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.cli.look import rows_of, status
+from cockpit.cli.look import print_status, rows_of, status
 from cockpit.cli.output import Row, as_json, print_rows
 from cockpit.cli.recovery import as_row, sentence
+from cockpit.cli.watch import Watched
 from cockpit.insight.recovery import recovery
-from tests.events import DRILL, ONE, before_the_kill, reduced, the_recovery
+from cockpit.model.event import Event, MetricsReported, SourceHealth
+from cockpit.model.run import Checkpoint, RankMetrics, RunState
+from tests.events import (
+    DRILL,
+    HEAD,
+    ONE,
+    RUN,
+    TWO,
+    before_the_kill,
+    pods,
+    reduced,
+    run_seen,
+    started,
+    the_recovery,
+    tick,
+)
 
 
 def test_json_holds_the_vocabulary_and_survives_nan() -> None:
@@ -49,6 +65,60 @@ def test_status_is_one_object_with_everything() -> None:
     assert whole["run"]["attempt"] == 1
     assert [rank["pod"] for rank in whole["ranks"]] == ["t-workers-1", "t-workers-2"]
     assert whole["pods"][2]["ranks"] == [1]
+
+
+def test_a_script_without_telemetry_is_told_by_what_it_reports(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    checkpoint = Checkpoint(None, "/results/checkpoint_7", {}, 70_921, 0.489)
+    report = MetricsReported(
+        at_s=40.0,
+        source="telemetry",
+        run_id=RUN,
+        attempt=1,
+        metrics={"train_loss": 0.25, "epoch": 7.0},
+        checkpoint=checkpoint,
+        ranks=tuple(RankMetrics(rank, {"train_loss": 0.2 + rank / 10}) for rank in range(2)),
+    )
+    store = reduced(
+        [run_seen(9.0, RunState.RUNNING), pods(10.0, HEAD, ONE, TWO), started(11.0, 1, ONE, TWO)]
+    )
+    store.apply(report)
+    run = status(store)["run"]
+    assert (run["loss"], run["step"], run["metrics"]["epoch"]) == (0.25, None, 7.0)
+    assert [rank["reported"] for rank in rows_of("ranks", store)] == [
+        {"train_loss": 0.2},
+        {"train_loss": pytest.approx(0.3)},
+    ]
+    print_status(store, "table", 52.0)
+    said = capsys.readouterr().out
+    assert "Run demo: RUNNING, attempt 1\n" in said, "a step that nobody told is not 0"
+    assert "Reported: train_loss 0.25, epoch 7\n" in said
+    assert "Checkpoint: 12 s ago, 70.9 kB, taken in 0.49 s, /results/checkpoint_7\n" in said
+    assert said.endswith(
+        "RANK  POD          TRAIN_LOSS\n"
+        "   0  t-workers-1         0.2\n"
+        "   1  t-workers-2         0.3\n"
+    )
+
+
+def test_watching_says_why_there_is_no_sample(capsys: pytest.CaptureFixture[str]) -> None:
+    health = SourceHealth(at_s=1.0, source="telemetry", ok=True)
+    report = MetricsReported(at_s=2.0, source="telemetry", run_id=RUN, attempt=1)
+    watched = Watched("dmeo")
+    for event in (health, run_seen(1.0, RunState.RUNNING), health, health, report):
+        watched.hear(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "Waiting for a run 'dmeo'. There is: none.",
+        "Waiting for a run 'dmeo'. There is: demo.",
+    ]
+    watched = Watched("demo")
+    events: list[Event] = [health, run_seen(1.0, RunState.RUNNING), report, report]
+    for seen in [*events, tick(1, 3.0, 1, 5)]:
+        watched.hear(seen)
+    told = capsys.readouterr()
+    assert told.err.count("telemetry.step") == 1
+    assert [json.loads(line)["run"] for line in told.out.splitlines()] == ["demo", "demo"]
 
 
 @pytest.mark.parametrize("verb", ["groups", "pods", "nodes", "jobs", "runs", "ranks"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.backends.kuberay.kubeconfig import read
 from cockpit.model.cluster import ClusterRef
 from tests.cluster.build import build, missing
-from tests.cluster.raycluster import ray_cluster
+from tests.cluster.raycluster import Group, ray_cluster
 from tests.cluster.testbed import Testbed
 
 CLUSTERS = {"programs", "control_plane", "kubernetes", "ray_on_kubernetes"}
@@ -30,29 +30,23 @@ def why_not() -> str:
 
 
 def cluster_wanted(item: pytest.Item) -> int:
-    """How much of a cluster the test needs: 0 none, 1 a control plane, 2 a whole one."""
-    names = getattr(item, "fixturenames", ())
-    if "kubernetes" in names:
-        return 2
-    return int("control_plane" in names)
-
-
-def build_for(items: Sequence[pytest.Item], say: Callable[[str], None]) -> None:
-    """Build what these tests need, before the first of them: it takes longer than a test may."""
-    wanted = {name for item in items for name in getattr(item, "fixturenames", ())}
-    if wanted & CLUSTERS:
-        _build(say)
+    """How much of a cluster the test needs: 0 none, 1 its programs or API, 2 all of it."""
+    names = set(getattr(item, "fixturenames", ()))
+    return 2 if "kubernetes" in names else int(not names.isdisjoint(CLUSTERS))
 
 
 def need_kubernetes() -> None:
     """Skip the test that calls it where no test cluster can run."""
-    _build(print)
+    build_all(print)
     if why := why_not():
         pytest.skip(f"no Kubernetes here: {why}")
 
 
-def _build(say: Callable[[str], None]) -> None:
-    """What cannot be built is one more reason why not."""
+def build_all(say: Callable[[str], None]) -> None:
+    """Build what the test clusters need, before the first test: it takes longer than one may.
+
+    What cannot be built is one more reason why not.
+    """
     if _REASONS:
         return
     try:
@@ -131,7 +125,11 @@ def ray_on_kubernetes(kubernetes: Testbed) -> RealCluster:
     Shared by everything that needs a real one: each test leaves it so.
     """
     namespace = kubernetes.namespace("ml")
-    body = ray_cluster(namespace=namespace, storage=kubernetes.plane.space.folder / "shared")
+    body = ray_cluster(
+        groups=(Group(capabilities=("NET_ADMIN",)),),
+        namespace=namespace,
+        storage=kubernetes.plane.space.folder / "shared",
+    )
     kubernetes.plane.ask("POST", f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters", body)
     ref = ClusterRef("kuberay", "demo", namespace, kubernetes.kubeconfig.stem)
     made = RealCluster(kubernetes, ref, kubernetes.kubeconfig)

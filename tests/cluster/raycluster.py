@@ -52,6 +52,8 @@ class Group:
     gpus: int = 0
     """Of the pod's limits. A node has GPUs only where it is simulated."""
     idle_timeout_s: int | None = None
+    capabilities: tuple[str, ...] = ()
+    """Of the Ray container, beyond the default ones: what some drills need."""
 
 
 def ray_container_mounts(
@@ -89,6 +91,7 @@ def ray_pod_template(
     storage: Path | None = None,
     settings: Mapping[str, str] | None = None,
     simulated: bool = False,
+    capabilities: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A pod with one container for Ray. `memory` is its limit, as Kubernetes writes it.
 
@@ -104,6 +107,8 @@ def ray_pod_template(
         "imagePullPolicy": "Never",
         "resources": {"requests": requests, "limits": limits},
     }
+    if capabilities:
+        ray["securityContext"] = {"capabilities": {"add": list(capabilities)}}
     spec: dict[str, Any] = {"containers": [ray]}
     if simulated:
         spec["tolerations"] = [TOLERATION]
@@ -175,7 +180,13 @@ def _group(group: Group, template: Callable[..., dict[str, Any]]) -> dict[str, A
             "num-cpus": str(group.cpus),
             "object-store-memory": "100000000",
         },
-        "template": template("ray-worker", memory="3Gi", cpus=group.cpus, gpus=group.gpus),
+        "template": template(
+            "ray-worker",
+            memory="3Gi",
+            cpus=group.cpus,
+            gpus=group.gpus,
+            capabilities=group.capabilities,
+        ),
     }
     if group.idle_timeout_s is not None:
         spec["idleTimeoutSeconds"] = group.idle_timeout_s

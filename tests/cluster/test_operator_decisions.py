@@ -223,6 +223,16 @@ def test_the_token_reaches_every_container_that_speaks_to_ray() -> None:
             assert reference == {"name": "demo", "key": "auth_token"}
 
 
+def test_workers_wait_for_the_gcs_in_an_init_container_unless_the_operator_is_told_not_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = cluster()
+    (waiting,) = worker_pod(made, made.groups[0], 0, 0, "")["spec"]["initContainers"]
+    assert waiting["name"] == "wait-gcs-ready"
+    monkeypatch.setenv("ENABLE_INIT_CONTAINER_INJECTION", "false")
+    assert "initContainers" not in worker_pod(made, made.groups[0], 0, 0, "")["spec"]
+
+
 def test_autoscaler_v2_makes_pods_that_never_restart() -> None:
     scaled = cluster(enableInTreeAutoscaling=True, autoscalerOptions={"version": "v2"})
     made = head_pod(scaled)

@@ -47,13 +47,14 @@ def two_workers(ray_on_kubernetes: RealCluster, cockpit: Cockpit) -> Iterator[No
 
 
 @pytest.mark.ray
+@pytest.mark.alone
 @pytest.mark.usefixtures("two_workers")
 def test_a_run_recovers_from_the_kill_of_a_worker_pod(
     ray_on_kubernetes: RealCluster, cockpit: Cockpit
 ) -> None:
     job = cockpit(
         *("launch", "checkpointed", "--workers", "2", "--yes"),
-        *("--set", "epochs=1000", "--set", f"storage_path={STORAGE}/runs"),
+        *("--set", "epochs=100000", "--set", f"storage_path={STORAGE}/runs"),
     ).split()[-1]
     try:
         _wait_for_checkpoint(ray_on_kubernetes)

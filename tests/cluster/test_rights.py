@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.backends.kuberay.port_forward import PortForward
 from cockpit.backends.protocol import Change, RayJobSpec
 from cockpit.launch import submission
-from cockpit.model.error import NotAllowedError
+from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.event import MachinesListed, Notice, PodsListed, SourceHealth
 from cockpit.sources.dashboard import Dashboard
 from tests.cluster.fixtures import RealCluster
@@ -142,6 +142,9 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
         viewer.suspend(True),
         viewer.cordon("node-1", True),
         viewer.create_rayjob(RayJobSpec("refused", "true")),
+        viewer.evict_pod(pod, grace_s=0),
+        viewer.isolate(pod, "refused"),
+        viewer.hold("refused", 1),
     ):
         with pytest.raises(NotAllowedError):
             await change
@@ -189,7 +192,23 @@ async def test_an_operator_may_do_every_verb(
     )
     await operator.delete_rayjob(name)
     await operator.announce(Change("scale", "RayCluster", "demo", "1", "1"))
-    await operator.delete_pod(pod, grace_s=0)
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{operator.ref.namespace}/leases"
+    for lease in granted.testbed.plane.ask("GET", leases)["items"]:  # of a drill before
+        granted.testbed.plane.ask("DELETE", f"{leases}/{lease['metadata']['name']}")
+    assert await operator.holder() == ""
+    await operator.hold("rights", 10)
+    await operator.hold("rights", 10)
+    assert await operator.holder() == "rights"
+    with pytest.raises(CockpitError, match="Another drill"):
+        await operator.hold("another", 10)
+    await operator.release("rights")
+    assert await operator.holder() == ""
+    await operator.isolate(pod, "cockpit-rights")
+    await operator.rejoin("cockpit-rights")
+    await operator.rejoin("cockpit-rights")
+    await operator.evict_pod(pod, grace_s=0)
+    granted.wait_ready(1)
+    await operator.delete_pod(await worker(operator), grace_s=0)
     granted.wait_ready(1)
 
 

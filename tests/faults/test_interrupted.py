@@ -12,7 +12,7 @@ import pytest
 from tests.faults.command import Running, nothing_left, run, running, uid_of
 from tests.local_cluster import separate_state
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.ray
 
 NAME = "cut"
 DEMO = ("demo", "--headless", "--workers=1", "--seconds=1", f"--name={NAME}")
@@ -90,7 +90,7 @@ def _is_shown_and_taken_down(uid: str) -> None:
     assert left["name"] == NAME
     assert left["health"] in ("starting", "ready")
     run(*DEMO).is_a_sentence(1, f"cockpit local down {NAME}")
-    assert run("local", "down").code == 0
+    assert run("local", "down", "--yes").code == 0
     nothing_left(NAME, uid)
     assert run("local", "status").out == "No local cluster.\n"
 

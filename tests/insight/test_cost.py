@@ -1,29 +1,30 @@
-"""What a look costs: all findings of 1,000 ranks, once a second, in a small part of one."""
+"""What a look costs: it grows with the ranks, not with their square nor with the run's length."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 from cockpit.insight.diagnosis import diagnosis
 from cockpit.insight.findings import findings
 from cockpit.insight.state import Heard
 from cockpit.model.event import HistoryLoaded
 from cockpit.store.run import RUN_POINTS
+from tests.growth import growth
 from tests.insight.training_run import RUN, T0, Training
 
-LOOK_S = 0.1
-"""Some 14 ms on two quiet cores; coverage makes it three times that. What this is to notice is work
-that grows with the square of the ranks, or with the length of the run."""
-LOOKS = 7
 
-
-def test_all_findings_of_a_thousand_ranks_after_hours_take_a_small_part_of_a_second() -> None:
-    training = Training(ranks=1_000, gpus=True)
+def after_minutes(ranks: int) -> Training:
+    training = Training(ranks=ranks, gpus=True)
     training.start()
     for tick in range(110):
         training.now_s += 6.0
         training.healthy()
         training._tick(saving=tick % 20 == 19)
+    return training
+
+
+def after_hours(ranks: int) -> Training:
+    training = after_minutes(ranks)
     old = tuple(T0 - 4.0 * n for n in range(RUN_POINTS - 200, 0, -1))
     for name in ("loss", "step_time_s", "samples_per_s", "checkpoint_s"):
         training.tell(
@@ -32,19 +33,36 @@ def test_all_findings_of_a_thousand_ranks_after_hours_take_a_small_part_of_a_sec
                 values=tuple(1.0 + (n % 7) / 100 for n in range(len(old))),
             )
         )  # fmt: skip
-    run, heard, took = training.run, Heard(), []
-    assert len(run.curves["step_time_s"]) > RUN_POINTS // 2
-    for _ in range(LOOKS):
-        began = time.process_time()
-        heard.note(run, training.clock)
-        found = findings(training.store, run, training.clock, heard=heard)
-        took.append(time.process_time() - began)
+    assert len(training.run.curves["step_time_s"]) > RUN_POINTS // 2
+    return training
+
+
+def finding(training: Training) -> Callable[[], None]:
+    heard = Heard()
+
+    def look() -> None:
+        heard.note(training.run, training.clock)
+        found = findings(training.store, training.run, training.clock, heard=heard)
         assert [it.kind for it in found if it.kind != "low-goodput"] == []
-    began = time.process_time()
-    told = diagnosis(training.store, run, training.clock)
-    diagnosed_s = time.process_time() - began
-    assert told.shares is not None
-    # The least of some: what else the machine does is not ours.
-    assert min(took) <= LOOK_S, [f"{1e3 * it:.1f} ms" for it in took]
-    assert diagnosed_s <= 2 * LOOK_S
-    print(f"findings {1e3 * min(took):.1f} ms, diagnosis {1e3 * diagnosed_s:.1f} ms")
+
+    return look
+
+
+def diagnosing(training: Training) -> Callable[[], None]:
+    def look() -> None:
+        assert diagnosis(training.store, training.run, training.clock).shares is not None
+
+    return look
+
+
+def test_a_look_grows_with_the_ranks_and_not_with_their_square() -> None:
+    few, many = after_minutes(100), after_minutes(1_000)
+    assert growth(finding(few), finding(many)) < 20
+    assert growth(diagnosing(few), diagnosing(many)) < 20
+
+
+def test_a_look_after_hours_costs_little_more_than_after_minutes() -> None:
+    short, long = after_minutes(300), after_hours(300)
+    points = len(long.run.curves["step_time_s"]) / len(short.run.curves["step_time_s"])
+    assert growth(finding(short), finding(long)) < 5 < points
+    assert growth(diagnosing(short), diagnosing(long)) < 2 * points  # it reads a whole curve

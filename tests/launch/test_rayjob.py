@@ -11,6 +11,7 @@ from cockpit.launch import submission
 from cockpit.launch.rayjob import NAME_LIMIT, RayJobOptions, provide, rayjob_spec, resource_name
 from cockpit.launch.submission import CALLBACKS, WORKING_DIR
 from cockpit.model.error import UsageError
+from cockpit.model.recovery import FAST
 from cockpit.sources.dashboard import Dashboard
 from tests.launch.test_submission import Ray, dashboard, ray
 from training.telemetry.wire import CALLBACK
@@ -37,7 +38,7 @@ async def test_on_the_present_cluster_the_code_is_what_a_submission_would_have(
     assert made.working_dir == f"gcs://{ray.uploads[0]}" == made.metadata[WORKING_DIR]
     assert made.package == b""
     assert "--epochs=3" in made.entrypoint
-    assert made.env_vars[CALLBACKS] == CALLBACK
+    assert made.env_vars[CALLBACKS] == ",".join([CALLBACK, *FAST.callbacks])
     assert (made.ttl_s, made.deadline_s, made.own_cluster) == (60, 900, False)
     await provide(dashboard, spec)
     assert len(ray.uploads) == 1

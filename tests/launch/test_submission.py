@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from cockpit.launch import submission
-from cockpit.launch.catalogue import bundled_jobs
+from cockpit.launch.job import BundledJob, JobSetting
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.recovery import DEFAULT, FAST
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.http import AnswerError, MissingError
 from tests.sources.fake_dashboard import job
@@ -77,7 +78,8 @@ async def test_a_bundled_job_is_uploaded_once_and_carries_the_telemetry(
         f"python -m training.jobs.checkpointed --epochs=5 --workers=2 --run-name={first.id}"
     )
     assert sent["runtime_env"]["working_dir"] == f"gcs://{ray.uploads[0]}"
-    assert sent["runtime_env"]["env_vars"]["RAY_TRAIN_CALLBACKS"] == CALLBACK
+    callbacks = ",".join([CALLBACK, *FAST.callbacks])
+    assert sent["runtime_env"]["env_vars"]["RAY_TRAIN_CALLBACKS"] == callbacks
     assert sent["runtime_env"]["env_vars"]["RAY_TRAIN_ENABLE_STATE_TRACKING"] == "1"
     assert first.metadata["cockpit.job"] == "checkpointed"
 
@@ -111,6 +113,31 @@ async def test_a_script_with_a_training_package_of_its_own_goes_without_the_call
     assert "RAY_TRAIN_CALLBACKS" not in runtime_env["env_vars"]
 
 
+async def test_a_job_says_its_recovery_profile_and_has_its_settings_and_callbacks(
+    ray: Ray, dashboard: Dashboard
+) -> None:
+    spec = replace(submission.bundled_spec("checkpointed"), recovery=FAST)
+    started = await submission.launch(dashboard, spec)
+    assert started.metadata["cockpit.recovery"] == "fast"
+    env = ray.jobs[started.id]["runtime_env"]["env_vars"]
+    assert FAST.job_env.items() <= env.items()
+    assert env["RAY_TRAIN_CALLBACKS"] == ",".join([CALLBACK, *FAST.callbacks])
+    again = replace(spec, recovery=DEFAULT, submission_id="again")
+    plain = submission.environment(again)
+    assert plain["RAY_TRAIN_CALLBACKS"] == CALLBACK
+    assert "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S" not in plain
+
+
+def test_an_older_training_of_ours_in_the_users_folder_goes_without_the_recovery_callback(
+    tmp_path: Path,
+) -> None:
+    telemetry = tmp_path / "training" / "telemetry"
+    telemetry.mkdir(parents=True)
+    (telemetry / "callback.py").write_text("")
+    spec = replace(submission.script_spec(("python", "train.py"), tmp_path), recovery=FAST)
+    assert submission.environment(spec)["RAY_TRAIN_CALLBACKS"] == CALLBACK
+
+
 def test_the_users_callbacks_and_variables_are_kept() -> None:
     own = {
         "RAY_TRAIN_CALLBACKS": "mine.Callback",
@@ -119,19 +146,12 @@ def test_the_users_callbacks_and_variables_are_kept() -> None:
     }
     spec = submission.LaunchSpec(("python", "train.py"), "mine-1", env_vars=own)
     env = submission.environment(spec)
-    assert env["RAY_TRAIN_CALLBACKS"] == f"mine.Callback,{CALLBACK}"
+    assert env["RAY_TRAIN_CALLBACKS"].startswith(f"mine.Callback,{CALLBACK}")
     assert env["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "9"
     assert env["MLFLOW_RUN_CONTEXT"] == "{}"
     again = submission.environment(replace(spec, env_vars=env))
     assert again == env
     assert "mine-1" in submission.environment(replace(spec, env_vars={}))["MLFLOW_RUN_CONTEXT"]
-
-
-def test_the_catalogue_names_jobs_with_their_settings() -> None:
-    [checkpointed, *_] = bundled_jobs()
-    assert checkpointed.name == "checkpointed"
-    assert checkpointed.summary
-    assert checkpointed.setting("learning-rate").type == "float"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +161,7 @@ def test_the_catalogue_names_jobs_with_their_settings() -> None:
         ("checkpointed", {"epoch": "1"}, "no setting 'epoch': did you mean epochs?"),
         ("checkpointed", {"epochs": "many"}, "epochs=many is not a whole number"),
         ("checkpointed", {"stop_on_nan": "maybe"}, "stop_on_nan=maybe is not true or false"),
+        ("checkpointed", {"precision": "BF61"}, "is not one of its words: did you mean bf16?"),
     ],
 )
 def test_a_wrong_name_or_value_is_refused_with_what_there_is(
@@ -150,6 +171,18 @@ def test_a_wrong_name_or_value_is_refused_with_what_there_is(
         submission.bundled_spec(name, settings)
     assert sentence in raised.value.what
     assert raised.value.why
+
+
+def test_a_job_without_ranks_or_a_named_run_is_launched_without_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    serve = BundledJob("serve", "m.serve", "s", (JobSetting("port", "int", 8000, "of HTTP"),))
+    monkeypatch.setattr(submission, "bundled_job", lambda name: serve)
+    assert submission.bundled_spec("serve", {"port": "80"}).entrypoint == (
+        "python", "-m", "m.serve", "--port=80",
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="The job serve has no number of workers"):
+        submission.bundled_spec("serve", {}, 2)
 
 
 def test_a_name_that_is_given_to_the_run_is_kept() -> None:

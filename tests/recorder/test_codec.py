@@ -25,6 +25,8 @@ def made(hint: Any, chance: random.Random) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return made(arguments[0], chance) if chance.random() < 0.6 else None
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return tuple(made(each, chance) for each in arguments)
     if origin is tuple:
         return tuple(made(arguments[0], chance) for _ in range(chance.randrange(4)))
     if origin is dict:

@@ -18,7 +18,6 @@ from cockpit.sources.mlflow_api import Mlflow
 from cockpit.sources.mlflow_settings import MlflowSettings
 from tests.sources.mlflow_server import MlflowServer
 
-pytestmark = pytest.mark.timeout(600)
 """The server migrates a new database, and is started again by one test."""
 
 SCRIPT = """

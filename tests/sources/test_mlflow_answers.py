@@ -100,7 +100,7 @@ async def test_a_slow_server_is_given_up_after_a_time_in_all(trickling: bool) ->
         error = await failure(server, timeout_s=0.4)
     assert isinstance(error, UnreachableError)
     assert "no whole answer came within 0.4 s" in error.why
-    assert time.monotonic() - begun_s < 3.0
+    assert time.monotonic() - begun_s < 6.0
 
 
 async def test_a_server_that_pages_without_end_is_asked_for_a_few_pages() -> None:

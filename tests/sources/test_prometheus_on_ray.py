@@ -21,7 +21,7 @@ from cockpit.sources.telemetry import TelemetrySource
 from tests.local_cluster import running_cluster
 from tests.sources.prometheus_server import PrometheusServer
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ray
 
 TRAINS = """
 import time, ray.train

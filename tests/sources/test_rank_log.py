@@ -75,3 +75,27 @@ async def test_a_rank_without_a_log_says_why_and_is_not_asked_for_again(
     assert not event.ok
     assert "rank 7" in event.error
     assert why in event.error
+
+
+async def test_a_run_without_ray_train_does_not_show_the_log_of_the_one_before_it(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.write("old.out", "of the run before\n")
+    before = json.loads(state("old.out", over=True))
+    before["train_runs"][0]["job_details"] = {"submission_id": "ddp-1"}
+    fake.fail(RUNS, Fault(200, json.dumps(before)), Fault(200, json.dumps(before)))
+
+    async def torchrun() -> str:
+        return "ddp_torchrun-2"
+
+    [event] = await told(RankLogSource(dashboard, 1, submission=torchrun))
+    assert isinstance(event, SourceHealth)
+    assert "ddp_torchrun-2 has no run of Ray Train" in event.error
+
+    async def ddp() -> str:
+        return "ddp-1"
+
+    events = await told(RankLogSource(dashboard, 1, submission=ddp))
+    assert [line for one in events if isinstance(one, LogLines) for line in one.lines] == [
+        "of the run before"
+    ]

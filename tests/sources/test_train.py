@@ -169,6 +169,15 @@ async def test_what_telemetry_tells_of_is_left_to_it_from_then_on(
     assert [type(event) for event in [*second, *third]] == [SourceHealth, SourceHealth]
 
 
+async def test_a_run_that_a_second_driver_goes_on_with_is_no_second_run(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    resumed = run("RUNNING", run_id="cd34", job_id="02000000")
+    answers(fake, [run("FINISHED", end_time_ns=990 * S), resumed])
+    [seen] = await polls(dashboard, 1, [{"ab12", "01000000", "02000000"}])
+    assert [type(event) for event in seen] == [SourceHealth]
+
+
 async def test_a_new_run_is_left_for_a_while_until_telemetry_has_spoken(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:

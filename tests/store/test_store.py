@@ -167,6 +167,13 @@ def test_the_run_that_goes_on_is_current_and_else_the_newest() -> None:
         run.enter(at_s, state)
     assert (current := select.current_run(store)) is not None
     assert current.id == "b"
+    store.runs["d"] = waits = store._run("d")
+    waits.enter(3.5, RunState.SCHEDULING)
+    store.runs["b"].attempt_view(1)
+    assert select.current_run(store) is store.runs["b"], "it has the ranks that `d` waits for"
+    waits.attempt_view(1)
+    assert select.current_run(store) is waits
+    del store.runs["d"]
     store.runs["b"].enter(4.0, RunState.FINISHED)
     assert (current := select.current_run(store)) is not None
     assert current.id == "c"

@@ -30,10 +30,11 @@ sys.stdin.read()
 @dataclass(frozen=True)
 class Cluster:
     directory: Path
+    logs: Path
     environment: dict[str, str]
 
     def streams(self) -> set[Path]:
-        return set((self.directory / "ray" / "session_latest" / "logs").glob(FILE_PATTERN))
+        return set(self.logs.glob(FILE_PATTERN))
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def started() -> Iterator[Cluster]:
                 "RAY_TUNE_CALLBACKS": TUNE_CALLBACK,
                 "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
             }
-            yield Cluster(directory, environment | run)
+            # Resolved once: each driver that connects makes the link anew, and it is missing then.
+            logs = (directory / "ray" / "session_latest").resolve(strict=True) / "logs"
+            yield Cluster(directory, logs, environment | run)
         finally:
             host.stdin.close()
             try:
@@ -90,7 +93,7 @@ def drive(
     cluster: Cluster,
     argv: list[str],
     watch: Callable[[list[Record]], None] = lambda records: None,
-    limit_s: float = 240,
+    limit_s: float = 500,
     until: Callable[[list[Record]], bool] = lambda records: False,
 ) -> Outcome:
     """Run a driver to its end, or kill it `until` so; `watch` sees the stream grow."""

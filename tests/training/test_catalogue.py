@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import dataclass
 
 import pytest
 
+from training.jobs import JOBS, SETTINGS, Job, job
 from training.jobs.catalogue import FILE, render
-from training.jobs.settings import parse, setting
+from training.settings import Setting, describe, parse, setting
 
 
 @dataclass(frozen=True)
 class Settings:
-    batch_size: int = setting(16, "examples a step")
+    """Run"""
+
+    batch_size: int = setting(16, "examples a step", at_least=1)
     learning_rate: float = setting(0.1, "the peak")
     stop_on_nan: bool = setting(True, "whether to stop")
     path: str = setting("", "where")
+
+
+@dataclass(frozen=True)
+class Own(Settings):
+    """The job's own. More of it."""
+
+    batch_size: int = setting(32, "examples a step of all ranks", at_least=1)
+    schedule: str = setting("1f1b", "of micro-batches", ("gpipe", "1f1b"))
+    share: float = setting(0.5, "of memory", at_least=0.0, at_most=1.0)
 
 
 def test_the_catalogue_agrees_with_the_jobs() -> None:
@@ -33,6 +46,49 @@ def test_the_list_of_jobs_is_light_to_import() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_a_setting_tells_its_group_its_words_and_its_numbers() -> None:
+    told = {item.name: item for item in describe(Own)}
+    help_text = "examples a step of all ranks"
+    assert told["batch_size"] == Setting("batch_size", "int", 32, help_text, (), "Run", 1.0)
+    schedule = told["schedule"]
+    assert (schedule.choices, schedule.group) == (("gpipe", "1f1b"), "The job's own. More of it")
+    assert (told["share"].at_least, told["share"].at_most) == (0.0, 1.0)
+    assert (told["learning_rate"].at_least, told["learning_rate"].at_most) == (None, None)
+
+
+@pytest.mark.parametrize("item", JOBS, ids=[item.name for item in JOBS])
+def test_a_job_and_its_settings_can_be_listed(item: Job) -> None:
+    longest = max(len(other.name) for other in JOBS)
+    assert longest + 2 + len(item.summary) <= 80, "a line of a terminal"
+    for told in describe(getattr(importlib.import_module(item.module), SETTINGS)):
+        what = f"{item.name}: {told.name}"
+        assert told.group, what
+        assert len(told.group) <= 30, f"{what}: {told.group}, of a class without a docstring"
+        assert told.help, what
+        assert "\n" not in told.help, what
+        assert told.type == "str" or not told.choices, what
+        assert not told.choices or told.default in told.choices, what
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "value"),
+    [
+        ("baseline", "--max-restarts", "-1"),
+        ("baseline", "--sequence-length", "0"),
+        ("baseline", "--prefetch", "0"),
+        ("ddp", "--num-to-keep", "0"),
+        ("fsdp2", "--shards", "-1"),
+        ("pipeline", "--accumulate", "0"),
+        ("benchmark", "--timeout-s", "0"),
+    ],
+)
+def test_a_number_that_no_run_could_have_is_refused(name: str, flag: str, value: str) -> None:
+    settings = getattr(importlib.import_module(job(name).module), SETTINGS)
+    with pytest.raises(SystemExit) as ended:
+        parse(settings, name, "", [flag, value])
+    assert ended.value.code == 2
+
+
 def test_settings_are_flags_with_dashes_or_underscores() -> None:
     argv = ["--batch-size", "4", "--learning_rate", "1e-3", "--stop-on-nan", "false"]
     assert parse(Settings, "job", "", argv) == Settings(4, 1e-3, False, "")
@@ -40,10 +96,23 @@ def test_settings_are_flags_with_dashes_or_underscores() -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["--batch-size", "x"], ["--stop-on-nan", "perhaps"], ["--batchsize", "4"]]
+    ("argv", "why"),
+    [
+        (["--batch-size", "x"], "invalid int value"),
+        (["--batch-size", "0"], "0 is not 1 or more"),
+        (["--share", "1.5"], "1.5 is not 0 to 1"),
+        (["--share", "nan"], "nan is not 0 to 1"),
+        (["--stop-on-nan", "perhaps"], "neither true nor false"),
+        (["--schedule", "1b1f"], "invalid choice"),
+        (["--batchsize", "4"], "unrecognized"),
+    ],
 )
-def test_a_wrong_flag_is_wrong_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_flag_is_wrong_usage(
+    argv: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse(Settings, "job", "", argv)
+        parse(Own, "job", "", argv)
     assert ended.value.code == 2
-    assert argv[0] in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert argv[0] in said
+    assert why in said

@@ -3,50 +3,63 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor
 
 from tests.training.test_worker import ListSink
 from training import telemetry
-from training.jobs.checkpointed import Settings, train
-from training.jobs.progress import generators, restore
+from training.checkpoint.in_folder import FolderCheckpoints
+from training.checkpoint.storage import PREFIX
+from training.jobs.checkpointed import Settings
+from training.loop import train as loop
+from training.loop.progress import generators, restore
+from training.loop.world import World
+from training.parallel.replicated import replicated
+from training.parallel.whole import whole
+from training.stop import Stop
 from training.telemetry.worker import RankTelemetry
+
+SMALL = Settings(workers=1, batch_size=64, width=8, checkpoint_every_steps=10, epochs=5)
+"""23 steps an epoch."""
+
+
+CPU = torch.device("cpu")
+ALONE = World(0, 1, 0, CPU)
+
+
+class Half(World):
+    """Of two ranks, the other one of which neither trains nor answers."""
+
+    def total(self, value: Tensor) -> Tensor:
+        return value
 
 
 class Killed(Exception):
     pass
 
 
-class AloneRank:
-    """A world of one whose checkpoints lie in a directory, and which may die at a step."""
+class Reported(FolderCheckpoints):
+    """A run of one rank, whose metrics are kept."""
 
     def __init__(self, directory: Path) -> None:
-        self.index, self.world_size, self.device = 0, 1, torch.device("cpu")
-        self.directory = directory
+        super().__init__(directory, 0, 1, in_background=False, keep=99)
         self.reports: list[dict[str, float]] = []
 
-    def parallel(self, model: nn.Module) -> nn.Module:
-        return model
-
-    def losses(self, loss: float) -> list[float]:
-        return [loss]
-
-    @contextmanager
-    def checkpoint(self) -> Iterator[Path | None]:
-        yield max(self.directory.iterdir(), default=None)
-
-    def report(self, metrics: Mapping[str, float], save: Callable[[Path], None]) -> None:
+    def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         self.reports.append(dict(metrics))
-        directory = self.directory / f"{int(metrics['step']):06}"
-        directory.mkdir()
-        save(directory)
+        super().report(metrics, step, states)
+
+
+def train(settings: Settings, checkpoints: Reported, world: World = ALONE) -> dict[str, Any]:
+    with checkpoints:
+        return loop.train(settings, world, checkpoints, replicated)
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +78,11 @@ def losses_of(
     def step(*, loss: float, step: int = 0, **_: Any) -> None:
         if step == die_at and die_at:
             raise Killed
-        losses[step] = loss
+        losses[step] = float(loss)
 
     with patch.context() as patched:
         patched.setattr(telemetry, "step", step)
-        train(settings, AloneRank(directory))
+        train(settings, Reported(directory))
     return losses
 
 
@@ -77,15 +90,15 @@ def losses_of(
 def test_a_killed_run_resumes_with_the_very_same_losses(
     die_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """23 steps an epoch: deaths within the first one, just after a checkpoint, and later."""
-    settings = Settings(batch_size=64, width=8, checkpoint_every_steps=10, max_steps=60, epochs=5)
+    """Deaths within the first one, just after a checkpoint, and later."""
+    settings = replace(SMALL, max_steps=60)
     smooth, broken = tmp_path / "smooth", tmp_path / "broken"
     smooth.mkdir()
     broken.mkdir()
     expected = losses_of(settings, smooth, monkeypatch)
     with pytest.raises(Killed):
         losses_of(settings, broken, monkeypatch, die_at)
-    newest = int(max(broken.iterdir()).name)
+    newest = int(max(broken.iterdir()).name.removeprefix(PREFIX))
     torch.manual_seed(123)  # a new process begins with other generators
     random.seed(123)
     np.random.seed(123)
@@ -97,29 +110,63 @@ def test_a_killed_run_resumes_with_the_very_same_losses(
 def test_a_finished_run_that_is_run_again_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(batch_size=64, width=8, epochs=1)
+    settings = Settings(workers=1, batch_size=64, width=8, epochs=1)
     assert len(losses_of(settings, tmp_path, monkeypatch)) == 23
     assert losses_of(settings, tmp_path, monkeypatch) == {}
 
 
+def test_a_run_that_had_its_last_step_does_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that dies between its last checkpoint and its end."""
+    settings = replace(SMALL, max_steps=12)
+    assert len(losses_of(settings, tmp_path, monkeypatch)) == 12
+    assert losses_of(settings, tmp_path, monkeypatch) == {}
+
+
+def test_what_only_ddp_heeds_takes_nothing_from_the_resume_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = replace(SMALL, workers=2, comm_hook="powersgd", epochs=1)
+    two = Half(0, 2, 0, CPU)
+    for max_steps in (1, 2):
+        with Reported(tmp_path) as checkpoints:
+            loop.train(replace(settings, max_steps=max_steps), two, checkpoints, whole)
+    said = capsys.readouterr().out
+    assert "resumed at step 1, exactly" in said
+    assert "without effect here: comm_hook" in said
+
+
+def test_examples_to_evaluate_on_that_do_not_go_round_are_missed_before_the_first_step(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(data="synthetic", shape="1x8x8", examples=8, model="mlp", workers=2)
+    rank = Reported(tmp_path)
+    with pytest.raises(Stop, match="1 examples to evaluate on do not go round 2 ranks"):
+        train(settings, rank, Half(0, 2, 0, CPU))
+    assert rank.reports == []
+
+
 def test_left_to_finish_it_reads_97_percent_of_unseen_digits(tmp_path: Path) -> None:
-    rank = AloneRank(tmp_path)
-    result = train(Settings(epochs=12, width=32), rank)
+    rank = Reported(tmp_path)
+    result = train(Settings(workers=1, epochs=12, width=32), rank)
     assert result["accuracy"] >= 0.97
     assert rank.reports[-1]["accuracy"] == result["accuracy"]
     assert rank.reports[-1]["epoch"] == 12
 
 
 def test_a_loss_that_is_not_finite_stops_it_and_names_step_and_rank(tmp_path: Path) -> None:
-    settings = Settings(epochs=1, width=8, learning_rate=1e30)
-    stopped = train(settings, AloneRank(tmp_path))["stopped"]
+    settings = Settings(workers=1, epochs=1, width=8, learning_rate=1e30)
+    stopped = train(settings, Reported(tmp_path))["stopped"]
     assert stopped.startswith("the loss became nan at step ")
     assert stopped.endswith(" on rank 0")
 
 
 def test_a_loss_that_is_not_finite_is_let_through_when_asked(tmp_path: Path) -> None:
-    settings = Settings(epochs=1, width=8, learning_rate=1e30, stop_on_nan=False, max_steps=9)
-    assert train(settings, AloneRank(tmp_path))["step"] == 9
+    settings = Settings(
+        workers=1, epochs=1, width=8, learning_rate=1e30, stop_on_nan=False, max_steps=9
+    )
+    assert train(settings, Reported(tmp_path))["step"] == 9
 
 
 def test_its_steps_tell_where_their_time_goes_and_what_the_model_needs(
@@ -130,7 +177,7 @@ def test_its_steps_tell_where_their_time_goes_and_what_the_model_needs(
     monkeypatch.setattr(telemetry, "_rank", rank)
     told: list[float] = []
     monkeypatch.setattr(telemetry, "model", lambda flops_per_sample: told.append(flops_per_sample))
-    train(Settings(batch_size=64, width=8, max_steps=12), AloneRank(tmp_path))
+    train(Settings(workers=1, batch_size=64, width=8, max_steps=12), Reported(tmp_path))
     rank.push()
     (record,) = sink.records
     parts = [record.data_wait_s, record.forward_s, record.backward_s, record.optimizer_s]
@@ -144,16 +191,54 @@ def test_its_steps_tell_where_their_time_goes_and_what_the_model_needs(
     assert told == [2 * first + 3 * rest]
 
 
-def test_another_number_of_ranks_starts_the_epoch_again(
+def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Settings(batch_size=64, width=8, checkpoint_every_steps=10, max_steps=30, epochs=5)
+    settings = replace(SMALL, max_steps=40)
+    smooth, broken = tmp_path / "smooth", tmp_path / "broken"
+    expected = losses_of(settings, smooth, monkeypatch)
+    with pytest.raises(Killed):
+        losses_of(settings, broken, monkeypatch, die_at=35)
+    newest = max(broken.iterdir()) / "model.pt"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert losses_of(settings, broken, monkeypatch) == {
+        step: loss for step, loss in expected.items() if step > 23
+    }, "the checkpoint of step 30 is left out: the one before is of the epoch's end"
+
+
+def test_with_other_ranks_each_step_keeps_its_examples_and_its_learning_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two workers were wanted, and one is there from step 31 on."""
+    settings = Settings(workers=2, batch_size=32, width=8, checkpoint_every_steps=10, epochs=3)
+    told: dict[int, dict[str, float]] = {}
+
+    def step(*, step: int = 0, **numbers: float) -> None:
+        told[step] = numbers
+
+    monkeypatch.setattr(telemetry, "step", step)
+    train(replace(settings, max_steps=40), Reported(tmp_path / "alone"))
+    expected = dict(told)
+    train(replace(settings, max_steps=30), Reported(tmp_path / "pair"), Half(0, 2, 0, CPU))
+    rank = Reported(tmp_path / "pair")
+    train(replace(settings, max_steps=40), rank)
+    assert "resumed at step 30, saved by 2 ranks, now 1: same examples" in capsys.readouterr().out
+    for at in range(31, 41):
+        for name in ("samples", "learning_rate", "epoch"):
+            assert told[at][name] == expected[at][name], (at, name)
+    assert rank.reports[-1]["epoch"] == pytest.approx(40 / 23)
+
+
+def test_batches_of_another_size_start_the_epoch_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = replace(SMALL, max_steps=30)
     losses_of(first, tmp_path, monkeypatch)
-    rank = AloneRank(tmp_path)
-    rank.world_size = 2
-    result = train(Settings(batch_size=64, width=8, max_steps=32, epochs=5), rank)
+    rank = Reported(tmp_path)
+    result = train(Settings(workers=1, batch_size=128, width=8, max_steps=32, epochs=5), rank)
     assert result["step"] == 32
     assert rank.reports[-1]["epoch"] == pytest.approx(1 + 2 / 12)
+    assert "batches of another size, so epoch 2 begins again" in capsys.readouterr().out
 
 
 def test_generators_are_restored_from_a_file_that_holds_no_code(tmp_path: Path) -> None:

@@ -41,13 +41,13 @@ def lifecycle(outbox: ListOutbox) -> Lifecycle:
 def test_attempts_count_from_one_and_end_once(lifecycle: Lifecycle, outbox: ListOutbox) -> None:
     lifecycle.attempt_ends("before any began")
     assert lifecycle.attempt_starts([Worker(rank=0)]) == 1
-    lifecycle.attempt_ends("rank 0: its node died")
+    lifecycle.attempt_ends("rank 0: its node died", "max_failures")
     lifecycle.attempt_ends("again")
     assert lifecycle.attempt_starts([Worker(rank=0), Worker(rank=1)]) == 2
     lifecycle.send(5.0, lifecycle.reported([{"loss": 1}, {"loss": 2}]))
     assert outbox.said == [
         AttemptStart(run="ab", attempt=1, workers=(Worker(rank=0),)),
-        AttemptEnd(run="ab", attempt=1, reason="rank 0: its node died"),
+        AttemptEnd(run="ab", attempt=1, reason="rank 0: its node died", budget="max_failures"),
         AttemptStart(run="ab", attempt=2, workers=(Worker(rank=0), Worker(rank=1))),
         Report(
             run="ab",

@@ -151,7 +151,7 @@ def test_the_head_node_serves_them_to_prometheus() -> None:
             env=environment | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=400,
             check=False,
         )
     served = [line for line in ran.stdout.splitlines() if line.startswith("ray_cockpit_train_")]

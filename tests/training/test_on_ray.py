@@ -12,7 +12,16 @@ from typing import TypeVar
 import pytest
 
 from tests.training.cluster import Cluster, Outcome, drive, started
-from training.telemetry.wire import AttemptEnd, AttemptStart, Record, Report, Run, Steps, Tick
+from training.telemetry.wire import (
+    AttemptEnd,
+    AttemptStart,
+    Phase,
+    Record,
+    Report,
+    Run,
+    Steps,
+    Tick,
+)
 
 pytestmark = pytest.mark.ray
 
@@ -133,6 +142,9 @@ def test_a_killed_rank_costs_an_attempt_and_not_a_bit(disturbed: Outcome, smooth
     assert first.attempt == 1
     assert first.reason == "rank 1: its process died (killed, out of memory, or crashed)"
     assert (second.attempt, second.reason) == (2, "finished")
+    assert (first.budget, second.budget) == ("max_failures", "none")
+    told = bodies(records, Run)[0]
+    assert (told.max_failures, told.max_preemption_failures) == (5, -1)
     before, after = bodies(records, AttemptStart)
     assert after.workers[1].pid != before.workers[1].pid
 
@@ -166,6 +178,94 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(cluster: Cluster) -> No
     assert losses[-1] != losses[-1], "the NaN is in the stream"
 
 
+def test_elastic_goes_on_with_what_ddp_has_saved(cluster: Cluster) -> None:
+    argv = ["--width", "8", "--epochs", "1", *storage(cluster, "plain")]
+    first = drive(cluster, ["-m", "training.jobs.ddp", *argv, "--max-steps", "5"])
+    assert first.code == 0, first.output[-4000:]
+    argv += ["--workers", "2", "--max-steps", "9"]
+    second = drive(cluster, ["-m", "training.jobs.elastic", *argv])
+    assert second.code == 0, second.output[-4000:]
+    assert "2 of 2 workers: a step has up to 32 examples, 16 a micro-batch of each" in second.output
+    assert "resumed at step 5, exactly" in second.output
+    assert [int(report.metrics["step"]) for report in bodies(second.records, Report)] == [9]
+
+
+def test_what_no_other_attempt_could_mend_is_a_sentence_and_not_tried_again(
+    cluster: Cluster,
+) -> None:
+    job = ["-m", "training.jobs.ddp"]
+    lacking = drive(cluster, [*job, "--workers", "9", "--when-lacking", "fail"])
+    assert lacking.code == 1
+    assert "9 workers take 9 CPU, and the cluster has 4" in lacking.output
+
+    argv = ["--data", "cifar10", "--data-path", "/nowhere", *storage(cluster, "nodata")]
+    stopped = drive(cluster, [*job, *argv])
+    assert stopped.code == 1
+    (said,) = [line for line in stopped.output.splitlines() if line.startswith("stopped: ")]
+    assert "/nowhere" in said
+    assert len(bodies(stopped.records, AttemptStart)) == 1
+    assert bodies(stopped.records, Run)[-1].message in said
+
+
+@pytest.fixture(scope="module")
+def torchrun(cluster: Cluster) -> Outcome:
+    """270 steps of two ranks that torchrun's agent has started, one of which is killed after 30."""
+    dead: list[int] = []
+
+    def kill(records: list[Record]) -> None:
+        if not dead and any(item.step > 30 for item in steps(records, 1, 1)):
+            (start,) = bodies(records, AttemptStart)
+            dead.append(start.workers[1].pid)
+            os.kill(dead[0], signal.SIGKILL)
+
+    argv = ["-m", "training.jobs.ddp_torchrun", "--width", "32", "--epochs", "6"]
+    argv += ["--checkpoint-every-steps", "20", *storage(cluster, "torchrun")]
+    outcome = drive(cluster, argv, kill)
+    assert dead
+    assert outcome.code == 0, outcome.output[-4000:]
+    return outcome
+
+
+def test_a_run_of_torchruns_is_told_as_one_of_ray_trains_is(torchrun: Outcome) -> None:
+    records = torchrun.records
+    first, second = bodies(records, AttemptEnd)
+    assert first.reason == "rank 1: its process died (killed, out of memory, or crashed)"
+    assert (first.attempt, first.budget) == (1, "max_failures")
+    assert (second.attempt, second.reason, second.budget) == (2, "finished", "none")
+    before, after = bodies(records, AttemptStart)
+    assert [worker.rank for worker in after.workers] == [0, 1]
+    assert all(worker.pid and worker.node_id and worker.node_ip for worker in after.workers)
+    assert after.workers[1].pid != before.workers[1].pid
+
+    states = [run.state for run in bodies(records, Run)]
+    assert states[:3] == ["INITIALIZING", "SCHEDULING", "RUNNING"]
+    assert states[3:] == ["RESTARTING", "RUNNING", "SHUTTING_DOWN", "FINISHED"]
+    phases = [(item.attempt, item.phase) for item in bodies(records, Phase)]
+    assert phases[-3:] == [(2, "first step"), (2, "running"), (2, "shutting down")]
+
+    reports = bodies(records, Report)
+    assert all(Path(report.checkpoint).is_dir() for report in reports[-3:])
+    assert reports[-1].metrics["step"] == 270
+    resumed_from = steps(records, 0, 2)[0].first_step - 1
+    assert f"resumed at step {resumed_from}, exactly" in torchrun.output
+    for rank in (0, 1):
+        assert covered(records, rank, 2) == list(range(resumed_from + 1, 271)), "none is skipped"
+
+
+def test_a_rank_without_ray_train_goes_on_in_the_same_run_of_the_stream(
+    cluster: Cluster, torchrun: Outcome
+) -> None:
+    """One process, of the baseline, with the share of two: it reads what the two have saved."""
+    argv = ["-m", "training.jobs.baseline", "--width", "32", "--workers", "2", "--epochs", "7"]
+    outcome = drive(cluster, [*argv, *storage(cluster, "torchrun")])
+    assert outcome.code == 0, outcome.output[-4000:]
+    assert "resumed at step 270, saved by 2 ranks, now 1: same examples" in outcome.output
+    (start,) = bodies(outcome.records, AttemptStart)
+    assert start.run == bodies(torchrun.records, AttemptStart)[0].run
+    assert start.attempt == 3
+    assert covered(outcome.records, 0, 3) == list(range(271, 316))
+
+
 UNMODIFIED = """
 import ray
 from ray.train import RunConfig, ScalingConfig
@@ -196,3 +296,27 @@ def test_an_unmodified_script_is_told_too(cluster: Cluster) -> None:
     assert end.reason == "rank 1: ValueError: no more data"
     assert bodies(outcome.records, Run)[-1].state == "ERRORED"
     assert bodies(outcome.records, Run)[-1].message == end.reason
+
+
+def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_starts(
+    cluster: Cluster,
+) -> None:
+    outcome = drive(cluster, [*JOB, "--interface", "eth99", *storage(cluster, "eth99")])
+    assert outcome.code == 1
+    assert "has no network interface eth99: give interface one of " in outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.records == []
+
+
+def test_a_rank_without_memory_ends_the_run_with_what_helps(cluster: Cluster) -> None:
+    """Its ranks speak over the interface that was asked for, in an environment of their own."""
+    large = ["--model", "mlp", "--width", "10000000", "--max-failures", "0", "--interface", "lo"]
+    outcome = drive(cluster, [*JOB, *large, *storage(cluster, "large")])
+    assert outcome.code == 1
+    said = outcome.output[outcome.output.rindex("failed: rank ") :]
+    # What the controller has logged may arrive later, under its name.
+    said = "\n".join(line for line in said.splitlines() if "(TrainController pid=" not in line)
+    assert "ran out of memory: it had " in said
+    assert f"and asked for {4 * 10**14} bytes more" in said
+    assert "what helps, best first: batch_size=8 with accumulate=2" in said
+    assert "ran out of memory" in bodies(outcome.records, Run)[-1].message

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from training.telemetry.phases import Phases
-from training.telemetry.wire import AttemptEnd, Body, Phase, Report
+from training.telemetry.wire import AttemptEnd, Body, Notice, Phase, Report
+from training.telemetry.witness import NOTICE
 
 
 class Clock:
@@ -45,6 +46,13 @@ def test_a_checkpoint_is_restored_before_the_first_step_and_what_comes_later_is_
     ]
     told = [phase(phases.note("r", 2, rank, what)) for rank, what in words]
     assert told == ["restore", "first step", "running", "", "", ""]
+
+
+def test_a_ranks_notice_is_told_whenever_it_comes(phases: Phases) -> None:
+    phases.wrote(AttemptEnd(run="r", attempt=1))
+    assert phases.note("r", 1, 3, f"{NOTICE}Damaged c is no good") == Notice(
+        run="r", attempt=1, rank=3, reason="Damaged", message="c is no good"
+    )
 
 
 def test_what_a_rank_says_after_the_attempts_end_begins_nothing(phases: Phases) -> None:

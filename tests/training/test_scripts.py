@@ -11,7 +11,7 @@ import pytest
 from tests.training.cluster import Cluster, Outcome, drive, started
 from training.telemetry.wire import AttemptEnd, AttemptStart, Phase, Record, Report, Run, Trials
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ray
 
 SCRIPTS = Path(__file__).parent / "scripts"
 T = TypeVar("T")

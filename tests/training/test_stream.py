@@ -17,6 +17,7 @@ from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
     Body,
+    Notice,
     Phase,
     Record,
     Report,
@@ -180,6 +181,14 @@ STORY: tuple[Body, ...] = (
     Trials(experiment="e", trials=(Trial(id="t1"), Trial(id="t2"))),
     Trials(experiment="e", trials=(Trial(id="t1", status="RUNNING"),)),
 )
+
+
+def test_a_notice_is_part_of_the_story(tmp_path: Path) -> None:
+    notice = Notice(run="r", attempt=1, rank=0, reason="CheckpointDamaged", message="c is no good")
+    stream = StreamFile(tmp_path / "s.jsonl")
+    stream.append(1.0, notice)
+    assert [record.body for record in stream.story.records()] == [notice]
+    stream.close()
 
 
 def segments(path: Path) -> list[Path]:

@@ -141,3 +141,14 @@ def test_a_trial_is_told_again_when_its_run_is_known() -> None:
     assert runs.wrote(Trials(experiment="e", trials=(Trial(id="t1"),))) == (linked,)
     plain = Run(run="cd")
     assert runs.wrote(plain) == (plain,)
+
+
+def test_a_run_that_was_killed_with_its_trial_ends_with_it() -> None:
+    runs = TrialRuns()
+    runs.wrote(Run(run="ab", trial="t1", state="RUNNING"))
+    runs.wrote(Run(run="cd", trial="t2", state="FINISHED"))
+    stopped = tuple(Trial(id=item, status="TERMINATED") for item in ("t1", "t2"))
+    told, ended = runs.wrote(Trials(experiment="e", trials=stopped))
+    assert isinstance(told, Trials)
+    assert ended == Run(run="ab", trial="t1", state="FINISHED", message="its trial ended")
+    assert len(runs.wrote(Trials(experiment="e", trials=stopped))) == 1, "it is told once"

@@ -12,6 +12,7 @@ from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
     Body,
+    Notice,
     Record,
     Report,
     Run,
@@ -34,6 +35,7 @@ BODIES: tuple[Body, ...] = (
         ),
     ),
     AttemptEnd(run="ab", attempt=1, reason='rank 1: "died"\non its node'),
+    Notice(run="ab", attempt=1, rank=3, reason="CheckpointDamaged", message="c is no good"),
     Tick(
         run="ab",
         ranks=(

@@ -10,7 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+import weakref
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -21,6 +24,7 @@ from training import telemetry
 from training.telemetry.fold import Fold
 from training.telemetry.gpu import Gpu
 from training.telemetry.process import Process
+from training.telemetry.timers import Sections
 from training.telemetry.wire import Record, Steps, Tick, decode, encode
 from training.telemetry.worker import RankTelemetry
 
@@ -116,6 +120,62 @@ def test_a_wrong_argument_does_not_stop_training_nor_telemetry(
     assert [record.loss for record in sink.records] == [0.5]
 
 
+class Held(torch.autograd.Function):
+    """Keeps what it saw for its backward pass, by a reference that the test can watch."""
+
+    seen: ClassVar[weakref.ref[torch.Tensor]]
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
+        ctx.activation = value.detach().clone()
+        Held.seen = weakref.ref(ctx.activation)
+        return value * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return grads[0] * 2
+
+
+def test_a_step_that_was_told_keeps_no_activation_alive(
+    rank: RankTelemetry, sink: ListSink
+) -> None:
+    loss: Any = Held.apply(torch.ones((), requires_grad=True))
+    assert Held.seen() is not None
+    telemetry.step(loss=loss, grad_norm=loss)
+    del loss
+    assert Held.seen() is None
+    rank.push()
+    assert [record.loss for record in sink.records] == [2.0]
+
+
+def test_a_count_that_the_loop_uses_again_is_counted_when_it_is_told(
+    sink: ListSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = on_clock((float(second) for second in count()), sink)
+    monkeypatch.setattr(telemetry, "_rank", rank)
+    tokens = torch.tensor(0)
+    telemetry.resume(step=30)
+    telemetry.step(tokens=9)
+    for _ in range(2):
+        tokens += 50
+        telemetry.step(tokens=tokens)
+    telemetry.step(tokens=150)
+    rank.push()
+    (record,) = sink.records
+    assert (record.first_step, record.step) == (31, 34)
+    assert record.tokens_per_s is not None
+    assert record.step_time_s is not None
+    assert record.tokens_per_s * record.step_time_s == pytest.approx(300 / 3)
+
+
+def test_what_was_told_before_a_resume_was_before_it(rank: RankTelemetry, sink: ListSink) -> None:
+    telemetry.step(loss=1.0)
+    telemetry.resume(step=7)
+    telemetry.step(loss=2.0)
+    rank.push()
+    assert [(record.first_step, record.step) for record in sink.records] == [(1, 8)]
+
+
 class Hostile:
     """Every way to look at it fails, each in its own way."""
 
@@ -180,6 +240,27 @@ def test_sections_are_told_with_the_steps(rank: RankTelemetry, sink: ListSink) -
         assert 0 < took < 1
 
 
+def test_another_thread_that_takes_over_the_steps_counts_after_the_next_push(
+    rank: RankTelemetry, sink: ListSink
+) -> None:
+    telemetry.step()
+    rank.push()
+    telemetry.step()
+
+    def train() -> None:
+        for _ in range(3):
+            with telemetry.section("forward"):
+                pass
+            telemetry.step()
+            rank.push()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    told = [(record.step, record.forward_s is not None) for record in sink.records]
+    assert told == [(1, False), (3, False), (4, False), (5, True)]
+
+
 def test_a_section_of_no_known_name_is_said_once_and_does_nothing(
     rank: RankTelemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,11 +273,20 @@ def test_a_section_of_no_known_name_is_said_once_and_does_nothing(
     assert "forward" in warning.getMessage()
 
 
+def on_clock(
+    clock: Iterator[float], sink: ListSink, ids: tuple[str, ...] = (), gpu: Gpu | None = None
+) -> RankTelemetry:
+    def now() -> float:
+        return next(clock)
+
+    return RankTelemetry(0, 1, sink, ids, Fold(now), Sections(now, lambda: None), gpu)
+
+
 def test_utilisation_of_the_model_is_told_against_a_given_peak(
     sink: ListSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([1.0, 3.0, 3.0])
-    rank = RankTelemetry(0, 1, sink, fold=Fold(clock=lambda: next(clock)))
+    rank = on_clock(clock, sink)
     monkeypatch.setattr(telemetry, "_rank", rank)
     telemetry.model(flops_per_token=6e9, peak_flops=1e12)
     telemetry.step(tokens=100)
@@ -220,7 +310,7 @@ def test_the_peak_is_that_of_all_gpus_of_the_rank_by_name(
     clock = iter([1.0, 2.0, 2.0])
     gpu = Gpu(ids, FakeNvml)
     gpu.read()
-    rank = RankTelemetry(0, 1, sink, ids, Fold(clock=lambda: next(clock)), gpu=gpu)
+    rank = on_clock(clock, sink, ids, gpu)
     monkeypatch.setattr(telemetry, "_rank", rank)
     telemetry.model(flops_per_sample=989.5e12 / 2)
     telemetry.step(samples=1)

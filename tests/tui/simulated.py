@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from cockpit.backends.protocol import Scaled, Terminal
 from cockpit.backends.without_kubernetes import ONLY_KUBERNETES
+from cockpit.drills.engine import Experiment
+from cockpit.drills.gameday import GameDay
+from cockpit.drills.gameday_run import GameDayRun
 from cockpit.drills.kill import KillPlan, kill
+from cockpit.drills.plan import DrillPlan
+from cockpit.drills.probe import GroundProber
+from cockpit.launch.job import BundledJob
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -25,7 +31,7 @@ from cockpit.model.cluster import (
     Resources,
     WorkerGroup,
 )
-from cockpit.model.drill import Drill
+from cockpit.model.drill import Drill, DrillRecord
 from cockpit.model.event import (
     AttemptEnded,
     AttemptStarted,
@@ -45,8 +51,9 @@ from cockpit.model.event import (
 )
 from cockpit.model.run import Checkpoint, Job, JobStatus, Placement, RankSample, RunState
 from cockpit.session import Session
-from cockpit.tui.actions import BundledJob, Setting, Via
+from cockpit.tui.actions import Via
 from tests.simulated_backend import ScriptedBackend
+from tests.tui.simulated_jobs import JOBS
 
 START_S = 1_763_712_000.0
 """2025-11-21 08:00:00 UTC."""
@@ -67,6 +74,9 @@ class SimulatedActions:
     ways: list[Via] = field(default_factory=list)
     suspended: list[bool] = field(default_factory=list)
     cordoned: list[tuple[str, bool]] = field(default_factory=list)
+    earlier: Sequence[DrillRecord] = ()
+    elsewhere: str = ""
+    jobs: tuple[BundledJob, ...] = JOBS
     fails: Exception | None = None
     """Raised by every action, when set."""
 
@@ -74,7 +84,26 @@ class SimulatedActions:
         self._fail()
         return await kill(self.simulation.backend, plan, lambda: self.simulation.now_s)
 
-    async def scale(self, group: str, replicas: int) -> Scaled:
+    def experiment(self, plan: DrillPlan) -> Experiment:
+        self._fail()
+        session = self.simulation.session
+        return Experiment(session, plan, GroundProber(session))
+
+    async def drill(self, experiment: Experiment) -> DrillRecord:
+        self._fail()
+        return await experiment.conduct()
+
+    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+        session = self.simulation.session
+        return GameDayRun(session, day, self, GroundProber(session), say)
+
+    def earlier_drills(self) -> Sequence[DrillRecord]:
+        return self.earlier
+
+    async def drill_elsewhere(self) -> str:
+        return self.elsewhere
+
+    async def scale(self, group: str, replicas: int | None) -> Scaled:
         self._fail()
         return await self.simulation.backend.scale(group, replicas)
 
@@ -101,22 +130,7 @@ class SimulatedActions:
         return "raysubmit_new" if via == "job" else f"{name}-x7k2p"
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        return (
-            BundledJob(
-                "digits",
-                "A small convolutional net on the digits data set, checkpointed each epoch.",
-                (
-                    Setting("workers", "2", "training workers"),
-                    Setting("epochs", "200", "passes over the data"),
-                    Setting("batch_size", "32", "samples a rank and step"),
-                ),
-            ),
-            BundledJob(
-                "char-gpt",
-                "A character-level transformer.",
-                (Setting("workers", "2", "training workers"),),
-            ),
-        )
+        return self.jobs
 
     def _fail(self) -> None:
         if self.fails is not None:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from cockpit.model.cluster import ClusterHealth
+from cockpit.model.event import ClusterSeen
 from cockpit.tui.dialogs.confirm import Confirm
 from tests.tui.conftest import Open
-from tests.tui.simulated import JOB
+from tests.tui.simulated import JOB, REF, START_S
 
 
 @pytest.mark.parametrize(
@@ -63,14 +65,34 @@ async def test_stopping_the_job_of_the_run_asks(cockpit: Open) -> None:
         await seen.until(lambda: seen.simulation.actions.stopped == [JOB])
 
 
-async def test_launching_sends_only_the_settings_that_were_changed(cockpit: Open) -> None:
-    async with cockpit() as seen:
-        await seen.press("L")
-        await seen.sees("Launch a job", "digits", "char-gpt", "training workers")
-        await seen.press("tab", "backspace", "4", "ctrl+s")
-        await seen.until(lambda: bool(seen.simulation.actions.launched))
-        assert seen.simulation.actions.launched == [("digits", {"workers": "4"})]
-        await seen.until(lambda: "digits is job raysubmit_new." in seen.toasts)
+async def test_refusals_one_after_another_do_not_pile_up(cockpit: Open) -> None:
+    async with cockpit(read_only=True) as seen:
+        await seen.press("plus", "minus", "S", "L", "2", "K")
+        await seen.until(lambda: "Nothing was killed." in seen.toasts)
+        assert seen.toasts.count("Nothing was") == 1, "the newest alone is shown"
+
+
+async def test_quitting_asks_nothing_when_the_cluster_is_gone_already(cockpit: Open) -> None:
+    async with cockpit(ends="the cluster demo") as seen:
+        seen.simulation.session.dispatch(
+            ClusterSeen(at_s=START_S + 60, source="backend", ref=REF, health=ClusterHealth.DOWN)
+        )
+        await seen.until(lambda: seen.app.store.health is ClusterHealth.DOWN)
+        await seen.press("q")
+        await seen.until(lambda: seen.app.return_value is not None)
+
+
+async def test_quitting_asks_while_a_cluster_that_is_down_is_there(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.backends.local.status", lambda name: object())
+    async with cockpit(ends="the cluster demo") as seen:
+        seen.simulation.session.dispatch(
+            ClusterSeen(at_s=START_S + 60, source="backend", ref=REF, health=ClusterHealth.DOWN)
+        )
+        await seen.until(lambda: seen.app.store.health is ClusterHealth.DOWN)
+        await seen.press("q")
+        await seen.sees("Quit?", "Quitting takes down the cluster demo.")
 
 
 async def test_quitting_asks_only_when_something_goes_down_with_it(cockpit: Open) -> None:

@@ -262,6 +262,12 @@ def test_a_soft_column_shrinks_before_another_is_hidden() -> None:
     assert _widths(lay_out(columns, [30, 10], 12)) == [12]
 
 
+def test_a_firm_column_shrinks_after_the_others() -> None:
+    columns = (Column("a", "A", min_width=10, firm=True), Column("b", "B", min_width=5))
+    assert _widths(lay_out(columns, [30, 30], 41)) == [30, 10]
+    assert _widths(lay_out(columns, [30, 30], 26)) == [20, 5]
+
+
 def _widths(places: Sequence[Place]) -> list[int]:
     return [place.width for place in places]
 

@@ -1,0 +1,45 @@
+"""What the jobs learn from: examples by number, dealt to the ranks step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from training.data import digits, synthetic
+from training.data.examples import Data, NoData
+from training.data.settings import DataSettings
+
+
+def load(settings: DataSettings) -> Data:
+    """Raises NoData when it is not there or not whole."""
+    folder = Path(settings.data_path or "~/data").expanduser()
+    match settings.data:
+        case "digits":
+            return digits.load()
+        case "synthetic":
+            return synthetic.images(shape(settings), settings.classes, settings.examples)
+        case "synthetic-tokens":
+            return synthetic.tokens(
+                settings.sequence_length, settings.vocabulary, settings.examples
+            )
+        case "tokens":
+            from training.data import tokens
+
+            return tokens.load(settings)
+        case "imagenet":
+            from training.data import imagenet
+
+            return imagenet.load(folder, shape(settings))
+    from training.data import cifar
+
+    return cifar.load(settings.data, folder, download=settings.download)
+
+
+def shape(settings: DataSettings) -> tuple[int, int, int]:
+    """Channels, height and width."""
+    sides = settings.shape.split("x")
+    if len(sides) != 3 or not all(side.isdecimal() and int(side) for side in sides):
+        raise NoData(
+            f"shape is {settings.shape!r}: give channels x height x width, as in 3x224x224"
+        )
+    channels, height, width = map(int, sides)
+    return channels, height, width

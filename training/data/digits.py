@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from training.data.augment import shift
+from training.data.draws import Draws
+from training.data.examples import Batch, Data, NoData
 
 FILE = Path(__file__).with_name("digits.npz")
 SHA256 = "b2dab7b501728c22e9119ad76740b2e17c77a231e42d1e592380d90886f1a05e"
@@ -19,7 +24,7 @@ HELD_OUT = 360
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
+class Digits:
     images: NDArray[np.float32]
     """(n, 1, 8, 8), 0 to 1."""
     labels: NDArray[np.int64]
@@ -28,25 +33,31 @@ class Examples:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
+        images = self.images[examples]
+        if draws is not None:
+            # By -1 to 1 pixels both ways; 1 leaves it in place.
+            images = shift(
+                images, draws.integers(examples, 3, 0), draws.integers(examples, 3, 1), border=1
+            )
+        return torch.from_numpy(images), torch.from_numpy(self.labels[examples])
 
-@dataclass(frozen=True, slots=True)
-class Digits:
-    train: Examples
-    held_out: Examples
 
-
-def load() -> Digits:
+def load() -> Data:
     """The digits, always split in the same way.
 
-    Raises ValueError when the file is not the one that belongs to this code.
+    Raises NoData when the file is not the one that belongs to this code.
     """
     images, labels = read(FILE)
     order = np.random.default_rng(0).permutation(len(labels))
     held_out, train = order[:HELD_OUT], order[HELD_OUT:]
     scaled = np.divide(images, 16, dtype=np.float32)[:, None]
-    return Digits(
-        Examples(scaled[train], labels[train].astype(np.int64)),
-        Examples(scaled[held_out], labels[held_out].astype(np.int64)),
+    return Data(
+        name="digits",
+        train=Digits(scaled[train], labels[train].astype(np.int64)),
+        held_out=Digits(scaled[held_out], labels[held_out].astype(np.int64)),
+        shape=(1, 8, 8),
+        classes=10,
     )
 
 
@@ -54,6 +65,6 @@ def read(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Images (n, 8, 8) of 0 to 16 and labels (n,)."""
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if found != SHA256:
-        raise ValueError(f"{file} is damaged: its SHA-256 is {found}, not {SHA256}")
+        raise NoData(f"{file} is damaged: its SHA-256 is {found}, not {SHA256}")
     with np.load(file, allow_pickle=False) as arrays:
         return arrays["images"], arrays["labels"]

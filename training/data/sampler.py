@@ -2,41 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from training.stop import Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One rank's micro-batches of one step."""
+
+    epoch: int
+    micro_batches: tuple[NDArray[np.int64], ...]
+    """The numbers of examples."""
+    examples: int
+    """Of the whole step, over all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
     """Each epoch is a new order of the examples, and covers each example once over all ranks.
 
-    It has no state, so that a resumed run needs only the number of the batch to go on with. The
+    It has no state, so that a resumed run needs only the number of the step to go on with. The
     examples are dealt into steps as evenly as possible: every rank has the same number of steps,
-    or a collective would wait for ever, and batches of one step differ by one example at most.
+    or a collective would wait for ever, and shares of one step differ by one example at most.
+    A step has the same examples however many ranks share it: fewer than `workers` have more each.
     """
 
     examples: int
     batch_size: int
-    """The largest batch of one rank."""
+    """The largest micro-batch of one rank when all workers are there. Of 1, some are of 2 where the
+    examples do not go round: none may be empty."""
     rank: int
     world_size: int
     seed: int
+    workers: int = 0
+    """How many ranks the steps are dealt for; 0: as many as there are."""
+    accumulate: int = 1
+    """Micro-batches of a step."""
+    shuffle: bool = True
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"a batch of {self.batch_size} examples")
-        if self.examples < self.world_size:
-            raise ValueError(f"{self.examples} examples do not go round {self.world_size} ranks")
+        if self.batch_size < 1 or self.accumulate < 1:
+            raise Stop(f"{self.accumulate} micro-batches of {self.batch_size} examples")
+        if self.examples < self._shares:
+            raise Stop(
+                f"{self.examples} examples do not go round {self._shares} micro-batches of a step: "
+                "take fewer workers, or a smaller --accumulate"
+            )
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch."""
-        full = -(-self.examples // (self.batch_size * self.world_size))
-        return min(full, self.examples // self.world_size)
+        """Of an epoch: as many as batch_size asks for, but none with an empty micro-batch."""
+        whole = -(-self.examples // (self.batch_size * self._shares))
+        return min(whole, self.examples // self._shares)
 
-    def epoch(self, epoch: int) -> list[NDArray[np.int64]]:
-        """This rank's batches of the epoch, as indices of examples."""
-        order = np.random.default_rng((self.seed, epoch)).permutation(self.examples)
-        return [step[self.rank :: self.world_size] for step in np.array_split(order, self.steps)]
+    @property
+    def _shares(self) -> int:
+        """Micro-batches that a step is dealt into."""
+        return max(self.workers, self.world_size) * self.accumulate
+
+    def epoch(self, epoch: int, after: int = 0) -> Iterator[Share]:
+        """This rank's share of each step of the epoch, but for the first `after` steps."""
+        order = np.arange(self.examples)
+        if self.shuffle:
+            order = np.random.default_rng((self.seed, epoch)).permutation(self.examples)
+        for step in np.array_split(order, self.steps)[after:]:
+            own = step[self.rank :: self.world_size]
+            yield Share(epoch, tuple(np.array_split(own, self.accumulate)), len(step))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from training.jobs import JOBS, SETTINGS
-from training.jobs.settings import describe
+from training.settings import describe
 
 FILE = Path(__file__).with_name("catalogue.json")
 

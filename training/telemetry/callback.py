@@ -22,7 +22,7 @@ from ray.train.v2._internal.execution.callback import (
     WorkerGroupCallback,
 )
 
-from training.telemetry import lineage, placement, witness, worker
+from training.telemetry import budget, lineage, placement, witness, worker
 from training.telemetry.aggregator import connect
 from training.telemetry.guard import guarded
 from training.telemetry.lifecycle import Lifecycle
@@ -31,6 +31,7 @@ from training.telemetry.outbox import ActorOutbox
 from training.telemetry.reason import lacking, preempted, reason
 from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
 from training.telemetry.sizes import Sizes
+from training.telemetry.submission import submission
 from training.telemetry.wire import Worker
 
 log = logging.getLogger(__name__)
@@ -72,10 +73,12 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             run=before.run if before else train_run_context.run_id,
             name=run_config.name or "",
             job=job,
-            submission=_submission(),
+            submission=submission(),
             outbox=self._outbox,
             attempts=before.attempts if before else 0,
             trial=self._trial,
+            max_failures=_limit(run_config, budget.FAILURES),
+            max_preemption_failures=_limit(run_config, budget.PREEMPTIONS),
         )
         self._sizes = Sizes(self._lifecycle.send)
         self._lifecycle.state("INITIALIZING")
@@ -167,7 +170,10 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             why = reason(error, dead) or why
             ended = leads_to._state_type.name
             self._drain_sizes()
-            self._lifecycle.attempt_ends(why or {"FINISHED": "finished"}.get(ended, ended.lower()))
+            self._lifecycle.attempt_ends(
+                why or {"FINISHED": "finished"}.get(ended, ended.lower()),
+                budget.charged(error) if error is not None else _COSTS.get(ended, ""),
+            )
             self._remember()
         self._lifecycle.state(state.name, why)
         if state.is_terminal:
@@ -209,8 +215,15 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 _ENDS = frozenset({"RESTARTING", "RESCHEDULING", "RESIZING", "SHUTTING_DOWN"})
 """The states in which the worker group's training is over."""
 
+_COSTS = {"RESIZING": budget.NOTHING, "FINISHED": budget.NOTHING}
+
 _kept: list[Any] = []
 """The driver's hold on its aggregator, whatever becomes of the callback."""
+
+
+def _limit(run_config: Any, name: str) -> int | None:
+    value = getattr(run_config.failure_config, name, None)
+    return value if isinstance(value, int) else None
 
 
 def _worker(item: Any) -> Worker:
@@ -225,10 +238,3 @@ def _worker(item: Any) -> Worker:
 
 def _gpu_ids(item: Any) -> tuple[str, ...]:
     return tuple(str(gpu) for gpu in item.metadata.gpu_ids)
-
-
-def _submission() -> str:
-    """The submission id, which the job's supervisor hands to the driver as job metadata."""
-    from ray._private.worker import global_worker
-
-    return str(global_worker.core_worker.get_job_config().metadata.get("job_submission_id", ""))

@@ -1,4 +1,4 @@
-"""Many steps folded into one record, in the training thread and for next to nothing."""
+"""Many steps folded into one record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+Said: TypeAlias = tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
+"""In the order of `Fold.step`'s parameters: loss, samples, epoch, learning_rate, grad_norm, step,
+data_wait_s, comm_s, checkpoint_s, tokens.
+"""
 
 LARGEST = 2**53
 """Whole numbers up to here are exact as floats too."""
@@ -37,7 +42,7 @@ class Fold:
 
     def __init__(
         self,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.perf_counter,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._clock, self._wall = clock, wall
@@ -81,8 +86,10 @@ class Fold:
         comm_s: Any = None,
         checkpoint_s: Any = None,
         tokens: Any = None,
+        ended: float | None = None,
     ) -> None:
-        now = self._clock()
+        """`ended` by the clock; None is now."""
+        now = self._clock() if ended is None else ended
         with self._lock:
             self._step = self._step + 1 if step is None else _whole(step, self._step + 1)
             self._total += 1
@@ -99,13 +106,13 @@ class Fold:
                     self._timed_tokens = _added(self._timed_tokens, tokens)
             self._ended = now
             if loss is not None:
-                self._loss = _kept(loss)
+                self._loss = kept(loss)
             if epoch is not None:
-                self._epoch = _kept(epoch)
+                self._epoch = kept(epoch)
             if learning_rate is not None:
-                self._learning_rate = _kept(learning_rate)
+                self._learning_rate = kept(learning_rate)
             if grad_norm is not None:
-                self._grad_norm = _kept(grad_norm)
+                self._grad_norm = kept(grad_norm)
             if data_wait_s is not None:
                 self._data_wait = _added(self._data_wait, data_wait_s)
             if comm_s is not None:
@@ -160,12 +167,12 @@ def number(value: Any) -> float | None:
         return None
 
 
-def _kept(value: Any) -> Any:
+def kept(value: Any) -> Any:
     """The value without its autograd graph, which it would keep alive."""
-    if type(value) is float:
+    try:
+        return value.detach()
+    except AttributeError:
         return value
-    detach = getattr(value, "detach", None)
-    return value if detach is None else detach()
 
 
 def _added(total: Any, value: Any) -> Any:
@@ -173,8 +180,7 @@ def _added(total: Any, value: Any) -> Any:
 
     What is no number adds nothing.
     """
-    kind = type(value)
-    if kind is not int and kind is not float:
+    if type(value) is not float:
         if hasattr(value, "detach"):
             if value.numel() != 1:
                 return total

@@ -1,4 +1,4 @@
-"""What keeps a failure of the telemetry out of the run."""
+"""What keeps a failure of a hook of ours out of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def guarded(hook: Callable[P, None]) -> Callable[P, None]:
             hook(*args, **kwargs)
         except Exception:
             if not failed:
-                log.warning("telemetry: %s failed; the run goes on", hook.__name__, exc_info=True)
+                name = f"{hook.__module__}.{hook.__qualname__}"
+                log.warning("%s failed; the run goes on", name, exc_info=True)
             failed = True
 
     return guard

@@ -57,11 +57,15 @@ class Lifecycle:
         wall: Callable[[], float] = time.time,
         attempts: int = 0,
         trial: str = "",
+        max_failures: int | None = None,
+        max_preemption_failures: int | None = None,
     ) -> None:
         self.run, self.job = run, job
         self._name, self._submission = name, submission
         self._outbox, self._wall = outbox, wall
         self._trial = trial
+        self._max_failures = max_failures
+        self._max_preemption_failures = max_preemption_failures
         self._attempt = attempts
         self._is_up = False
         self._world_size: int | None = None
@@ -95,6 +99,8 @@ class Lifecycle:
                     world_size=self._world_size,
                     message=message,
                     trial=self._trial,
+                    max_failures=self._max_failures,
+                    max_preemption_failures=self._max_preemption_failures,
                 )
             )
             if state in PHASE_OF_STATE:
@@ -110,20 +116,22 @@ class Lifecycle:
             self._phase = (attempt, phase)
             self._say(Phase(run=self.run, attempt=attempt, phase=phase))
 
-    def attempt_starts(self, workers: Sequence[Worker]) -> int:
-        """The attempt's number."""
+    def attempt_starts(self, workers: Sequence[Worker], number: int = 0) -> int:
+        """The attempt's number, which is the next one where no other is given."""
         with self._lock:
-            self._attempt += 1
+            self._attempt = number or self._attempt + 1
             self._is_up = True
             self._world_size = len(workers)
             self._say(AttemptStart(run=self.run, attempt=self._attempt, workers=tuple(workers)))
             return self._attempt
 
-    def attempt_ends(self, reason: str) -> None:
+    def attempt_ends(self, reason: str, budget: str = "") -> None:
         with self._lock:
             if self._is_up:
                 self._is_up = False
-                self._say(AttemptEnd(run=self.run, attempt=self._attempt, reason=reason))
+                self._say(
+                    AttemptEnd(run=self.run, attempt=self._attempt, reason=reason, budget=budget)
+                )
 
     def cut_off(self, attempt: int) -> None:
         """The attempt of an earlier driver, which could not tell its end any more."""

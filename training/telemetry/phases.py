@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from training.telemetry.wire import AttemptEnd, Body, Phase, Report
-from training.telemetry.witness import REPORT_BEGINS, RESTORE_BEGINS, RESTORE_ENDS
+from training.telemetry.wire import AttemptEnd, Body, Notice, Phase, Report
+from training.telemetry.witness import NOTICE, REPORT_BEGINS, RESTORE_BEGINS, RESTORE_ENDS
 
 _ATTEMPTS_KEPT = 64
 _REPORTS_KEPT = 64
@@ -42,6 +42,9 @@ class Phases:
             while len(known.begun_s) > _REPORTS_KEPT:
                 known.begun_s.popitem(last=False)
             return self.runs(run, attempt)
+        if what.startswith(NOTICE):
+            reason, _, message = what.removeprefix(NOTICE).partition(" ")
+            return Notice(run=run, attempt=attempt, rank=rank, reason=reason, message=message)
         phase = _PHASES.get(what)
         if phase is None or known.runs:
             return None

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 LIMIT = 240
 
+DIED = "its process died (killed, out of memory, or crashed)"
+
 _COLLECTIVE = re.compile(
     r"gloo|nccl|connection (closed|reset)|broken pipe|process group|collective|store->|TCPStore",
     re.IGNORECASE,
@@ -30,6 +32,28 @@ def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None
     if error is None:
         return ""
     line = " ".join(_reason(error, dead or {}).split())
+    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
+
+
+def of_ranks(told: Mapping[int, str]) -> str:
+    """Of what each rank that ended said of its end, '' for one that ended well; '' for no failure.
+
+    A rank that died without a word comes before those that missed it.
+    """
+
+    def order(rank: int) -> tuple[int, int]:
+        if told[rank] == DIED:
+            return 0, rank
+        return (2 if _COLLECTIVE.search(told[rank]) else 1), rank
+
+    failed = sorted((rank for rank, why in told.items() if why), key=order)
+    if not failed:
+        return ""
+    kind = order(failed[0])[0]
+    alike = [rank for rank in failed if order(rank)[0] == kind]
+    who = f"rank {alike[0]}" if len(alike) == 1 else f"ranks {', '.join(map(str, alike))}"
+    why = told[alike[0]]
+    line = f"{who}: lost a peer: {_without_place(why)}" if kind == 2 else f"{who}: {why}"
     return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
 
 
@@ -110,7 +134,7 @@ def _of_rank(error: BaseException) -> str:
         if "connection error code 2" in detail[1]:
             # All that Ray knows of a process that is gone without a word: SIGKILL, the kernel's
             # OOM killer or a crash.
-            return "its process died (killed, out of memory, or crashed)"
+            return DIED
         return f"its process died: {detail[1]}"
     return _sentence(error)
 

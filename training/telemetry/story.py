@@ -9,6 +9,7 @@ from dataclasses import replace
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
+    Notice,
     Phase,
     Record,
     Report,
@@ -22,6 +23,7 @@ ATTEMPTS_KEPT = 200
 """Starts, and as many ends; only the newest start of a run keeps its placements, 100 KB of 1,000
 ranks."""
 PHASES_KEPT = 500
+NOTICES_KEPT = 100
 CHECKPOINTS_KEPT = 500
 TRIALS_KEPT = 1000
 RUNS_KEPT = 500
@@ -50,6 +52,8 @@ class Story:
                 self._keep("end", (body.run, body.attempt), record, ATTEMPTS_KEPT)
             case Phase():
                 self._keep("phase", record.seq, record, PHASES_KEPT)
+            case Notice():
+                self._keep("notice", record.seq, record, NOTICES_KEPT)
             case Report(checkpoint=""):
                 self._keep("report", body.run, record, RUNS_KEPT)
             case Report():

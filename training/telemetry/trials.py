@@ -8,31 +8,50 @@ from training.telemetry.wire import Body, Run, Trial, Trials
 
 _KEPT = 2000
 
+_OVER = {"TERMINATED": "FINISHED", "ERROR": "ERRORED"}
+"""What a trial's end says of its run: Tune kills the process that could have told it."""
+_TOLD = frozenset({"FINISHED", "ERRORED", "ABORTED"})
+
 
 class TrialRuns:
     """One driver's. A run says in which trial it was made."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, str] = {}
+        self._runs: dict[str, Run] = {}
         self._told: dict[str, tuple[Trials, Trial]] = {}
 
     def wrote(self, body: Body) -> tuple[Body, ...]:
         """What to write for a record: itself, or with what follows from it."""
         match body:
-            case Run() if body.trial and self._runs.get(body.trial) != body.run:
-                self._runs[body.trial] = body.run
-                if (told := self._told.get(body.trial)) is None:
+            case Run() if body.trial:
+                before = self._runs.get(body.trial)
+                self._runs[body.trial] = body
+                is_known = before is not None and before.run == body.run
+                if is_known or (told := self._told.get(body.trial)) is None:
                     return (body,)
                 trials, trial = told
                 return body, replace(trials, trials=(replace(trial, run=body.run),))
             case Trials():
-                known = tuple(
-                    replace(trial, run=trial.run or self._runs.get(trial.id, ""))
-                    for trial in body.trials
-                )
+                known = tuple(replace(trial, run=self._run(trial)) for trial in body.trials)
                 for trial in known:
                     self._told[trial.id] = (body, trial)
                 while len(self._told) > _KEPT:
                     del self._told[next(iter(self._told))]
-                return (replace(body, trials=known),)
+                return replace(body, trials=known), *self._ended(known)
         return (body,)
+
+    def _run(self, trial: Trial) -> str:
+        run = self._runs.get(trial.id)
+        return trial.run or (run.run if run else "")
+
+    def _ended(self, trials: tuple[Trial, ...]) -> list[Run]:
+        """The runs that end with these trials and have not said so."""
+        ended = []
+        for trial in trials:
+            run = self._runs.get(trial.id)
+            if run is not None and trial.status in _OVER and run.state not in _TOLD:
+                why = trial.error or "its trial ended"
+                run = replace(run, state=_OVER[trial.status], message=why)
+                self._runs[trial.id] = run
+                ended.append(run)
+        return ended

@@ -70,6 +70,9 @@ class Run:
     message: str = ""
     trial: str = ""
     """The trial of Ray Tune that drives it, if one does."""
+    max_failures: int | None = None
+    max_preemption_failures: int | None = None
+    """Restarts that it may have, of Ray Train's FailureConfig; -1: without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,8 @@ class AttemptEnd:
     run: str
     attempt: int
     reason: str = ""
+    budget: str = ""
+    """What its end was charged to: the field of Ray Train's FailureConfig, or `none`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +193,19 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A line of a rank's that somebody should read."""
+
+    KIND: ClassVar[str] = "notice"
+    run: str
+    attempt: int
+    rank: int
+    reason: str = ""
+    """`CheckpointDamaged`, as Kubernetes has reasons."""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankMetrics:
     rank: int
     metrics: dict[str, float] = field(default_factory=dict)
@@ -251,11 +269,13 @@ class Segment:
     segment: int
 
 
-Body: TypeAlias = Run | AttemptStart | AttemptEnd | Phase | Tick | Report | Trials | Segment
+Body: TypeAlias = (
+    Run | AttemptStart | AttemptEnd | Phase | Notice | Tick | Report | Trials | Segment
+)
 
 _KINDS: dict[str, type[Any]] = {
     body.KIND: body
-    for body in (Run, AttemptStart, AttemptEnd, Phase, Tick, Report, Trials, Segment)
+    for body in (Run, AttemptStart, AttemptEnd, Phase, Notice, Tick, Report, Trials, Segment)
 }
 _NESTED: dict[str, type[Any]] = {
     "workers": Worker,

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 RESTORE_BEGINS = "restore begins"
 RESTORE_ENDS = "restore ends"
 REPORT_BEGINS = "report begins"
+NOTICE = "notice "
+"""Before a reason of one word, and a line."""
 
 TELLING_RANKS = 8
 """Only the lowest ranks tell of their reports: they meet in each one."""
@@ -28,7 +30,7 @@ class Witness:
     """Tells the aggregator, without waiting for it."""
 
     def __init__(self, aggregator: Any, run: str, attempt: int, rank: int) -> None:
-        self._aggregator, self._run, self._attempt, self._rank = aggregator, run, attempt, rank
+        self._aggregator, self.run, self._attempt, self._rank = aggregator, run, attempt, rank
         self._reading = 0
         self._is_broken = False
 
@@ -36,7 +38,7 @@ class Witness:
         if self._is_broken:
             return
         try:
-            self._aggregator.note.remote(self._run, self._attempt, self._rank, what, time.time())
+            self._aggregator.note.remote(self.run, self._attempt, self._rank, what, time.time())
         except Exception:
             self._is_broken = True
             log.warning("telemetry: %s could not be told", what, exc_info=True)
@@ -57,6 +59,23 @@ class Witness:
 
 _witness: Witness | None = None
 """This process's. Ray Train starts a process for each rank of each attempt."""
+
+
+def notice(reason: str, message: str) -> None:
+    """A line for the stream, from this process's training code; nothing without telemetry."""
+    if _witness is not None:
+        _witness.tell(f"{NOTICE}{reason} {message}")
+
+
+def run() -> str:
+    """The run on the stream that this process is a rank of; '' without telemetry."""
+    return "" if _witness is None else _witness.run
+
+
+def begin(run: str, attempt: int, rank: int, aggregator: Any) -> None:
+    """In a process that is no rank of Ray Train's."""
+    global _witness
+    _witness = Witness(aggregator, run, attempt, rank)
 
 
 def attach(run: str, attempt: int, rank: int, aggregator: Any) -> None:

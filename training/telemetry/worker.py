@@ -8,27 +8,31 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
-from typing import Any, ParamSpec, TypeVar
+from types import NoneType
+from typing import Any, Final, ParamSpec, TypeVar
 
 from training import telemetry
+from training.telemetry.borders import HOST, NAMES
 from training.telemetry.cuda import device_name
 from training.telemetry.flops import Model, mfu_percent, peak_flops
-from training.telemetry.fold import Fold, Folded, number
+from training.telemetry.fold import Fold, Folded, Said, kept, number
 from training.telemetry.gpu import Gpu, GpuNumbers
 from training.telemetry.loader import TimedLoader
 from training.telemetry.overlap import Exposed, Overlap
 from training.telemetry.process import Process
+from training.telemetry.record import record
 from training.telemetry.settings import PUSH_INTERVAL_S
 from training.telemetry.sink import ActorSink, Sink
-from training.telemetry.timers import NAMES, Sections
+from training.telemetry.timers import FULL, Sections
 from training.telemetry.watch import Watch
-from training.telemetry.wire import Steps
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+PLAIN: Final = frozenset((NoneType, int, float))
+"""What may be read later. A tensor or an array may by then hold another number."""
 
 FAILED = "telemetry: %s failed; training goes on without it"
 
@@ -49,6 +53,8 @@ class RankTelemetry:
     ) -> None:
         self._rank, self._attempt, self._sink = rank, attempt, sink
         self._fold, self._sections = fold or Fold(), sections or Sections()
+        self._sections.heard = self._hear
+        self.sections = self._sections.by_name
         self._process = Process()
         self._gpu = gpu or Gpu(gpu_ids)
         self._gpus = Watch("gpu", self._gpu.read)
@@ -73,25 +79,74 @@ class RankTelemetry:
         if self._exposed is not None:
             self._exposed.close()
 
-    def step(self, *numbers: Any) -> None:
-        """`Fold.step`, which is where the numbers are named."""
+    def step(
+        self,
+        loss: Any = None,
+        samples: Any = None,
+        epoch: Any = None,
+        learning_rate: Any = None,
+        grad_norm: Any = None,
+        step: Any = None,
+        data_wait_s: Any = None,
+        comm_s: Any = None,
+        checkpoint_s: Any = None,
+        tokens: Any = None,
+    ) -> None:
         try:
-            self._sections.end_step()
-            self._fold.step(*numbers)
-        except Exception:
-            if self._is_first("step"):
-                log.warning(FAILED, "a step", exc_info=True)
+            try:
+                if type(loss) not in PLAIN and loss.requires_grad:
+                    loss = loss.detach()  # its graph must not be kept alive
+                if type(learning_rate) not in PLAIN and learning_rate.requires_grad:
+                    learning_rate = learning_rate.detach()
+                if type(grad_norm) not in PLAIN and grad_norm.requires_grad:
+                    grad_norm = grad_norm.detach()
+            except AttributeError:  # one of them is no tensor
+                loss, learning_rate, grad_norm = kept(loss), kept(learning_rate), kept(grad_norm)
+            said: Said = (
+                loss,
+                samples,
+                epoch,
+                learning_rate,
+                grad_norm,
+                step,
+                data_wait_s,
+                comm_s,
+                checkpoint_s,
+                tokens,
+            )
+            sections = self._sections
+            if type(samples) not in PLAIN or type(tokens) not in PLAIN:
+                sections.end_step()
+                sections.read()
+                self._fold.step(*said)
+            elif sections.asks:
+                sections.end_step(said)
+            else:  # what `end_step` comes to on most steps, and no more code than that
+                written = sections.written
+                written += (HOST, sections.clock(), said)
+                if len(written) > FULL:
+                    sections.make_room()
+        except Exception:  # noqa: BLE001 - whatever the loop's own objects raise
+            self._warn_of_step()
 
-    def section(self, name: str) -> AbstractContextManager[None, None]:
+    def _hear(self, ended: float, said: Said) -> None:
         try:
-            return self._sections.by_name[name]
-        except (KeyError, TypeError):  # a list is no key
-            if self._is_first("section"):
-                log.warning("telemetry: %r is not timed: sections are %s", name, ", ".join(NAMES))
-            return nullcontext()
+            self._fold.step(*said, ended)
+        except Exception:  # noqa: BLE001 - as above
+            self._warn_of_step()
+
+    def _warn_of_step(self) -> None:
+        if self._is_first("step"):
+            log.warning(FAILED, "a step", exc_info=True)
+
+    def no_section(self, name: object) -> AbstractContextManager[None, None]:
+        """For a name that `sections` has not."""
+        if self._is_first("section"):
+            log.warning("telemetry: %r is not timed: sections are %s", name, ", ".join(NAMES))
+        return nullcontext()
 
     def wrap(self, batches: Iterable[T]) -> TimedLoader[T]:
-        return TimedLoader(batches, lambda: self._sections.by_name["data"])
+        return TimedLoader(batches, lambda: self.sections["data"])
 
     def model(
         self,
@@ -118,7 +173,11 @@ class RankTelemetry:
         self._exposed.start()
 
     def resume(self, step: int) -> None:
-        self._guarded(self._fold.resume, step)
+        self._guarded(self._resume, step)
+
+    def _resume(self, step: int) -> None:
+        self._sections.read()
+        self._fold.resume(step)
 
     def push(self) -> None:
         """Send what was folded, unless the last record is still under way: then go on folding."""
@@ -126,37 +185,23 @@ class RankTelemetry:
             self._push()
 
     def _push(self) -> None:
+        self._sections.read()
         if self._sink.busy():
             return
         folded = self._fold.take()
         if folded is None:
             return
         took = self._sections.take()
-        gpu = self._gpus.newest() or GpuNumbers()
-        exposed, exposed_s = self._newest_exposed(folded), None
-        backward_s = took.get("backward")
-        if exposed is not None:
-            # DDP times one step of many: its share holds for their mean, its seconds may not.
-            exposed_s = exposed.seconds if backward_s is None else exposed.share * backward_s
-            backward_s = None if backward_s is None else backward_s - exposed_s
-        communication_s = _sum(took.get("communication"), exposed_s)
-        numbers = asdict(folded) | {
-            "data_wait_s": _sum(folded.data_wait_s, took.get("data")),
-            "comm_s": _sum(folded.comm_s, communication_s),
-            "checkpoint_s": _sum(folded.checkpoint_s, took.get("checkpoint")),
-        }
         self._sink.send(
-            Steps(
-                rank=self._rank,
-                attempt=self._attempt,
-                forward_s=took.get("forward"),
-                backward_s=backward_s,
-                optimizer_s=took.get("optimizer"),
-                mfu_percent=self._mfu_percent(folded),
-                cpu_percent=self._process.cpu_percent(),
-                memory_bytes=self._process.memory_bytes(),
-                **numbers,
-                **{f"gpu_{name}": value for name, value in asdict(gpu).items()},
+            record(
+                self._rank,
+                self._attempt,
+                folded,
+                took,
+                self._newest_exposed(folded),
+                self._gpus.newest() or GpuNumbers(),
+                self._process,
+                self._mfu_percent(folded),
             )
         )
 
@@ -215,13 +260,6 @@ class RankTelemetry:
         known = what in self._failed
         self._failed.add(what)
         return not known
-
-
-def _sum(told: float | None, timed: float | None) -> float | None:
-    """Of a time that the loop gave and one that a section took."""
-    if told is None or timed is None:
-        return timed if told is None else told
-    return told + timed
 
 
 def attach(run: str, job: str, attempt: int, rank: int, gpu_ids: Sequence[str], to: Any) -> None:

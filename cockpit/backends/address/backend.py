@@ -28,7 +28,7 @@ from cockpit.model.cluster import (
 )
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
-from cockpit.model.text import one_line
+from cockpit.model.text import as_sentence, one_line
 from cockpit.sources.backoff import Backoff
 from cockpit.sources.dashboard import Dashboard
 
@@ -106,7 +106,7 @@ class AddressBackend(WithoutOperator):
     def _refuse(self, what: str) -> NoReturn:
         raise UsageError(
             what,
-            f"{self.WHY[0].upper()}{self.WHY[1:]}.",
+            as_sentence(self.WHY),
             "On KubeRay, name the cluster with --context, --namespace and --cluster.",
         )
 

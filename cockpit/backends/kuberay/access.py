@@ -39,6 +39,11 @@ NEEDS: Mapping[str, Sequence[Right]] = {
     "suspend": (Right("patch", *_CLUSTERS),),
     "cordon": (Right("patch", "nodes", namespaced=False),),
     "manifest": (Right("get", *_CLUSTERS),),
+    "evict": (Right("create", "pods/eviction"),),
+    "isolate": (
+        *(Right(verb, "networkpolicies", "networking.k8s.io") for verb in ("create", "delete")),
+        Right("patch", "pods"),
+    ),
     "describe": (Right("get", *_CLUSTERS), Right("list", "events")),
 }
 """By verb of the Protocol: all of these rights."""

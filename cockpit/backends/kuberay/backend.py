@@ -9,9 +9,10 @@ from contextlib import aclosing
 from math import ceil
 from typing import Any, TypeVar
 
-from cockpit.backends.kuberay import access, exec, objects, scale
+from cockpit.backends.kuberay import access, exec, experiment, objects, scale
 from cockpit.backends.kuberay.announcement import announce
 from cockpit.backends.kuberay.client import KubeClient, KubeError
+from cockpit.backends.kuberay.clusters import where_else
 from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.backends.kuberay.dashboard import Dashboards
 from cockpit.backends.kuberay.fields import items, mapping, text, whole
@@ -167,6 +168,26 @@ class KubeRayBackend:
                 f"There is no machine {one_line(machine)!r}.", todo="See: cockpit machines"
             ) from error
 
+    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+        await self._pod(pod)
+        await self._named(pod, experiment.evict(self.client, self._ref, pod, ceil(grace_s)))
+
+    async def isolate(self, pod: str, name: str) -> None:
+        labels = mapping(mapping(await self._pod(pod), "metadata"), "labels")
+        await experiment.isolate(self.client, self._ref, pod, name, labels)
+
+    async def rejoin(self, name: str) -> None:
+        await experiment.rejoin(self.client, self._ref, name)
+
+    async def hold(self, holder: str, ttl_s: float) -> None:
+        await experiment.hold(self.client, self._ref, holder, ttl_s)
+
+    async def release(self, holder: str) -> None:
+        await experiment.release(self.client, self._ref, holder)
+
+    async def holder(self) -> str:
+        return await experiment.holder(self.client, self._ref)
+
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         from cockpit.backends.kuberay import rayjob
 
@@ -229,7 +250,7 @@ class KubeRayBackend:
             raise UnreachableError(
                 f"There is no RayCluster {self._ref.name} in namespace {self._ref.namespace}.",
                 one_line(error.what),
-                "See what there is: cockpit clusters",
+                await where_else(self.client, self._ref.name),
             ) from error
 
     async def _pods(self, cluster: RayCluster, group: str) -> list[Pod]:

@@ -29,6 +29,18 @@ async def list_clusters(client: KubeClient, namespace: str | None) -> tuple[Clus
     return tuple(sorted(found, key=_order))
 
 
+async def where_else(client: KubeClient, name: str) -> str:
+    """What to type for a cluster of that name in another namespace, as far as one may see."""
+    try:
+        found = [one.ref for one in await list_clusters(client, None) if one.ref.name == name]
+    except CockpitError:
+        found = []
+    if not found:
+        return "See what there is: cockpit clusters"
+    flags = " or ".join(f"-n {one_line(ref.namespace)}" for ref in found[:3])
+    return f"One of that name is elsewhere: {flags} --cluster {one_line(name)}"
+
+
 def path_of(namespace: str | None) -> str:
     scope = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/ray.io/v1{scope}/rayclusters"

@@ -8,6 +8,7 @@ from typing import Any
 
 from cockpit.backends.kuberay import objects
 from cockpit.backends.kuberay.client import KubeClient, KubeError
+from cockpit.backends.kuberay.clusters import where_else
 from cockpit.backends.kuberay.fields import items, mapping, seconds, text, whole
 from cockpit.backends.kuberay.health import health, health_alone
 from cockpit.backends.kuberay.manifest import as_yaml
@@ -15,7 +16,7 @@ from cockpit.backends.kuberay.names import checked
 from cockpit.backends.kuberay.raycluster import ray_cluster
 from cockpit.backends.kuberay.reason import ended
 from cockpit.model.cluster import ClusterRef, Pod
-from cockpit.model.error import CockpitError, NotAllowedError, UsageError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.text import one_line
 
 EVENTS = 20
@@ -68,6 +69,11 @@ async def _get(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> Any
         if error.status != 404:
             raise
         where = f" in namespace {ref.namespace}" if scope else ""
+        if word == "RayCluster" and wanted == ref.name:
+            raise UnreachableError(
+                f"There is no RayCluster {one_line(wanted)}{where}.",
+                todo=await where_else(client, wanted),
+            ) from error
         raise UsageError(f"There is no {word} {one_line(wanted)!r}{where}.") from error
 
 

@@ -18,7 +18,7 @@ from cockpit.backends.kuberay.client import KubeClient
 from cockpit.backends.kuberay.refusal import KubeError
 from cockpit.backends.kuberay.websocket import messages, open_websocket
 from cockpit.backends.protocol import ExecResult
-from cockpit.model.error import CockpitError, UnreachableError
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ INPUT, OUTPUT, ERRORS, STATUS, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CANNOT_RUN, NOT_FOUND = 126, 127
 _NOT_FOUND_WORDS = ("executable file not found", "no such file or directory")
 _CANNOT_RUN_WORDS = ("permission denied", "exec format error", "is a directory")
+_NO_CONTAINER = "container not found"
+"""The kubelet's, of a pod whose container has ended or has not begun (tried, 1.34)."""
 OUTPUT_LIMIT_BYTES = 16 << 20
 WRITE_BYTES = 32 << 10
 
@@ -169,6 +171,12 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
             f"The server said: {one_line(status.decode(errors='replace'))}",
             status=200,
         ) from error
+    if _NO_CONTAINER in message:
+        raise UsageError(
+            f"The container of pod {one_line(pod)} is not running.",
+            "It has ended, or has not begun.",
+            "Wait for it; see: cockpit pods",
+        )
     # containerd and runc tell only in words why a program was not started, its name in quotes.
     words = message.rpartition('"')[2].lower()
     why = one_line(message.rpartition("unable to start container process: ")[2])

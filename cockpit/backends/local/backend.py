@@ -20,7 +20,7 @@ from cockpit.backends.local.watch import watch_cluster
 from cockpit.backends.protocol import VERBS, ExecResult, Scaled
 from cockpit.backends.without_kubernetes import WithoutKubernetes
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
-from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.event import Event
 
 CONNECT_TIMEOUT_S = 2.0
@@ -64,7 +64,7 @@ class LocalBackend(WithoutKubernetes):
         spec, item = self._pod(pod)
         environment = environment_of(item.process) if item.process else None
         if not environment:
-            raise CockpitError(f"Pod {pod} has no processes.", item.pod.reason)
+            raise UsageError(f"Pod {pod} has no processes.", item.pod.reason)
         try:
             child = await asyncio.create_subprocess_exec(
                 *argv,

@@ -25,6 +25,7 @@ from cockpit.backends.local.files import RunFiles
 from cockpit.backends.local.process import CLUSTER_VARIABLE, POD_VARIABLE
 from cockpit.backends.local.spec import ClusterSpec
 from cockpit.model.cluster import NodeType, Pod, Resources
+from cockpit.model.recovery import profile
 
 OBJECT_STORE_BYTES = 150_000_000
 """A pod's object store. Ray's default, 30 % of the machine for each pod, would count the same
@@ -36,9 +37,11 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_DASHBOARD_ENABLE_PROFILING": "1",  # stacks and profiles; whoever has the token may ask
     "AUTOSCALER_METRIC_PORT": "0",  # fixed ports otherwise, so two clusters would collide
     "DASHBOARD_METRIC_PORT": "0",
+    # Seconds that a worker waits for the head's raylet once its GCS listens; 20 by default, and on
+    # 2 cores with a load of 35 the head took 48 to 64.
+    "RAY_NUM_REDIS_GET_RETRIES": "90",
 }
-"""Ray's settings in every pod, beyond its defaults. A profile that recovers faster (health checks,
-drain timeout, Train's poll) belongs here and nowhere else."""
+"""Ray's settings in every pod, beyond its defaults; those of a recovery profile come on top."""
 
 
 def pod_environment(
@@ -50,9 +53,14 @@ def pod_environment(
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= RAY_SETTINGS
+    environment |= profile(spec.recovery).pod_env
     environment |= {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
+        # As KubeRay's pods have it. Else Ray asks /tmp/ray/ray_current_cluster, which may name one
+        # that is long gone: Train's state actor then waits for that, and answers nobody
+        # (ray_address_to_api_server_url, Ray 2.60).
+        "RAY_ADDRESS": spec.gcs_address,
         "PATH": f"{Path(spec.python).parent}:{os.environ.get('PATH', os.defpath)}",
         CLUSTER_VARIABLE: spec.uid,
         POD_VARIABLE: pod,

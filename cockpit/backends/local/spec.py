@@ -9,6 +9,7 @@ from typing import Any
 
 from cockpit.model.cluster import Resources
 from cockpit.model.error import UsageError
+from cockpit.model.recovery import DEFAULT
 
 HEAD_GROUP = "headgroup"
 """KubeRay's name for the head's group."""
@@ -54,6 +55,8 @@ class ClusterSpec:
     python: str
     """The interpreter that has Ray."""
     groups: tuple[GroupSpec, ...]
+    recovery: str = DEFAULT.name
+    """The name of its pods' recovery profile."""
 
     @property
     def head_ip(self) -> str:
@@ -143,6 +146,7 @@ def spec_from_json(raw: dict[str, Any]) -> ClusterSpec:
         created_s=float(raw["created_s"]),
         python=str(raw["python"]),
         groups=tuple(group_from_json(group) for group in raw["groups"]),
+        recovery=str(raw.get("recovery", DEFAULT.name)),  # of an older cockpit's cluster
     )
 
 

@@ -62,6 +62,7 @@ class Confirm(ModalScreen[bool]):
                 yield yes
 
     def on_mount(self) -> None:
+        self.app.clear_notifications()  # they would lie over the question
         (self.query_one(Input) if self.typed else self.query_one("#no")).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:

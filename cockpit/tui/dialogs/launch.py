@@ -1,4 +1,4 @@
-"""Choose a bundled job and its settings."""
+"""Choose a bundled job, then its settings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
 
-from cockpit.tui.actions import BundledJob, Via
+from cockpit.launch.job import BundledJob
+from cockpit.tui.actions import Via
+from cockpit.tui.cells import fit
+from cockpit.tui.dialogs.launch_settings import SettingsList
+from cockpit.tui.dialogs.launch_value import SettingValue
+from cockpit.tui.launchform import LaunchForm
 
 _WAYS: Mapping[Via, str] = {
-    "job": "As a job over HTTP (ctrl+r: as a RayJob)",
-    "rayjob": "As a RayJob resource (ctrl+r: as a job)",
+    "job": "As a job over HTTP (ctrl+r)",
+    "rayjob": "As a RayJob resource (ctrl+r)",
 }
 
 
@@ -29,77 +36,216 @@ class Order:
     via: Via = "job"
 
 
+class _Find(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "screen.move(-1)", "Up in the list below"),
+        Binding("down", "screen.move(1)", "Down in the list below"),
+    ]
+
+
 class Launch(ModalScreen[Order | None]):
+    """First the jobs, to find one by typing; then its settings by group.
+
+    Answers with an order that the job would take; None: not now.
+    """
+
     DEFAULT_CSS = """
     Launch { align: center middle; }
-    Launch > VerticalScroll {
-        width: 76; max-width: 100%; height: auto; max-height: 100%; padding: 0 2;
+    Launch > Vertical {
+        width: 110; max-width: 100%; height: 44; max-height: 100%; padding: 0 1;
         background: $panel; border: round $primary; border-title-color: $primary;
-        border-title-style: bold;
+        border-title-style: bold; border-subtitle-color: $text-muted;
     }
-    Launch OptionList { height: auto; max-height: 7; margin: 1 0 0 0; }
-    Launch #about { color: $text-muted; margin: 1 0; }
-    Launch #settings { height: auto; }
-    Launch .setting { height: auto; }
-    Launch .setting Label { width: 18; }
-    Launch .setting Input { width: 20; }
-    Launch .setting Static { width: 1fr; height: auto; color: $text-muted; padding: 0 0 0 2; }
-    Launch #via { margin: 1 0 0 0; }
-    Launch #answers { height: 1; margin: 1 0; align-horizontal: right; }
+    Launch #wrong { color: $bad; height: auto; }
+    Launch #about { color: $text-muted; height: auto; max-height: 2; }
+    Launch #finding { height: 1; }
+    Launch #finding Label { color: $text-muted; width: 6; }
+    Launch #find { width: 1fr; background: $surface; }
+    Launch #jobs { height: 1fr; margin: 1 0; }
+    Launch #answers { height: 1; align-horizontal: right; }
     Launch Button { margin: 0 0 0 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Cancel"),
+        Binding("escape", "back", "Back"),
         Binding("ctrl+j,ctrl+s", "order", "Launch"),
         Binding("ctrl+r", "other_way", "As a job, or as a RayJob"),
+        Binding("ctrl+f", "find", "Find"),
     ]
 
     def __init__(
-        self, jobs: Sequence[BundledJob], chosen: str = "", *, rayjob: bool = False
+        self,
+        jobs: Sequence[BundledJob],
+        chosen: str = "",
+        *,
+        rayjob: bool = False,
+        typed: Order | None = None,
+        wrong: str = "",
     ) -> None:
-        """`rayjob`: whether it may be launched as a RayJob too."""
+        """`chosen`: begin with its settings. `rayjob`: whether it may be launched as a RayJob too.
+        `typed`: an order that was refused, and `wrong` why."""
         super().__init__()
+        self.form = LaunchForm(jobs, jobs[0].name)
         self.rayjob = rayjob
-        self.via: Via = "job"
-        self.jobs = {job.name: job for job in jobs}
-        self.chosen = chosen if chosen in self.jobs else next(iter(self.jobs))
+        self.wrong = wrong
+        self.via: Via = typed.via if typed else "job"
+        if typed is not None:
+            self.form.typed[typed.name] = dict(typed.settings)
+        self.is_choosing = chosen not in {job.name for job in jobs}
+        """The jobs are shown, not the settings of one."""
+        self.begins_with = chosen
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(can_focus=False) as box:
-            box.border_title = "Launch a job"
-            yield OptionList(*self.jobs, compact=True)
+        with Vertical():
+            yield Static(self.wrong, id="wrong", markup=False)
             yield Static(id="about", markup=False)
-            yield Vertical(id="settings")
-            if self.rayjob:
-                yield Button(_WAYS[self.via], id="via", compact=True)
+            with Horizontal(id="finding"):
+                yield Label("find")
+                yield _Find(compact=True, id="find")
+            yield OptionList(id="jobs", compact=True, markup=False)
+            yield SettingsList(self.form)
+            yield SettingValue()
             with Horizontal(id="answers"):
+                if self.rayjob:
+                    yield Button(_WAYS[self.via], id="via", compact=True)
                 yield Button("Cancel (esc)", id="no", compact=True)
                 yield Button("Launch (ctrl+s)", id="yes", compact=True, variant="primary")
 
+    @property
+    def jobs(self) -> OptionList:
+        return self.query_one("#jobs", OptionList)
+
+    @property
+    def settings(self) -> SettingsList:
+        return self.query_one(SettingsList)
+
+    @property
+    def detail(self) -> SettingValue:
+        return self.query_one(SettingValue)
+
+    @property
+    def finding(self) -> Input:
+        return self.query_one(_Find)
+
     def on_mount(self) -> None:
-        jobs = self.query_one(OptionList)
-        jobs.highlighted = list(self.jobs).index(self.chosen)
-        jobs.focus()
+        self.app.clear_notifications()  # they would lie over it
+        self.finding.cursor_blink = False
+        self.query_one("#wrong").display = bool(self.wrong)
+        if self.is_choosing:
+            self._choose_job(self.begins_with)
+        else:
+            self._choose_settings(self.begins_with)
 
-    async def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        job = self.jobs[str(event.option.prompt)]
-        self.chosen = job.name
-        self.query_one("#about", Static).update(job.about)
-        box = self.query_one("#settings")
-        async with box.batch():
-            await box.remove_children()
-            for setting in job.settings:
-                name = Label(setting.name, markup=False)
-                value = Input(setting.default, compact=True, name=setting.name)
-                await box.mount(
-                    Horizontal(name, value, Static(setting.about, markup=False), classes="setting")
-                )
+    def on_resize(self) -> None:
+        # A column is as wide as there is room, which is known after the layout.
+        self.call_after_refresh(self._fill)
 
-    def on_option_list_option_selected(self) -> None:
-        self.focus_next()
+    def _choose_job(self, words: str = "") -> None:
+        self.is_choosing = True
+        self._show(words)
+        self.finding.focus()
+
+    def _choose_settings(self, name: str) -> None:
+        self.is_choosing = False
+        self.form.chosen = name
+        self._show("")
+        self.settings.focus()
+
+    def _show(self, words: str) -> None:
+        """The list of this stage in place of that of the other."""
+        choosing = self.is_choosing
+        self.jobs.display = choosing
+        self.settings.display = self.detail.display = not choosing
+        about = self.query_one("#about", Static)
+        about.display = not choosing
+        about.update(self.form.job.summary)
+        self.query_one("#no", Button).label = "Cancel (esc)" if choosing else "Jobs (esc)"
+        with self.prevent(Input.Changed):
+            self.finding.value = words
+        self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
+        if self.is_choosing:
+            self._fill_jobs()
+        else:
+            self.settings.fill(self.finding.value)
+            self.detail.explain(self.settings.line)
+        self._entitle()
+
+    def _fill_jobs(self) -> None:
+        jobs, found = self.jobs, self.form.found(self.finding.value)
+        cells = max((len(job.name) for job in found), default=0) + 2
+        room = jobs.scrollable_content_region.width - cells
+        jobs.set_options(
+            Option(
+                Content.assemble(
+                    fit(job.name, cells),
+                    Content.styled(fit(job.summary, room).rstrip(), "$muted"),
+                ),
+                id=job.name,
+            )
+            for job in found
+        )
+        if found:
+            names = [job.name for job in found]
+            likely = self.finding.value or self.form.chosen not in names
+            jobs.highlighted = 0 if likely else names.index(self.form.chosen)
+        else:
+            jobs.add_option(Option(f"No job has {self.finding.value!r}.", disabled=True))
+
+    def _entitle(self) -> None:
+        box = self.query_one("Launch > Vertical")
+        changed = len(self.form.changed)
+        some = f" · {changed} changed" if changed else ""
+        box.border_title = (
+            "Launch a job" if self.is_choosing else f"Launch {self.form.chosen}{some}"
+        )
+        box.border_subtitle = (
+            "type to find · enter chooses"
+            if self.is_choosing
+            else "enter changes · ← → another · backspace default · / finds"
+        )
+
+    def on_input_changed(self) -> None:
+        self._fill()
 
     def on_input_submitted(self) -> None:
-        self.action_order()
+        if self.is_choosing:
+            self.jobs.action_select()
+        else:
+            self.settings.focus()
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if event.option_list is self.jobs:
+            self.form.chosen = str(event.option.id)
+        else:
+            self.detail.explain(self.settings.line)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_list is self.jobs:
+            self._choose_settings(str(event.option.id))
+        elif (line := self.settings.line) is None:
+            self.settings.toggle()
+        elif line.setting.type == "bool":
+            self.settings.action_another(1)
+        else:
+            self.detail.edit(line)
+
+    def on_settings_list_changed(self) -> None:
+        self.detail.explain(self.settings.line)
+        self._entitle()
+
+    def on_settings_list_typed(self, event: SettingsList.Typed) -> None:
+        if (line := self.settings.line) is not None:
+            if not self.detail.is_typing:
+                self.detail.edit(line)
+            self.detail.type(event.character)
+
+    def on_setting_value_typed(self, event: SettingValue.Typed) -> None:
+        if (line := self.settings.line) is not None:
+            self.settings.put(line.setting, event.text)
+
+    def on_setting_value_over(self) -> None:
+        self.settings.focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         if event.button.id == "yes":
@@ -107,7 +253,34 @@ class Launch(ModalScreen[Order | None]):
         elif event.button.id == "via":
             self.action_other_way()
         else:
+            self.action_back()
+
+    def action_move(self, by: int) -> None:
+        """From where one types: along the jobs, or into the settings."""
+        if not self.is_choosing:
+            self.settings.focus()
+        elif by > 0:
+            self.jobs.action_cursor_down()
+        else:
+            self.jobs.action_cursor_up()
+
+    def action_find(self) -> None:
+        self.finding.focus()
+
+    def action_back(self) -> None:
+        """From what is typed, then from what is looked for, then to the jobs, then away."""
+        if self.detail.is_editing:
+            self.detail.undo()
+        elif self.finding.value:
+            self.finding.value = ""
+            if not self.is_choosing:
+                self.settings.focus()
+        elif self.is_choosing:
             self.dismiss(None)
+        elif self.finding.has_focus:
+            self.settings.focus()
+        else:
+            self._choose_job()
 
     def action_other_way(self) -> None:
         """As a job over HTTP or as a RayJob, where there is the choice."""
@@ -116,7 +289,12 @@ class Launch(ModalScreen[Order | None]):
             self.query_one("#via", Button).label = _WAYS[self.via]
 
     def action_order(self) -> None:
-        defaults = {setting.name: setting.default for setting in self.jobs[self.chosen].settings}
-        given = {field.name or "": field.value.strip() for field in self.query(Input)}
-        changed = {name: value for name, value in given.items() if value != defaults.get(name)}
-        self.dismiss(Order(self.chosen, changed, self.via))
+        """Unless a value is wrong: then that is shown."""
+        if self.is_choosing and not self.form.found(self.finding.value):
+            return
+        if wrong := self.form.wrong:
+            self.form.reveal(wrong[0].name)
+            self._choose_settings(self.form.chosen)
+            self.call_after_refresh(self.settings.go_to, wrong[0].name)
+            return
+        self.dismiss(Order(self.form.chosen, self.form.changed, self.via))

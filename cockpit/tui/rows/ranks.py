@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cockpit.store.run import RankView, RunView
-from cockpit.store.select import STALE_AFTER_S, age_s, ranks_in_order
+from cockpit.store.select import STALE_AFTER_S, age_s, only_reports, ranks_in_order
 from cockpit.store.store import Store
 from cockpit.tui.rows import condition
 from cockpit.tui.rows.condition import Condition
 from cockpit.tui.rows.distribution import Distribution, distribution
 from cockpit.tui.rows.order import Order
 from cockpit.tui.rows.rankfields import Field, RankLine, fields_of, warning_of
+from cockpit.tui.rows.reportedfields import reported_fields
 from cockpit.tui.widgets.table import Column, LazyRows, Row
 
 TOLD_A_TICK = 64
@@ -98,11 +99,12 @@ class RankRows:
         pods = {pod.ip: pod.name for pod in store.pods.values()}
         silent = frozenset(run.silent) if _is_wide(run) else frozenset[int]()
         saved_s = age_s(run.checkpoint_s, _end_s(run, now_s))
-        limit_s = math.inf if run.state.is_over else stale_after_s(run)
+        reports = only_reports(run)  # when it likes: none of its ranks is late
+        limit_s = math.inf if run.state.is_over or reports else stale_after_s(run)
         scores = self._scores
         self._lines = []
         for rank in ranks_in_order(run):
-            age = age_s(rank.sample.at_s if rank.sample else None, now_s)
+            age = _age_s(run, rank, now_s)
             ip = rank.placement.node_ip if rank.placement else ""
             is_silent = rank.rank in silent and not run.state.is_over
             self._lines.append(
@@ -117,11 +119,11 @@ class RankRows:
                     saved_s,
                 )
             )
-        fields = fields_of(run, straggler=bool(scores))
+        fields = reported_fields(run) if reports else fields_of(run, straggler=bool(scores))
         # A warning comes and goes; a table whose columns come and go cannot be read.
         if any(field.column.key == "warning" for field in fields):
             self._warned = run.id
-        elif self._warned == run.id:
+        elif self._warned == run.id and not reports:
             fields = tuple(f for f in _with_warning(fields))
         self.fields = fields
 
@@ -174,9 +176,9 @@ def stale_after_s(run: RunView) -> float:
 
 def is_stale(run: RunView, rank: RankView, now_s: float) -> bool:
     """Whether what is known of the rank is no longer the present. Of a run that is over, never."""
-    if run.state.is_over and rank.sample is not None:
+    if only_reports(run) or (run.state.is_over and rank.sample is not None):
         return False
-    age = age_s(rank.sample.at_s if rank.sample else None, now_s)
+    age = _age_s(run, rank, now_s)
     return age is None or age > stale_after_s(run) or (_is_wide(run) and rank.rank in run.silent)
 
 
@@ -188,12 +190,19 @@ def line_of(store: Store, run: RunView, rank: RankView, now_s: float) -> RankLin
         rank,
         now_s,
         pod,
-        age_s(rank.sample.at_s if rank.sample else None, now_s),
+        _age_s(run, rank, now_s),
         is_stale(run, rank, now_s),
         _is_wide(run) and rank.rank in run.silent and not run.state.is_over,
         straggler_scores(run).get(rank.rank),
         age_s(run.checkpoint_s, _end_s(run, now_s)),
     )
+
+
+def _age_s(run: RunView, rank: RankView, now_s: float) -> float | None:
+    """Of the rank's newest sample, or of the newest report where there are only those."""
+    if only_reports(run):
+        return age_s(run.reported_s, now_s)
+    return age_s(rank.sample.at_s if rank.sample else None, now_s)
 
 
 def straggler_scores(run: RunView) -> dict[int, float]:

@@ -29,12 +29,6 @@ class Charting(Viewing):
             return False
         return super().check_action(action, parameters)
 
-    def chart_back(self) -> bool:
-        """Leave what is open in the view of charts; whether there was something."""
-        left: list[bool] = []
-        self._charts(lambda view: left.append(view.back()))
-        return any(left)
-
     def action_chart_full(self) -> None:
         self._charts(lambda view: view.toggle_full())
 

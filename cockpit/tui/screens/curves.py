@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cockpit.model.text import one_line
 from cockpit.store.run import RankView, RunView
 from cockpit.store.select import ranks_in_order
+from cockpit.store.series import Series
 from cockpit.store.store import Store
-from cockpit.tui.screens.plots import CPU, GPU, LOSS, MEMORY, PLOTS, STEP_TIME, THROUGHPUT, Plot
+from cockpit.tui.screens.plots import (
+    CPU,
+    GPU,
+    LOSS,
+    MEMORY,
+    PLOTS,
+    STEP_TIME,
+    THROUGHPUT,
+    Plot,
+    in_place_of,
+)
 from cockpit.tui.widgets.chart import Curve, LineChart, Mark
 
 __all__ = [
@@ -24,6 +36,7 @@ __all__ = [
     "end",
     "has_gpus",
     "marks_of",
+    "shown_for",
 ]
 
 COLOURS = 8
@@ -48,19 +61,33 @@ class RunChart(LineChart):
             self.set_marks(marks)
             self.set_curves(curves, now_s)
 
+    def stand_for(self, plot: Plot) -> None:
+        """Draw another plot from now on."""
+        if plot != self.plot:
+            self.plot, self._shown = plot, None
+            self.set_look(replace(self.look, title=plot.title, unit=plot.unit, low=plot.low))
+
     def show_run(self, run: RunView | None, marks: Sequence[Mark], now_s: float) -> None:
         """The whole run as one curve."""
-        series = run.curves[self.plot.curve] if run else None
+        series = self._of_run(run) if run else None
         self.show(
             [Curve("", series.times, series.values)] if series else [], marks, end(run, now_s)
         )
 
+    def _of_run(self, run: RunView) -> Series:
+        return run.reported[self.plot.curve] if self.plot.reported else run.curves[self.plot.curve]
+
     def show_rank(self, run: RunView, rank: RankView, marks: Sequence[Mark], now_s: float) -> None:
-        series = rank.curves[self.plot.curve]
+        """What is reported is kept for the run alone: its mean stands in."""
+        plot = self.plot
+        series = self._of_run(run) if plot.reported else rank.curves[plot.curve]
         self.show([Curve("", series.times, series.values)], marks, end(run, now_s))
 
     def show_ranks(self, run: RunView | None, marks: Sequence[Mark], now_s: float) -> None:
         """One curve a rank; of a large world, ranks spread evenly over it."""
+        if self.plot.reported:
+            self.show_run(run, marks, now_s)
+            return
         name = self.plot.curve
         ranks = [r for r in ranks_in_order(run) if name in r.curves] if run else []
         if len(ranks) > COLOURS:
@@ -75,6 +102,20 @@ class RunChart(LineChart):
             for number, rank in enumerate(ranks)
         ]
         self.show(curves, marks, end(run, now_s))
+
+
+def shown_for(
+    run: RunView | None, charts: Iterable[RunChart], plots: Sequence[Plot]
+) -> list[RunChart]:
+    """Charts of the plots, or of what the run reports instead; those left over are hidden."""
+    drawn = in_place_of(plots, run)
+    used = []
+    for number, chart in enumerate(charts):
+        chart.display = number < len(drawn)
+        if chart.display:
+            chart.stand_for(drawn[number])
+            used.append(chart)
+    return used
 
 
 def has_gpus(run: RunView | None) -> bool:

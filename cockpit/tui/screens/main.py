@@ -10,12 +10,13 @@ from textual.binding import BindingType
 from textual.containers import Container
 
 from cockpit.tui import keys
-from cockpit.tui.frame import KeyBar, StatusLine, Tabs, views_of
+from cockpit.tui.frame import DrillLine, KeyBar, StatusLine, Tabs, views_of
 from cockpit.tui.look import HEIGHTS, WIDTHS, Look
 from cockpit.tui.screens import views
 from cockpit.tui.screens.alerting import Alerting
 from cockpit.tui.screens.changing import Changing
 from cockpit.tui.screens.charting import Charting
+from cockpit.tui.screens.drilling import Drilling
 from cockpit.tui.screens.inspecting import Inspecting
 
 if TYPE_CHECKING:  # each is imported where it is first used: the first paint waits for none
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # each is imported where it is first used: the first paint wa
     from cockpit.tui.widgets.table import LineTable
 
 
-class MainScreen(Charting, Alerting, Inspecting, Changing):
+class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     DEFAULT_CSS = """
     MainScreen { layout: vertical; }
     MainScreen > #view { height: 1fr; background: $surface; }
@@ -42,6 +43,7 @@ class MainScreen(Charting, Alerting, Inspecting, Changing):
     def compose(self) -> ComposeResult:
         yield Tabs()
         yield StatusLine()
+        yield DrillLine()
         yield Container(id="view")
         yield KeyBar()
 
@@ -55,6 +57,7 @@ class MainScreen(Charting, Alerting, Inspecting, Changing):
         """The frame always; the view only while the screen is not held, or with `held_too`."""
         self.query_one(Tabs).draw(look, self.view_name)
         self.query_one(StatusLine).draw(look)
+        self.query_one(DrillLine).draw(look, self.view_name)
         here = self.keys_here(look)
         refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(here, refused)
@@ -104,7 +107,7 @@ class MainScreen(Charting, Alerting, Inspecting, Changing):
         self.redraw(self.cockpit.look(), held_too=True)
 
     def action_back(self) -> None:
-        if not self.chart_back():
+        if not self.view.back():
             self.view.filter("")
         self.draw_now()
 

@@ -14,7 +14,7 @@ from cockpit.tui.outlook import Outlook
 from cockpit.tui.rows.events import EVENT_COLUMNS, EventRows
 from cockpit.tui.rows.groups import GROUP_COLUMNS, group_rows
 from cockpit.tui.screens import run_panel
-from cockpit.tui.screens.curves import LOSS, THROUGHPUT, RunChart, marks_of
+from cockpit.tui.screens.curves import LOSS, THROUGHPUT, RunChart, marks_of, shown_for
 from cockpit.tui.screens.sources_line import sources_line
 from cockpit.tui.screens.view import View
 from cockpit.tui.sentences import group_notes
@@ -119,7 +119,7 @@ class OverviewView(View):
         if said is not None:
             alarms.update(said)
         marks = marks_of(look.store, run)
-        for chart in self.query(RunChart):
+        for chart in shown_for(run, self.query(RunChart), (LOSS, THROUGHPUT)):
             chart.show_run(run, marks, look.now_s)
 
     def _recovery(self, look: Look) -> None:
@@ -132,7 +132,7 @@ class OverviewView(View):
         measured = recovery(look.store, drill)
         going = not is_settled(look.store.runs.get(drill.run_id), measured)
         bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
-        bar.set_recovery(measured, look.now_s)
+        bar.set_recovery(measured, look.now_s, going=going)
         said = run_panel.outcome(look, measured, self.size.width - 2)
         self.query_one("#outcome", Static).update(said)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cockpit.store.run import CURVES, RunView
+from cockpit.store.select import LOSS_NAMES, only_reports
 from cockpit.tui.widgets.axis import Unit
 
 
@@ -62,6 +63,8 @@ MORE_PLOTS = (
     Plot("backward", "Backward", "s", "backward_s"),
     Plot("optimizer", "Optimizer", "s", "optimizer_s"),
 )
+COUNTERS = ("epoch", "step", "global_step", "iteration", "training_iteration")
+"""Reported numbers that only say how far it is."""
 _UNITS: tuple[tuple[str, Unit], ...] = (
     ("_per_s", "/s"),
     ("_s", "s"),
@@ -85,6 +88,21 @@ def plots_of(runs: Iterable[RunView]) -> list[Plot]:
     found += [plot_of(name) for name in CURVES if name in told and name not in named]
     reported = dict.fromkeys(name for run in runs for name in run.reported)
     return found + [plot_of(name, reported=True) for name in reported]
+
+
+def in_place_of(plots: Sequence[Plot], run: RunView | None) -> Sequence[Plot]:
+    """These plots; of a run that tells nothing by step what it reports, as many at most."""
+    if run is None or not only_reports(run):
+        return plots
+    names = sorted(run.reported, key=_weight)
+    return [plot_of(name, reported=True) for name in names[: len(plots)]]
+
+
+def _weight(name: str) -> int:
+    """A loss first, what only counts last."""
+    if name in LOSS_NAMES or "loss" in name:
+        return 0 if name in LOSS_NAMES else 1
+    return 3 if name in COUNTERS else 2
 
 
 def plot_of(name: str, *, reported: bool = False) -> Plot:

@@ -17,14 +17,14 @@ from cockpit.store.select import current_run, pod_of_rank
 from cockpit.tui import changes, format
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.dialogs.reading import Reading
-from cockpit.tui.frame import KeyBar, StatusLine
+from cockpit.tui.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.look import HEIGHTS, WIDTHS, Look, ShowsLogs
 from cockpit.tui.objects import yaml
 from cockpit.tui.rows.rankfacts import Fact, groups, section_bar, section_legend, sections
 from cockpit.tui.rows.rankfields import RankLine, score_text
 from cockpit.tui.rows.ranks import line_of
-from cockpit.tui.screens.curves import PLOTS, RunChart, has_gpus, marks_of
+from cockpit.tui.screens.curves import PLOTS, RunChart, has_gpus, marks_of, shown_for
 from cockpit.tui.screens.help import key_lines
 from cockpit.tui.sentences import clock
 from cockpit.tui.titles import entitle
@@ -93,6 +93,7 @@ class RankScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield StatusLine()
+        yield DrillLine()
         yield Static(id="about")
         with Grid():
             for plot in PLOTS:
@@ -107,6 +108,7 @@ class RankScreen(Screen[None]):
 
     def redraw(self, look: Look) -> None:
         self.query_one(StatusLine).draw(look)
+        self.query_one(DrillLine).draw(look)
         refused = frozenset(key.id for key in _KEYS if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(_KEYS, refused)
         run = current_run(look.store)
@@ -127,7 +129,7 @@ class RankScreen(Screen[None]):
         columns = 3 if self.has_class("-wide") else 2
         rows = max(1, (self.size.height - about_lines - FRAME_LINES) // CHART_LINES)
         shown: list[RunChart] = []
-        for chart in self.query(RunChart):
+        for chart in shown_for(run, self.query(RunChart), PLOTS):
             told = chart.plot.id != "gpu" or has_gpus(run)
             chart.display = told and len(shown) < rows * columns
             if chart.display:
@@ -218,8 +220,9 @@ def _about(look: Look, run: RunView, rank: RankView, width: int, height: int) ->
 def _where(line: RankLine, rank: RankView) -> Content:
     placed = rank.placement
     where = f"  {placed.node_ip}  pid {placed.pid}" if placed else "  it has no process"
+    what = "sample" if line.sample is not None else "report"
     said = (
-        f"  last sample {format.age(line.age_s)} ago" if line.age_s is not None else "  no sample"
+        f"  last {what} {format.age(line.age_s)} ago" if line.age_s is not None else "  no sample"
     )
     parts = [
         Content.styled(line.pod or "no living pod", "bold" if line.pod else "$warning"),

@@ -15,13 +15,23 @@ from cockpit.tui.rows import heat
 from cockpit.tui.rows.order import Order
 from cockpit.tui.rows.rankfields import COLOURS, STEP_TIME, Field
 from cockpit.tui.rows.ranks import RankRows, Shown, rank_columns
-from cockpit.tui.screens import curves
-from cockpit.tui.screens.curves import RunChart, marks_of
+from cockpit.tui.screens.curves import (
+    LOSS,
+    THROUGHPUT,
+    RunChart,
+    marks_of,
+    shown_for,
+)
+from cockpit.tui.screens.curves import (
+    STEP_TIME as STEP_TIMES,
+)
 from cockpit.tui.screens.ordered import OrderedView
 from cockpit.tui.sentences import clock
 from cockpit.tui.widgets.heatmap import HEAD_LINES, HeatMap, strip_lines
 from cockpit.tui.widgets.table import Column, LineTable
 
+PLOTS_BELOW = (LOSS, THROUGHPUT, STEP_TIMES)
+"""The charts below the table, where there is room."""
 MANY = 200
 """Ranks; of more, a second's rows are built once."""
 STRIP_SHARE = 0.34
@@ -53,7 +63,7 @@ class RanksView(OrderedView):
         yield HeatMap(id="heat")
         yield LineTable(self.columns, id="ranks")
         with Horizontal():
-            for plot in (curves.LOSS, curves.THROUGHPUT, curves.STEP_TIME):
+            for plot in PLOTS_BELOW:
                 yield RunChart(plot)
 
     def on_mount(self) -> None:
@@ -81,7 +91,7 @@ class RanksView(OrderedView):
         table.styles.height = shown.total + 1 if charts.display else "1fr"
         if charts.display:
             marks = marks_of(look.store, run)
-            for chart in self.query(RunChart):
+            for chart in shown_for(run, self.query(RunChart), PLOTS_BELOW):
                 chart.show_ranks(run, marks, look.now_s)
 
     def toggle_heat(self) -> None:
@@ -199,6 +209,8 @@ def _attempt(run: RunView) -> Content:
         why = one_line(attempt.reason or run.message or "finished", 160)
         style = "$warning" if attempt.reason else "$muted"
         return Content.styled(f"{head} ended at {clock(attempt.ended_s)}: {why}", style)
+    if attempt.first_step is None and attempt.reported_s is not None:
+        return Content.styled(f"{head} reports, and tells nothing by step", "$muted")
     if attempt.first_step is None:
         return Content.styled(f"{head}: waiting for its first step", "$warning")
     how = "resumed at" if attempt.number > 1 else "from"

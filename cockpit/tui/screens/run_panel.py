@@ -13,7 +13,7 @@ from cockpit.model.drill import Recovery
 from cockpit.model.run import Phase
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
-from cockpit.store.select import STALE_AFTER_S, age_s
+from cockpit.store.select import LOSS_NAMES, STALE_AFTER_S, age_s, loss_of, only_reports
 from cockpit.tui import format
 from cockpit.tui.look import Look
 from cockpit.tui.sentences import (
@@ -29,6 +29,8 @@ from cockpit.tui.sentences import (
 )
 
 LABEL_CELLS = 11
+REPORTED_SHOWN = 4
+"""Metrics of a report; charts and the rank's page have more."""
 
 
 def health(look: Look, notes: Sequence[str] = ()) -> Content:
@@ -70,18 +72,17 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
     if (phase := _phase(look, run)) is not None:
         state.append(phase)
     lines = [Content.assemble(*state)]
+    reports = only_reports(run)
     heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
-    age = age_s(heard, look.now_s)
-    fresh = age is not None and age <= STALE_AFTER_S
+    age = age_s(run.reported_s if reports else heard, look.now_s)
+    fresh = reports or (age is not None and age <= STALE_AFTER_S)
     style = "" if fresh or run.state.is_over else "$muted"
     accuracy = run.metrics.get("accuracy")
     epoch = max(
         (r.sample.epoch for r in run.ranks.values() if r.sample and r.sample.epoch is not None),
         default=run.metrics.get("epoch"),
     )
-    last_loss = run.curves["loss"].last
-    if last_loss is None:
-        last_loss = run.metrics.get("loss")
+    last_loss = loss_of(run)
     pairs = [
         ("step", format.count(run.step or None)),
         ("epoch", format.number(epoch, 3)),
@@ -90,18 +91,38 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
         ("samples/s", format.si(run.curves["samples_per_s"].last)),
         ("checkpoint", _checkpoint(run, look.now_s)),
     ]
-    if accuracy is None:
-        pairs = [pair for pair in pairs if pair[0] != "accuracy"]
+    unknown: tuple[str, ...] = ("accuracy",) if accuracy is None else ()
+    unknown += ("step", "samples/s") if reports and run.step is None else ()
+    pairs = [pair for pair in pairs if pair[0] not in unknown]
+    if reports:
+        pairs += _reported(run)
     if found is not None:
         pairs += _worked_out(look, run, found)
     broken = {"loss"} if number_style(last_loss) else set()
     lines += _grid(pairs, style, broken)
-    if not fresh and not run.state.is_over:
+    if reports and not run.state.is_over:
+        said = f"last report {format.age(age)} ago; its script tells nothing by step"
+        lines.append(Content.styled(said, "$muted"))
+    elif not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
         lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
     if (story := _story(run)) is not None:
         lines.append(story)
     return Content("\n").join(lines)
+
+
+def _reported(run: RunView) -> list[tuple[str, str]]:
+    """What is known of a script without telemetry beside its loss and epoch."""
+    saved = run.checkpoint
+    pairs = []
+    if saved is not None and saved.size_bytes is not None:
+        pairs.append(("its size", format.bytes_text(saved.size_bytes)))
+    if saved is not None and saved.took_s is not None:
+        pairs.append(("it took", format.duration(saved.took_s)))
+    told = ("epoch", "accuracy", *LOSS_NAMES)
+    rest = [(name, value) for name, value in run.metrics.items() if name not in told]
+    named = [(one_line(name)[: LABEL_CELLS - 1], value) for name, value in rest[:REPORTED_SHOWN]]
+    return pairs + [(name, format.number(value)) for name, value in named]
 
 
 def alarms(look: Look, most: int) -> Content | None:
@@ -193,8 +214,10 @@ def outcome(look: Look, measured: Recovery, width: int) -> Content:
             more.insert(0, f"resumed at step {measured.resumed_step:,}")
         return _as_fits(Content.styled(said, "$good"), more, width)
     if is_settled(look.store.runs.get(drill.run_id), measured):
+        well = measured.interrupted is False
+        said = f"{'✓' if well else '✗'} {recovered(measured)}"
         return _as_fits(
-            Content.styled(f"✗ {recovered(measured)}", "$bad"),
+            Content.styled(said, "$good" if well else "$bad"),
             [f"at {clock(drill.injected_s)}"],
             width,
         )
@@ -213,8 +236,14 @@ def _as_fits(head: Content, more: Sequence[str], width: int) -> Content:
     return head
 
 
+ENDS_A_POD = ("pod-kill", "pod-delete", "head-kill", "evict", "spot-preemption", "preemption")
+"""Faults of the catalogue after which a pod is the first to be missing; the last as it was called
+in recordings of before."""
+
+
 def _waiting_for(measured: Recovery) -> str:
-    if measured.pod_gone_s is None and measured.detected_s is None:
+    ends_a_pod = measured.drill.fault in ENDS_A_POD
+    if ends_a_pod and measured.pod_gone_s is None and measured.detected_s is None:
         return "waiting for the pod to end"
     if measured.detected_s is None:
         return "waiting for Ray to notice"

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from cockpit.tui.screens.main import MainScreen
 
 
+_MAY_BE_ALONE = ("theme", "describe", "drill")
+
+
 async def run(screen: MainScreen, line: str) -> None:
     app = screen.cockpit
     command, words = commands.parse(line)
     first = words[0] if words else ""
-    if command.takes and not first and command.name not in ("theme", "describe"):
+    if command.takes and not first and command.name not in _MAY_BE_ALONE:
         raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
     match command.name:
         case "kill":
@@ -32,6 +35,10 @@ async def run(screen: MainScreen, line: str) -> None:
             if len(words) != 2:
                 raise UsageError("scale needs more.", f"Usage: {command.usage}")
             await scale(app, first, words[1])
+        case "drill" if first:
+            from cockpit.tui import drilling
+
+            await drilling.typed(app, words)
         case "launch":
             await changes.launch(app, first)
         case "stop":

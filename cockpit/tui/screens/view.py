@@ -90,6 +90,10 @@ class View(Vertical):
         """What is selected."""
         return None
 
+    def back(self) -> bool:
+        """Leave or close what is open in the view; whether there was something."""
+        return False
+
     def filter(self, text: str) -> None:
         """Show only what holds the text; an empty one shows all."""
 

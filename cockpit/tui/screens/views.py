@@ -32,6 +32,10 @@ def make(name: str) -> View:
             from cockpit.tui.screens.jobs import JobsView
 
             return JobsView()
+        case "drills":
+            from cockpit.tui.screens.drills import DrillsView
+
+            return DrillsView()
         case "alerts":
             from cockpit.tui.screens.alerts import AlertsView
 

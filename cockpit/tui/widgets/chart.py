@@ -76,6 +76,9 @@ class LineChart(Widget):
     def set_window(self, window_s: float | None) -> None:
         self._restyle(replace(self._look, window_s=window_s))
 
+    def set_look(self, look: Look) -> None:
+        self._restyle(look)
+
     def set_title(self, title: str) -> None:
         self._restyle(replace(self._look, title=title))
 

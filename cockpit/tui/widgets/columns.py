@@ -29,6 +29,8 @@ class Column:
     grow: int = 0
     priority: int = 0
     cut: Cut = "end"
+    firm: bool = False
+    """Whether it is cut down only when the others have been."""
 
     @property
     def least(self) -> int:
@@ -64,7 +66,10 @@ def lay_out(columns: Sequence[Column], widest: Sequence[int], room: int) -> tupl
             i for i in shown if (least := columns[i].min_width) is not None and wanted[i] > least
         ]
         if sum(wanted[i] - (columns[i].min_width or 0) for i in soft) >= -spare(gap):
-            _shrink(wanted, soft, [column.min_width or 0 for column in columns], -spare(gap))
+            floors = [column.min_width or 0 for column in columns]
+            others = [i for i in soft if not columns[i].firm]
+            _shrink(wanted, others, floors, -spare(gap))
+            _shrink(wanted, soft, floors, -spare(gap))
             break
         optional = [i for i in shown if columns[i].priority > 0]
         if not optional:

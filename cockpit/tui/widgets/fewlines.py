@@ -9,10 +9,26 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.tui.cells import ELLIPSIS, fit, width_of
 from cockpit.tui.theme import Palette
 
 StyledLine: TypeAlias = list[tuple[str, str]]
 """Texts, each with its words of style."""
+
+
+def cut(line: StyledLine, width: int) -> StyledLine:
+    """The line in at most `width` cells; an ellipsis stands for what does not fit."""
+    if width_of("".join(text for text, _ in line).rstrip()) <= width:
+        return line
+    kept: StyledLine = []
+    room = width
+    for text, style in line:
+        # A text that just fills the room is cut too: more comes after it.
+        if width_of(text) >= room:
+            return [*kept, (fit(text + ELLIPSIS, room), style)]
+        kept.append((text, style))
+        room -= width_of(text)
+    return kept
 
 
 class FewLines(Widget):

@@ -195,7 +195,7 @@ async def test_an_address_where_nobody_listens_is_told_at_once(tmp_path: Path) -
     with pytest.raises(UnreachableError, match="prod") as caught:
         await client.get(NODES)
     assert "https://127.0.0.1:1" in caught.value.why
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
     await client.aclose()
 
 

@@ -317,10 +317,13 @@ async def test_a_pod_that_goes_ends_its_terminals(
     kubernetes: Testbed, client: KubeClient, place: str
 ) -> None:
     await asyncio.to_thread(start, kubernetes, place, "doomed")
-    terminal = await attach(client, place, "doomed", CONTAINER, ["sleep", "60"], tty=False)
-    await client.delete(f"/api/v1/namespaces/{place}/pods/doomed", {"gracePeriodSeconds": 0})
+    argv = ["sh", "-c", "echo up; exec sleep 60"]
+    terminal = await attach(client, place, "doomed", CONTAINER, argv, tty=False)
+    output = terminal.output()
     async with asyncio.timeout(30):
-        assert await all_of(terminal) == b""
+        assert await anext(output) == b"up\n"  # else the pod may go before its command comes
+        await client.delete(f"/api/v1/namespaces/{place}/pods/doomed", {"gracePeriodSeconds": 0})
+        assert b"".join([chunk async for chunk in output]) == b""
         assert await terminal.wait() == 137
     await terminal.aclose()
 

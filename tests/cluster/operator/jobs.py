@@ -272,7 +272,8 @@ class Jobs:
                 log.info("%s: %s", job.key, error)
         kept = [name for name in job.finalizers if name != FINALIZER]
         try:
-            await self._api.merge(job.path, {"metadata": {"finalizers": kept}})
+            # Else a second look, before the watch has told that it is gone, would stop it again.
+            self.jobs.learn(await self._api.merge(job.path, {"metadata": {"finalizers": kept}}))
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -6,6 +6,7 @@ import base64
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 
 from tests.cluster.operator import environment, ray_start
@@ -14,6 +15,8 @@ from tests.cluster.operator.containers import autoscaler, probes, wait_for_gcs
 from tests.cluster.operator.pod import HOST_INDEX, REPLICA_INDEX, REPLICA_NAME
 from tests.cluster.operator.raycluster import HEAD_GROUP, Cluster, Group, checked_name
 
+WAIT_FOR_GCS = "ENABLE_INIT_CONTAINER_INJECTION"
+"""The operator's own variable: `false` leaves the init container of workers out."""
 OWN_COMMAND = "ray.io/overwrite-container-cmd"
 LONGEST_PREFIX = 50
 SHELL = ["/bin/bash", "-c", "--"]
@@ -53,10 +56,11 @@ def worker_pod(cluster: Cluster, group: Group, index: int, host: int, replica: s
         labels[REPLICA_NAME] = replica
         labels[HOST_INDEX] = str(host)
     spec = pod["spec"]
-    port = ray_start.head_port(cluster.head_params)
-    waiting = wait_for_gcs(spec["containers"][0], f"{cluster.head_address}:{port}")
-    spec["initContainers"] = [*spec.get("initContainers", []), waiting]
-    environment.add_missing(waiting, *environment.token(cluster))
+    if os.environ.get(WAIT_FOR_GCS, "true").lower() != "false":
+        port = ray_start.head_port(cluster.head_params)
+        waiting = wait_for_gcs(spec["containers"][0], f"{cluster.head_address}:{port}")
+        spec["initContainers"] = [*spec.get("initContainers", []), waiting]
+        environment.add_missing(waiting, *environment.token(cluster))
     if cluster.autoscaler is not None and cluster.autoscaler.v2:
         spec["restartPolicy"] = "Never"
     _finish(pod, cluster, group.start_params, head=False)

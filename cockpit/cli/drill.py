@@ -1,0 +1,123 @@
+"""`cockpit drill …`: faults on purpose, and how the run comes back from them."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from cockpit.cli import confirm
+from cockpit.model.error import UsageError
+
+MODULES = {
+    "list": "drill_list",
+    "plan": "drill_run",
+    "run": "drill_run",
+    "history": "drill_past",
+    "show": "drill_past",
+    "report": "drill_past",
+    "undo": "drill_undo",
+}
+"""Of `cockpit.cli`, each with `run(args) -> int`."""
+FORMS = {"report": ("html", "md", "json")}
+"""How each may be printed, where it is not as every verb."""
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument(
+        "what", choices=tuple(MODULES), help="plan is run that stops before it changes anything"
+    )
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        help="run, plan: a fault, a game day (see list) or a file; "
+        "show, report: a drill's id, a game day's, or last: the newest that broke something "
+        "(one that was refused has its id); history, list: only this fault",
+    )
+    fault = parser.add_argument_group("run, plan: a fault of the catalogue")
+    fault.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a parameter of the fault, or for a game day a setting of the job that it launches; "
+        "can be given again",
+    )
+    fault.add_argument(
+        "--for", type=float, dest="for_s", metavar="S", help="short for --set for_s=S"
+    )
+    fault.add_argument(
+        "--target",
+        default="random",
+        metavar="WHOM",
+        help="head, a pod's name, rank:N or group:NAME (default: drawn by the seed)",
+    )
+    fault.add_argument("--count", type=int, default=1, metavar="N", help="how many (default 1)")
+    fault.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only pods of this worker group; can be given again",
+    )
+    fault.add_argument("--allow-head", action="store_true", help="the head too may be hit")
+    wanted = parser.add_argument_group("run, plan: what has to hold")
+    wanted.add_argument(
+        "--recover-within", type=float, metavar="S", help="from the fault to the first new step"
+    )
+    wanted.add_argument("--max-steps-lost", type=int, metavar="N", help="steps done twice")
+    wanted.add_argument(
+        "--probe",
+        action="append",
+        default=[],
+        metavar="PROBE",
+        help="holds before and after, as 'throughput >= 80'; can be given again",
+    )
+    wanted.add_argument(
+        "--probe-during",
+        action="append",
+        default=[],
+        metavar="PROBE",
+        help="holds while the fault lasts; can be given again",
+    )
+    wanted.add_argument(
+        "--abort-unless",
+        action="append",
+        default=[],
+        metavar="PROBE",
+        help="the drill is ended and undone when it does not hold; can be given again",
+    )
+    how = parser.add_argument_group("run, plan: how")
+    how.add_argument("--seed", type=int, metavar="N", help="of the choice of targets")
+    how.add_argument(
+        "--timeout", type=float, metavar="S", help="how long the recovery is waited for"
+    )
+    how.add_argument("--junit", default="", metavar="FILE", help="the result as JUnit XML too")
+    past = parser.add_argument_group("history, report")
+    past.add_argument(
+        "--limit", type=int, default=50, metavar="N", help="the newest N drills (default 50)"
+    )
+    past.add_argument("--out", metavar="PATH", help="the report: where to; - is standard output")
+    confirm.arguments(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", "jsonl", "html", "md"),
+        help="how to print (default: table; report: html, md or json)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.what in ("run", "plan") and not args.name:
+        raise UsageError(
+            f"Nothing was named to {args.what}.",
+            todo=f"For example: cockpit drill {args.what} pod-kill. See: cockpit drill list",
+        )
+    allowed = FORMS.get(args.what, ("table", "json", "jsonl"))
+    if args.output and args.output not in allowed:
+        raise UsageError(
+            f"cockpit drill {args.what} does not print {args.output}.",
+            todo=f"It prints: {', '.join(allowed)}.",
+        )
+    module = import_module(f"cockpit.cli.{MODULES[args.what]}")
+    return int(module.run(args))

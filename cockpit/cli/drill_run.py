@@ -1,0 +1,192 @@
+"""`cockpit drill run`: inject, watch, undo, and say what came of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from cockpit.cli import confirm, connect, drill_plan, drill_result, watched
+from cockpit.cli.drill_lines import Lines
+from cockpit.cli.streams import tell
+from cockpit.drill_actions import DrillActions
+from cockpit.drills import gameday_file
+from cockpit.drills.catalogue import NAMES, perhaps
+from cockpit.drills.engine import Experiment
+from cockpit.drills.gameday import GameDay
+from cockpit.drills.gameday_run import GameDayRun
+from cockpit.drills.gameday_words import here, steps_said
+from cockpit.drills.journal import Journal
+from cockpit.drills.orphans import elsewhere, words
+from cockpit.drills.plan import DrillPlan
+from cockpit.model.drill import Verdict
+from cockpit.model.error import CockpitError, ExitCode, UnreachableError, UsageError
+from cockpit.model.text import one_line
+from cockpit.report import drill_junit
+from cockpit.session import Session
+
+T = TypeVar("T")
+
+LOOK_S = 0.2
+SOURCES = ("backend", "ray", "telemetry")
+
+
+def run(args: argparse.Namespace) -> int:
+    args.dry_run = args.dry_run or args.what == "plan"
+    day, plan = _meant(args)
+    _require_writable(args.junit)
+    try:
+        backend = connect.backend(args)
+    except UnreachableError as error:
+        if day is None or not args.dry_run or args.where.kind or args.where.cluster:
+            raise
+        # A game day is a file: its steps can be told before there is a cluster.
+        tell(f"{error.what} So nothing is said of what can be had here.")
+        confirm.confirmed(args, steps_said(day, None))
+        return int(ExitCode.DONE)
+    with watched.session_on(backend) as session:
+        connect.wait_for(session, SOURCES)
+        actions = DrillActions(session, watched.prober_on(session))
+        if not args.dry_run and not args.read_only:
+            _mend(session, actions)
+        if plan is not None:
+            return _one(args, session, actions, plan)
+        assert day is not None
+        return _day(args, session, actions.game_day(day, tell))
+
+
+def _mend(session: Session, actions: DrillActions) -> None:
+    """What an earlier drill has left here would be measured with this one."""
+    journal = Journal()
+    for mended in session.call(actions.mend(journal)):
+        tell(words(mended))
+        if mended.error is not None:
+            raise mended.error
+    for entry in elsewhere(journal, session.backend):
+        tell(
+            f"Drill {entry.drill_id} has left {entry.fault} on {entry.cluster}: cockpit drill undo"
+        )
+
+
+def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
+    """A fault of the catalogue, a game day that is shipped, or a file. Raises UsageError."""
+    if args.name in NAMES:
+        return None, drill_plan.plan(args)
+    is_file = "/" in args.name or args.name.endswith(".toml") or Path(args.name).is_file()
+    if args.name not in gameday_file.shipped() and not is_file:
+        near = perhaps(args.name, (*gameday_file.shipped(), *NAMES))
+        raise UsageError(
+            f"There is no fault and no game day {one_line(args.name, 60)!r}{near}",
+            todo="cockpit drill list shows all; a file of your own is named by its path.",
+        )
+    drill_plan.require_no_flags_of_a_fault(args)
+    return drill_plan.with_settings(args, gameday_file.game_day(args.name)), None
+
+
+def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
+    experiment = actions.experiment(plan)
+    if not confirm.confirmed(args, _said(session, experiment)):
+        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    lines = Lines(experiment)
+    record, interrupted = _followed(
+        session, session.submit(actions.drill(experiment)), experiment.abort, lines.tell
+    )
+    drill_result.show(record, args.output or "table")
+    _write_junit(args.junit, record.name, record.began_s, [drill_junit.case_of(record)])
+    return _code(interrupted, record.verdict is Verdict.PASSED)
+
+
+def _day(args: argparse.Namespace, session: Session, going: GameDayRun) -> int:
+    rights = session.call(session.backend.capabilities())
+    there = here(session.store, session.backend.ref.backend, rights)
+    if not confirm.confirmed(args, steps_said(going.day, there)):
+        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    told: dict[str, Lines] = {}
+
+    def tell_more(store: object) -> None:
+        if (experiment := going.experiment) is not None:
+            told.setdefault(experiment.id, Lines(experiment)).tell(session.store)
+
+    result, interrupted = _followed(
+        session, session.submit(going.conduct()), going.abort, tell_more
+    )
+    drill_result.show_day(result, args.output or "table")
+    cases = [
+        drill_junit.case_of(step.record, step.name)
+        if step.record is not None
+        else drill_junit.Case(
+            step.name, step.ended_s - step.began_s, step.ok, step.why, broken=True
+        )
+        for step in result.steps
+    ]
+    _write_junit(args.junit, result.name, result.began_s, cases)
+    return _code(interrupted, result.passed)
+
+
+def _followed(
+    session: Session,
+    work: Future[T],
+    abort: Callable[[str], None],
+    tell_more: Callable[..., None],
+) -> tuple[T, bool]:
+    """What comes of it, its lines on standard error, and whether Ctrl-C ended it.
+
+    The first Ctrl-C aborts, which undoes; another one is told to wait for that.
+    """
+    interrupted = False
+    while True:
+        try:
+            while not work.done():
+                session.wait(lambda store: work.done(), LOOK_S)
+                tell_more(session.store)
+            session.drain()
+            tell_more(session.store)
+            return work.result(), interrupted
+        except KeyboardInterrupt:
+            tell("Undoing it first …" if interrupted else "Interrupted: what was done is undone …")
+            interrupted = True
+            abort("interrupted")
+
+
+def _said(session: Session, experiment: Experiment) -> list[str]:
+    """What it will do, to whom, and what the user should know before."""
+
+    async def prepared() -> list[str]:
+        armed = await experiment.prepare()
+        lines = [line for one in armed for line in one.prepared.lines]
+        for one in armed:
+            lines += [f"Then it is undone: {undo.text}." for undo in one.prepared.undo]
+        lines.append(f"Seed {experiment.seed}: the same one hits the same.")
+        lines += [f"Note: {line}." for line in await experiment.caution(armed)]
+        # Headed, for with --yes what comes of it stands right below.
+        return ["The plan:", *(f"  {line}" for line in lines)]
+
+    asked = session.submit(prepared())
+    while not asked.done():
+        session.wait(lambda store: asked.done(), LOOK_S)
+    return asked.result()
+
+
+def _code(interrupted: bool, passed: bool) -> int:
+    if interrupted:
+        return int(ExitCode.INTERRUPTED)
+    return int(ExitCode.DONE if passed else ExitCode.FAILED)
+
+
+def _require_writable(junit: str) -> None:
+    """Before anything is broken: the result of a night's drills is not to be lost at its end."""
+    if junit and not Path(junit).expanduser().parent.is_dir():
+        raise UsageError(
+            f"There is no directory for --junit {junit}.", todo="Make it, or name another file."
+        )
+
+
+def _write_junit(path: str, suite: str, began_s: float, cases: list[drill_junit.Case]) -> None:
+    if not path:
+        return
+    try:
+        Path(path).expanduser().write_text(drill_junit.junit(suite, began_s, cases), "utf-8")
+    except OSError as error:
+        raise CockpitError(f"{path} cannot be written.", f"{error.strerror}.") from error

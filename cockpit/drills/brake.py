@@ -1,0 +1,83 @@
+"""Ending a drill before its time: by the user, from any thread, or by an abort condition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Look = Callable[[], Awaitable[str]]
+"""Why the drill has to end, or nothing."""
+
+
+class Aborted(Exception):
+    """With the reason, in a few words."""
+
+
+class Brake:
+    """`look` is asked every `every_s` while work is guarded and the brake is armed."""
+
+    def __init__(self, look: Look, every_s: float) -> None:
+        self._look, self._every_s = look, every_s
+        self._why = ""
+        self._pulled = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.armed = False
+
+    def pull(self, why: str) -> None:
+        """From any thread; the first reason counts."""
+        self._why = self._why or why
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._pulled.set)
+
+    async def guard(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work, and cancel it when the brake is pulled. Raises Aborted, or what it does."""
+        self._loop = asyncio.get_running_loop()
+        doing = asyncio.create_task(work)
+        watching = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                return doing.result()
+            raise Aborted(watching.result())
+        finally:
+            doing.cancel()
+            watching.cancel()
+            await asyncio.gather(doing, watching, return_exceptions=True)
+
+    async def _watch(self) -> str:
+        while not self._why:
+            if self.armed and (why := await self._look()):
+                return f"abort condition: {why}"
+            try:
+                async with asyncio.timeout(self._every_s):
+                    await self._pulled.wait()
+            except TimeoutError:
+                continue
+        return self._why
+
+
+async def to_the_end(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do it though the caller is cancelled meanwhile; the cancellation goes on afterwards.
+
+    A session that closes cancels every task of its loop, also the one that undoes: then it is begun
+    once more.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    doing = asyncio.create_task(begin())
+    again = True
+    while True:
+        try:
+            done = await asyncio.shield(doing)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if doing.cancelled():
+                if not again:
+                    raise
+                again, doing = False, asyncio.create_task(begin())
+            continue
+        if cancelled is not None:
+            raise cancelled
+        return done

@@ -1,0 +1,292 @@
+"""One drill from its choice of targets to its verdict.
+
+    preparing -> checking before -> injecting -> fault lasts -> undoing -> recovering
+              -> checking after -> ended
+
+It runs as one coroutine on the session's loop, asks the store for what it needs to know, and tells
+each stage as an event: so the screen, the recorder and a report see the same drill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from cockpit.drills import catalogue, lease, target, undo, values
+from cockpit.drills.brake import Aborted, Brake, to_the_end
+from cockpit.drills.chronicle import Chronicle
+from cockpit.drills.fault import Armed, Fault, Ground, Order, injected
+from cockpit.drills.inquiry import EVERY_S, Inquiry
+from cockpit.drills.journal import Journal
+from cockpit.drills.judgement import judge
+from cockpit.drills.plan import DrillPlan
+from cockpit.drills.probe import Prober
+from cockpit.drills.warning import warnings
+from cockpit.insight.recovery import Reading, baseline
+from cockpit.model.drill import DrillRecord, Stage, Verdict
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.kept import KeptDrill
+from cockpit.model.text import as_sentence, one_line
+from cockpit.store.store import Store
+
+T = TypeVar("T")
+
+LOOK_S = 0.25
+"""How often the store is asked while something is waited for."""
+
+
+class Experiment:
+    """One drill. `conduct` it once; `abort` may be called from any thread."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        plan: DrillPlan,
+        prober: Prober,
+        *,
+        journal: Journal | None = None,
+        drill_id: str = "",
+        fault: Callable[[str], Fault] = catalogue.fault,
+        keep: Callable[[KeptDrill], None] | None = None,
+    ) -> None:
+        """`keep` is given the drill once it is over, for the history."""
+        self.id = drill_id or f"drill-{secrets.token_hex(4)}"
+        self.plan = plan
+        self.seed = plan.seed if plan.seed is not None else secrets.randbelow(2**31)
+        self._ground = ground
+        self._fault, self._keep = fault, keep
+        self._journal = journal or Journal()
+        self._chronicle = Chronicle(ground, plan, self.id, self.seed)
+        self._inquiry = Inquiry(ground, prober, plan, self._chronicle)
+        self._brake = Brake(self._inquiry.abort_conditions, EVERY_S)
+        self._to_undo = False
+        self._agreed: list[str] | None = None
+        """Whom the faults hit, as it was told before."""
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """How the run was just before each drill that was injected, by the drill's id."""
+        return self._chronicle.readings
+
+    def abort(self, why: str = "by the user") -> None:
+        """End it: the fault is undone, and what was measured so far is kept."""
+        self._brake.pull(why)
+
+    async def prepare(self) -> tuple[Armed, ...]:
+        """Choose the targets and look whether all can be done. Changes nothing.
+
+        Raises CockpitError. The same seed on the same cluster gives the same targets, so that a
+        dry run tells what will be hit. Once they have been told, others are not hit: raises
+        CockpitError when the cluster has changed so that they would be.
+        """
+        random = Random(self.seed)
+        armed: list[Armed] = []
+        for number, spec in enumerate(self.plan.faults, start=1):
+            found = self._fault(spec.fault)
+            if why := found.obstacle(self._ground.backend.ref.backend):
+                raise UsageError(f"There is no {spec.fault} on this cluster.", as_sentence(why))
+            given = values.parsed(found.kind, spec.values)
+            victims = await self._ground.ask(
+                partial(target.choose, kind=found.kind, spec=spec.target, random=random)
+            )
+            order = Order(f"{self.id}.{number}", given, random)
+            prepared = await found.prepare(self._ground, victims, order)
+            armed.append(Armed(spec, found, victims, prepared))
+        self._agreed = _same([one.victims.words for one in armed], self._agreed)
+        return tuple(armed)
+
+    async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
+        """What the user should know before: a run that will not come back, above all."""
+        every = tuple(one.victims for one in armed)
+        return await self._ground.ask(lambda store: warnings(store, every))
+
+    async def conduct(self) -> DrillRecord:
+        """All of it. Does not raise CockpitError: what went wrong is in the record.
+
+        When it is cancelled, what was done is undone before the cancellation goes on.
+        """
+        verdict, why = Verdict.BROKEN, "cockpit hit a defect"
+        try:
+            self._chronicle.stage(Stage.PREPARING)
+            async with lease.held(self._ground.backend, self.id, self._chronicle.note):
+                verdict, why = await self._held()
+        except CockpitError as error:
+            verdict, why = self._failed(error)
+        except asyncio.CancelledError:
+            verdict, why = Verdict.ABORTED, "interrupted"
+            raise
+        finally:
+            record = await self._chronicle.end(verdict, why, self._keep)
+        return record
+
+    async def _held(self) -> tuple[Verdict, str]:
+        """While the cluster is ours. What was done is undone when it returns or raises."""
+        try:
+            verdict, why = await self._run()
+        except CockpitError as error:
+            verdict, why = self._failed(error)
+        except Aborted as aborted:
+            verdict, why = Verdict.ABORTED, str(aborted)
+        finally:
+            trouble = await self._undone()
+        return (Verdict.BROKEN, trouble) if trouble else (verdict, why)
+
+    # -- the stages
+
+    async def _run(self) -> tuple[Verdict, str]:
+        refused, during = await self._brake.guard(self._break())
+        if refused:
+            return Verdict.REFUSED, refused
+        if trouble := await self._undone():
+            return Verdict.BROKEN, trouble
+        after = await self._brake.guard(self._recover())
+        return judge(self.plan, during, after, await self._chronicle.measured())
+
+    async def _break(self) -> tuple[str, str]:
+        """Up to the end of the fault: why it was not done, and what did not hold meanwhile."""
+        armed = await self._within(self.plan.timeouts.prepare_s, "preparing", self.prepare())
+        self._chronicle.note(*await self.caution(armed))
+        self._chronicle.stage(Stage.BEFORE)
+        failed = await self._inquiry.hypothesis("before") or await self._inquiry.abort_conditions()
+        if failed:
+            return f"the hypothesis does not hold before the fault: {failed}", ""
+        self._brake.armed = True
+        self._chronicle.stage(
+            Stage.INJECTING, "; ".join(one_line(one.prepared.lines[0]) for one in armed)
+        )
+        for one in armed:
+            await self._inject(one)
+        return "", await self._during(armed)
+
+    async def _inject(self, one: Armed) -> None:
+        """Journal, then fault, then the event that says so with the instant before it."""
+        name = f"{self.id}.{len(self._chronicle.drills) + 1}"
+        ask, kind = self._ground.ask, one.fault.kind
+        seen = await ask(lambda store: target.as_now(store, one.victims))
+        reading = await ask(lambda store: baseline(store, seen.run_id))
+        workload, profile = await ask(lambda store: target.workload(store, seen))
+        drill = replace(
+            injected(name, kind, seen, self._ground.clock(), one.prepared),
+            seed=self.seed,
+            game_day=self.plan.game_day,
+            workload=workload,
+            profile=profile,
+        )
+        if one.prepared.undo:
+            self._to_undo = True
+            self._journal.write(
+                name,
+                kind.name,
+                seen.name,
+                self._ground.backend.ref,
+                one.prepared.undo,
+                self._ground.clock(),
+            )
+        self._chronicle.begins(drill, reading)
+        await self._within(
+            self.plan.timeouts.inject_s, f"injecting {kind.name}", one.prepared.apply()
+        )
+        self._chronicle.injected(drill)
+
+    async def _during(self, armed: Sequence[Armed]) -> str:
+        """Until the longest fault is over. The first probe that failed meanwhile, or nothing."""
+        lasts_s = max((one.prepared.lasts_s for one in armed), default=0.0)
+        if not lasts_s:
+            return ""
+        self._chronicle.stage(Stage.DURING, f"for {lasts_s:g} s")
+        doing = [asyncio.create_task(_do(one.prepared.meanwhile)) for one in armed]
+        failed, asked_s = "", 0.0
+        until_s = self._ground.clock() + lasts_s
+        try:
+            while (now_s := self._ground.clock()) < until_s:
+                for task in doing:
+                    if task.done():
+                        task.result()
+                if now_s - asked_s >= EVERY_S:
+                    asked_s = now_s
+                    found = await self._inquiry.hypothesis("during")
+                    failed = failed or found
+                await asyncio.sleep(max(0.0, min(LOOK_S, until_s - self._ground.clock())))
+        finally:
+            for task in doing:
+                task.cancel()
+            await asyncio.gather(*doing, return_exceptions=True)
+        return failed
+
+    async def _recover(self) -> str:
+        """Until nothing more is to come, and the hypothesis holds again: what does not."""
+        self._chronicle.stage(Stage.RECOVERING)
+        limit_s = self.plan.timeouts.recover_s
+        if not await self._wait(self._chronicle.is_complete, limit_s):
+            self._chronicle.note(f"not all was seen within {limit_s:g} s")
+        await asyncio.sleep(self.plan.settle_s)
+        self._chronicle.stage(Stage.AFTER)
+        return await self._inquiry.holds_again()
+
+    async def _undone(self) -> str:
+        """Everything undone, whoever cancels meanwhile; why not, if something is left."""
+        return await to_the_end(self._take_back) if self._to_undo else ""
+
+    async def _take_back(self) -> str:
+        self._chronicle.stage(Stage.UNDOING)
+        left: list[str] = []
+        limit_s = self.plan.timeouts.undo_s
+        for entry in self._journal.of(self.id):
+            try:
+                async with asyncio.timeout(limit_s):
+                    said = await undo.take_all_back(self._ground.backend, self._journal, entry)
+                    self._chronicle.note(*said)
+            except TimeoutError:
+                left.append(f"undoing {entry.fault} took more than {limit_s:g} s")
+            except CockpitError as error:
+                left.append(one_line(" ".join((error.what, error.why))))
+        self._to_undo = False
+        if not left:
+            return ""
+        trouble = f"{'; '.join(left)}. It is in the journal: cockpit drill undo"
+        self._chronicle.note(trouble)
+        return trouble
+
+    # -- waiting
+
+    async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
+        """Whether it came true in time."""
+        deadline_s = self._ground.clock() + timeout_s
+        while not await self._ground.ask(until):
+            left_s = deadline_s - self._ground.clock()
+            if left_s <= 0:
+                return False
+            await asyncio.sleep(min(LOOK_S, left_s))
+        return True
+
+    async def _within(self, limit_s: float, what: str, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(limit_s):
+                return await work
+        except TimeoutError as error:
+            raise CockpitError(f"{what} took more than {limit_s:g} s.") from error
+
+    def _failed(self, error: CockpitError) -> tuple[Verdict, str]:
+        why = one_line(" ".join(part for part in (error.what, error.why) if part))
+        return (Verdict.BROKEN if self._chronicle.drills else Verdict.REFUSED), why
+
+
+def _same(now: list[str], before: list[str] | None) -> list[str]:
+    if before is not None and now != before:
+        was, is_now = ("; ".join(map(one_line, names)) for names in (before, now))
+        raise CockpitError(
+            f"The cluster has changed: it would hit {is_now}.",
+            f"What was agreed to is {was}.",
+            "Nothing was done; ask for the drill again.",
+        )
+    return now
+
+
+async def _do(work: Callable[[], Awaitable[None]] | None) -> None:
+    if work is not None:
+        await work()

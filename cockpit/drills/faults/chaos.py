@@ -1,0 +1,121 @@
+"""Kills at random for a while, at a mean time between failures, as a long run meets them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from cockpit.drills import target
+from cockpit.drills.catalogue import fault
+from cockpit.drills.fault import (
+    Aim,
+    Fault,
+    FaultKind,
+    Ground,
+    Order,
+    Parameter,
+    Prepared,
+    Victims,
+    injected,
+)
+from cockpit.drills.plan import TargetSpec
+from cockpit.drills.values import parsed
+from cockpit.model.error import CockpitError
+from cockpit.model.event import DrillInjected, Notice
+from cockpit.model.text import one_line
+
+RETRY_S = 1.0
+"""How soon it looks again when a kill is due and there is nothing to kill: the run is on its way
+back."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomKills:
+    """The waits between kills are drawn from an exponential distribution (a Poisson process)."""
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        return fault("pod-kill").obstacle(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        mtbf_s, for_s = float(order.values["mtbf_s"]), float(order.values["for_s"])
+        chosen = fault(str(order.values["fault"]))
+        groups = tuple(dict.fromkeys(pod.group for pod in victims.pods))
+        if mtbf_s <= 0:
+            raise CockpitError("The mean time between failures has to be more than 0 s.")
+
+        async def kills() -> None:
+            number = 0
+            due_s = ground.clock() + order.random.expovariate(1 / mtbf_s)
+            while True:
+                await asyncio.sleep(max(0.0, due_s - ground.clock()))
+                try:
+                    await self._kill(ground, chosen, groups, order, number + 1)
+                except CockpitError as error:
+                    _tell(ground, order.drill_id, f"not killed: {one_line(error.what)}")
+                    due_s = ground.clock() + RETRY_S
+                    continue
+                number += 1
+                due_s = ground.clock() + order.random.expovariate(1 / mtbf_s)
+
+        async def begin() -> None:
+            """The first wait begins."""
+
+        return Prepared(
+            lines=(
+                f"For {for_s:g} s, {chosen.kind.name} at random, every {mtbf_s:g} s on average, "
+                f"in {'group ' + ', '.join(groups) if groups else 'all groups'}.",
+                f"Each kill draws anew: any {_drawn_from(chosen)} there may be hit, also again.",
+            ),
+            apply=begin,
+            meanwhile=kills,
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+    async def _kill(
+        self, ground: Ground, chosen: Fault, groups: tuple[str, ...], order: Order, number: int
+    ) -> None:
+        spec = TargetSpec(groups=groups)
+        victims = await ground.ask(
+            lambda store: target.choose(store, chosen.kind, spec, order.random)
+        )
+        name = f"{order.drill_id}.{number}"
+        one = replace(order, drill_id=name, values=parsed(chosen.kind, {}))
+        prepared = await chosen.prepare(ground, victims, one)
+        drill = injected(name, chosen.kind, victims, ground.clock(), prepared)
+        await prepared.apply()
+        ground.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+
+
+def _drawn_from(chosen: Fault) -> str:
+    return "rank" if chosen.kind.aim is Aim.RANK else "worker pod"
+
+
+def _tell(ground: Ground, drill_id: str, message: str) -> None:
+    ground.dispatch(
+        Notice(
+            at_s=ground.clock(),
+            source="user",
+            kind="Drill",
+            name=drill_id,
+            reason="Waits",
+            message=message,
+        )
+    )
+
+
+FAULTS: dict[str, Fault] = {
+    "random-kills": RandomKills(
+        FaultKind(
+            "random-kills", "kills at random for a while, at a mean time between failures", Aim.POD,
+            (
+                Parameter("mtbf_s", 60.0, "mean seconds between two kills"),
+                Parameter("for_s", 300.0, "how long"),
+                Parameter("fault", "pod-kill", "what is done", ("pod-kill", "rank-kill")),
+            ),
+            needs=("what the chosen fault needs",),
+        )
+    )
+}  # fmt: skip

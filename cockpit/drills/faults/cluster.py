@@ -1,0 +1,276 @@
+"""What the cluster does to its own: a drain, an eviction, a preemption, a scale-down."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from cockpit.backends.protocol import Backend
+from cockpit.drills.fault import (
+    Aim,
+    Fault,
+    FaultKind,
+    Ground,
+    Order,
+    Parameter,
+    Prepared,
+    Undo,
+    Victims,
+    no_way_in,
+)
+from cockpit.drills.faults.pods import named
+from cockpit.model.cluster import NodeType
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+
+PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
+"""The only reason for which Ray drains a node that is busy (autoscaler.proto)."""
+
+
+async def _draining(
+    ground: Ground, victims: Victims, order: Order, deadline_s: float
+) -> Callable[[], Awaitable[None]]:
+    """What drains the Ray nodes of the victims; who they are is found out before."""
+    head, nodes = await ground.ask(lambda store: _ray_nodes(store, victims))
+
+    async def apply() -> None:
+        for node in nodes.values():
+            await drain(ground.backend, head, node, deadline_s, order.drill_id)
+
+    return apply
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDrain:
+    """Ray is told that the nodes go away at a deadline, and nobody takes them away.
+
+    Ray declares such a node dead at the deadline and never uses it again, though its pod runs on:
+    what is left is a pod that is not ready, until it is replaced.
+    """
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        deadline_s = _number(order, "deadline_s")
+        apply = await _draining(ground, victims, order, deadline_s)
+
+        return Prepared(
+            lines=tuple(
+                f"Drain the Ray node of {named(pod)}, with a deadline in {deadline_s:g} s."
+                for pod in victims.pods
+            ),
+            apply=apply,
+            undo=tuple(
+                Undo("replace", f"replace {pod.name}, whose node Ray uses no more", pod=pod.name)
+                for pod in victims.pods
+            ),
+            # Ray needs a moment to declare the node dead.
+            lasts_s=deadline_s + 1.0,
+            parameters=order.used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPreemption:
+    """A spot instance: its notice, as a drain with a deadline, and at the deadline its end."""
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        notice_s = _number(order, "notice_s")
+        notice = await _draining(ground, victims, order, notice_s)
+
+        async def end() -> None:
+            await asyncio.sleep(notice_s)
+            for pod in victims.pods:
+                await ground.backend.delete_pod(pod.name, grace_s=0.0)
+
+        return Prepared(
+            lines=tuple(
+                f"Give notice to {named(pod)} (a drain), and kill it after {notice_s:g} s."
+                for pod in victims.pods
+            ),
+            apply=notice,
+            meanwhile=end,
+            # A little more than the notice: the kill is part of the fault.
+            lasts_s=notice_s + 1.0,
+            parameters=order.used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """`kubectl drain` of the machine, as far as this cluster's pods on it go."""
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        return "" if backend == "kuberay" else "it is not on Kubernetes"
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        grace_s, for_s = _number(order, "grace_s"), _number(order, "for_s")
+        cordons = bool(order.values["cordon"])
+        await _require(ground.backend, *(("evict", "cordon") if cordons else ("evict",)))
+        hosts = tuple(dict.fromkeys(pod.host for pod in victims.pods if pod.host))
+        unknown = [pod.name for pod in victims.pods if not pod.host]
+        if cordons and unknown:
+            raise CockpitError(f"Pod {unknown[0]} is on no machine yet.")
+        cordoned = await ground.ask(
+            lambda store: {name for name, machine in store.machines.items() if machine.cordoned}
+        )
+        fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
+
+        async def apply() -> None:
+            for host in fresh:
+                await ground.backend.cordon(host, True)
+            for pod in victims.pods:
+                await ground.backend.evict_pod(pod.name, grace_s=grace_s)
+
+        return Prepared(
+            lines=(
+                *(f"Cordon machine {host} for {for_s:g} s." for host in fresh),
+                *(f"Evict {named(pod)}, grace {grace_s:g} s." for pod in victims.pods),
+            ),
+            apply=apply,
+            undo=tuple(Undo("uncordon", f"let pods onto machine {h} again", name=h) for h in fresh),
+            lasts_s=for_s if fresh else 0.0,
+            grace_s=grace_s,
+            parameters=order.used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDown:
+    """Somebody, or an autoscaler, takes workers away in the middle of a run."""
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        return "its groups are not ours to scale" if backend == "address" else ""
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        for_s = _number(order, "for_s")
+        leaving: dict[str, list[str]] = {}
+        for pod in victims.pods:
+            leaving.setdefault(pod.group, []).append(pod.name)
+        groups = await ground.ask(lambda store: {name: store.groups.get(name) for name in leaving})
+        before: dict[str, int] = {}
+        for name, pods in leaving.items():
+            group = groups[name]
+            if group is None:
+                raise CockpitError(f"There is no worker group {one_line(name)} any more.")
+            before[name] = group.desired // group.hosts
+            if before[name] - len(pods) < group.min:
+                raise CockpitError(
+                    f"Group {name} cannot be scaled down by {len(pods)}.",
+                    f"It has {before[name]}, and its min is {group.min}.",
+                    f"Lower it first: cockpit scale {name} --min {before[name] - len(pods)}",
+                )
+
+        async def apply() -> None:
+            for name, pods in leaving.items():
+                await ground.backend.scale(name, before[name] - len(pods), remove=pods)
+
+        return Prepared(
+            lines=tuple(
+                f"Scale group {name} from {before[name]} to {before[name] - len(pods)} for "
+                f"{for_s:g} s, without {', '.join(pods)}."
+                for name, pods in leaving.items()
+            ),
+            apply=apply,
+            undo=tuple(
+                Undo("scale", f"scale group {name} back to {n}", name=name, replicas=n)
+                for name, n in before.items()
+            ),
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+
+async def drain(backend: Backend, head: str, node_id: str, deadline_s: float, why: str) -> None:
+    """`ray drain-node` on the head. Raises CockpitError with Ray's words when it is refused."""
+    done = await backend.exec(
+        head,
+        (
+            *("python", "-m", "ray.scripts.scripts", "drain-node", "--node-id", node_id),
+            *("--reason", PREEMPTION, "--reason-message", f"cockpit {why}"),
+            *("--deadline-remaining-seconds", str(max(1, math.ceil(deadline_s)))),
+        ),
+    )
+    if done.exit_code:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise CockpitError(
+            f"Ray does not drain node {node_id[:8]}.", one_line(said[-1]) if said else ""
+        )
+
+
+def _ray_nodes(store: Store, victims: Victims) -> tuple[str, Mapping[str, str]]:
+    """The head pod, and the living Ray node's id by the name of each victim."""
+    heads = [p.name for p in store.pods.values() if p.node_type is NodeType.HEAD and p.ready]
+    if not heads:
+        raise CockpitError("There is no head that could be told.", todo="See: cockpit pods")
+    by_ip = {node.ip: node.id for node in store.nodes.values() if node.alive}
+    missing = [pod.name for pod in victims.pods if pod.ip not in by_ip]
+    if missing:
+        raise CockpitError(f"Pod {missing[0]} has no living Ray node.", todo="See: cockpit nodes")
+    return heads[0], {pod.name: by_ip[pod.ip] for pod in victims.pods}
+
+
+async def _require(backend: Backend, *verbs: str) -> None:
+    able = await backend.capabilities()
+    for verb in verbs:
+        if verb in able and not able[verb].allowed:
+            raise NotAllowedError(f"This fault needs to {verb}.", one_line(able[verb].why_not))
+
+
+def _number(order: Order, name: str) -> float:
+    return float(order.values[name])
+
+
+FOR = Parameter("for_s", 30.0, "seconds until it is undone")
+
+FAULTS: dict[str, Fault] = {
+    "node-drain": NodeDrain(
+        FaultKind(
+            "node-drain", "tell Ray that a node goes away at a deadline; nothing is killed",
+            Aim.POD, (Parameter("deadline_s", 30.0, "seconds until the deadline"),),
+            needs=("exec in the head's pod", "delete pods"), ends_by_itself=False,
+            undo="the pod is replaced: Ray never uses a drained node again",
+        )
+    ),
+    "spot-preemption": SpotPreemption(
+        FaultKind(
+            "spot-preemption", "a spot instance: a notice (drain), then the pod is killed", Aim.POD,
+            (Parameter("notice_s", 30.0, "seconds between the notice and the kill"),),
+            needs=("exec in the head's pod", "delete pods"),
+        )
+    ),
+    "evict": Evict(
+        FaultKind(
+            "evict", "cordon the pod's machine and evict the pod, as kubectl drain does", Aim.POD,
+            (
+                Parameter("grace_s", 30.0, "seconds between SIGTERM and SIGKILL"),
+                Parameter("cordon", True, "keep new pods off the machine meanwhile"),
+                FOR,
+            ),
+            needs=("evict pods", "cordon machines"), ends_by_itself=False,
+            undo="the machine takes pods again",
+        )
+    ),
+    "scale-down": ScaleDown(
+        FaultKind(
+            "scale-down", "take workers away from a group in mid-run, and give them back", Aim.POD,
+            (FOR,), needs=("scale groups",), ends_by_itself=False,
+            undo="the group is scaled back",
+        )
+    ),
+}  # fmt: skip

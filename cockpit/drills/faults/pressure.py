@@ -1,0 +1,155 @@
+"""A pod runs short of what it runs on: processors, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cockpit.drills import agent
+from cockpit.drills.fault import (
+    Aim,
+    Fault,
+    FaultKind,
+    Ground,
+    Order,
+    Parameter,
+    Prepared,
+    Undo,
+    Victims,
+    no_way_in,
+)
+from cockpit.drills.faults.pods import named
+from cockpit.drills.faults.processes import EXEC, FOR, Hit, duration_s, ranks
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.text import one_line
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class CpuHog:
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        if backend == "local":
+            return "its pods share the machine's cores: slow-rank by throttle slows one rank alone"
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        for_s, count = duration_s(order), int(order.values["processes"])
+        for pod in victims.pods:
+            what = f"{named(pod)} is not there to be hit."
+            await agent.run(ground.backend, pod.name, "look", "raylet", what=what)
+
+        async def apply() -> None:
+            await agent.run_in_each(
+                ground.backend,
+                (
+                    (pod.name, "hog", order.drill_id, f"{for_s:g}", str(count))
+                    for pod in victims.pods
+                ),
+            )
+
+        many = str(count) if count else "as many as it may use"
+        return Prepared(
+            lines=tuple(
+                f"Keep processors of {named(pod)} busy for {for_s:g} s: {many}."
+                for pod in victims.pods
+            ),
+            apply=apply,
+            undo=tuple(_release(pod.name, order, "let the processors of") for pod in victims.pods),
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHog:
+    """Within the container's own limit: what ends is one of its processes, or the container.
+
+    With cgroup v2 the kubelet lets the kernel kill the whole container at once (`memory.oom.group`,
+    since Kubernetes 1.28); with v1 the kernel kills the process that it likes least: the rank.
+    """
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        if backend == "local":
+            return "its pods share the machine's memory, with everything else that runs there"
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        for_s, percent = duration_s(order), float(order.values["percent"])
+        fill_s = float(order.values["fill_s"])
+        if not 1 <= percent <= 100 or not 0 < fill_s <= for_s:
+            raise UsageError(
+                f"percent of {self.kind.name} is {percent:g}, and fill_s is {fill_s:g}.",
+                "They have to be from 1 to 100, and more than 0 and at most for_s.",
+            )
+        hits = await ranks(ground, victims.ranks)
+        lines: list[str] = []
+        for pod in victims.pods:
+            what = f"The memory of {named(pod)} cannot be filled."
+            said = await agent.run(ground.backend, pod.name, "memory", "look", what=what)
+            limit, used_bytes = _two_numbers(what, said)
+            first = ", ".join(hit.name for hit in hits if hit.pod == pod.name)
+            lines.append(
+                f"Fill the memory of {named(pod)} from {used_bytes / GIB:.2f} to {percent:g} % of "
+                f"{limit / GIB:.2f} GiB within {fill_s:g} s, and hold it for at most {for_s:g} s."
+                + (f" First to be killed: {first}." if first else "")
+            )
+
+        async def apply() -> None:
+            times = (f"{for_s:g}", f"{percent:g}", f"{fill_s:g}")
+            await agent.run_in_each(
+                ground.backend,
+                (
+                    (pod.name, "memory", "fill", order.drill_id, *times, *_of(hits, pod.name))
+                    for pod in victims.pods
+                ),
+            )
+
+        return Prepared(
+            lines=tuple(lines),
+            apply=apply,
+            undo=tuple(_release(pod.name, order, "give back memory of") for pod in victims.pods),
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+
+def _of(hits: tuple[Hit, ...], pod: str) -> tuple[str, ...]:
+    return tuple(hit.process for hit in hits if hit.pod == pod)
+
+
+def _release(pod: str, order: Order, text: str) -> Undo:
+    return agent.undo(f"{text} pod {pod}", pod, "release", order.drill_id)
+
+
+def _two_numbers(what: str, said: str) -> tuple[int, int]:
+    try:
+        limit, used_bytes = map(int, said.split())
+    except ValueError as error:
+        raise CockpitError(what, f"The pod's Python answered {one_line(said)[:80]!r}.") from error
+    return limit, used_bytes
+
+
+FAULTS: dict[str, Fault] = {
+    "cpu-hog": CpuHog(
+        FaultKind(
+            "cpu-hog", "keep a pod's processors busy", Aim.POD,
+            (FOR, Parameter("processes", 0, "how many; 0: as many as the pod may use")),
+            needs=EXEC, undo="they end",
+        )
+    ),
+    "memory-hog": MemoryHog(
+        FaultKind(
+            "memory-hog", "fill a pod's memory until the kernel or Ray kills a rank", Aim.POD,
+            (
+                FOR,
+                Parameter("percent", 100.0, "of the container's limit; Ray's monitor acts at 95"),
+                Parameter("fill_s", 5.0, "seconds that filling takes"),
+            ),
+            needs=(*EXEC, "a memory limit of the container"), undo="the memory is given back",
+        )
+    ),
+}  # fmt: skip

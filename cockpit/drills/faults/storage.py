@@ -1,0 +1,202 @@
+"""Where checkpoints go: full, read-only, slow; and a checkpoint that is damaged."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cockpit.drills import agent
+from cockpit.drills.fault import (
+    Aim,
+    Fault,
+    FaultKind,
+    Ground,
+    Order,
+    Parameter,
+    Prepared,
+    Victims,
+    no_way_in,
+)
+from cockpit.drills.faults.pods import named
+from cockpit.model.cluster import Pod
+from cockpit.model.error import CockpitError
+
+FOR = Parameter("for_s", 30.0, "seconds until it ends")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The run's directory, as one pod sees it: for all of them where it is shared."""
+
+    kind: FaultKind
+    way: Literal["read-only", "busy"]
+
+    def obstacle(self, backend: str) -> str:
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        for_s = float(order.values["for_s"])
+        pod, where = _place(victims, victims.storage_path, "directory of checkpoints")
+        name = _name(order)
+        await agent.run(ground.backend, pod.name, "storage", "check", where)
+        writers = str(order.values.get("writers", ""))
+
+        async def apply() -> None:
+            said = (self.way, name, where, f"{for_s:g}", *([writers] if writers else []))
+            await agent.run(ground.backend, pod.name, "storage", *said)
+
+        what = f"busy with {writers} writers" if writers else "read-only"
+        return Prepared(
+            lines=(f"{named(pod)}: {where} is {what} for {for_s:g} s.",),
+            apply=apply,
+            undo=(
+                agent.undo(
+                    f"give {where} back as it was",
+                    pod.name,
+                    *("storage", "off", name, where),
+                    anywhere=True,
+                ),
+            ),
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Writes of the ranks fail beyond a size. No disk is filled: others' would be full with it."""
+
+    kind: FaultKind
+
+    def obstacle(self, backend: str) -> str:
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        for_s, most = float(order.values["for_s"]), int(order.values["limit_bytes"])
+        if not victims.ranks:
+            raise CockpitError(f"No rank of a run is on pod {victims.name}.")
+        known: dict[str, list[str]] = {}
+        for pod in victims.pods:
+            pids = [str(rank.pid) for rank in victims.ranks if rank.pod == pod.name]
+            if pids:
+                said = await agent.run(ground.backend, pod.name, "filelimit", "check", *pids)
+                known[pod.name] = said.split()
+
+        async def apply() -> None:
+            for pod, processes in known.items():
+                said = (_name(order), str(most), f"{for_s:g}", *processes)
+                await agent.run(ground.backend, pod, "filelimit", "on", *said)
+
+        ranks = ", ".join(str(rank.rank) for rank in victims.ranks)
+        return Prepared(
+            lines=(f"Rank {ranks}: no file grows beyond {most:,} bytes for {for_s:g} s.",),
+            apply=apply,
+            undo=tuple(
+                agent.undo(
+                    f"let the ranks in pod {pod} write again",
+                    pod,
+                    *("filelimit", "off", _name(order), *processes),
+                )
+                for pod, processes in known.items()
+            ),
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """The newest checkpoint; what was there comes back with the undo."""
+
+    kind: FaultKind
+    way: Literal["corrupt", "delete"]
+
+    def obstacle(self, backend: str) -> str:
+        return no_way_in(backend)
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        for_s = float(order.values["for_s"])
+        pod, where = _place(victims, victims.checkpoint_path, "checkpoint")
+        await agent.run(ground.backend, pod.name, "checkpoint", "check", where)
+        name = _name(order)
+
+        async def apply() -> None:
+            await agent.run(ground.backend, pod.name, "checkpoint", self.way, name, where)
+
+        what = "Flip bytes in" if self.way == "corrupt" else "Take half of the files from"
+        return Prepared(
+            lines=(f"{what} {where}, for {for_s:g} s.",),
+            apply=apply,
+            undo=(
+                agent.undo(
+                    f"put {where} back as it was",
+                    pod.name,
+                    *("checkpoint", "restore", name, where),
+                    anywhere=True,
+                ),
+            ),
+            lasts_s=for_s,
+            parameters=order.used,
+        )
+
+
+def _place(victims: Victims, path: str, what: str) -> tuple[Pod, str]:
+    if not path:
+        raise CockpitError(
+            f"There is no {what} yet.",
+            "The run has told of no checkpoint." if victims.run_id else "No run is going.",
+            "Wait for the first one: cockpit runs",
+        )
+    if "://" in path:
+        raise CockpitError(
+            f"{path} is no directory.", "Only a file system that pods mount can be made to fail."
+        )
+    return victims.pods[0], path
+
+
+def _name(order: Order) -> str:
+    return re.sub(r"[^\w-]", "-", f"cockpit-{order.drill_id}")
+
+
+FAULTS: dict[str, Fault] = {
+    "storage-full": Full(
+        FaultKind(
+            "storage-full", "writes of a rank fail beyond a size, as on a full disk (EFBIG)",
+            Aim.RANK, (Parameter("limit_bytes", 16_384, "the size"), FOR),
+            needs=("exec in the pod",), undo="the ranks may write again",
+        )
+    ),
+    "storage-read-only": Directory(
+        FaultKind(
+            "storage-read-only", "nothing new can be written where the checkpoints go", Aim.STORAGE,
+            (FOR,), needs=("exec in the pod", "ownership of the directory, or LINUX_IMMUTABLE"),
+            undo="the directory is as it was",
+        ),
+        "read-only",
+    ),
+    "storage-slow": Directory(
+        FaultKind(
+            "storage-slow", "others write and sync without end where the checkpoints go",
+            Aim.STORAGE, (Parameter("writers", 8, "processes that write"), FOR),
+            needs=("exec in the pod",), undo="the writers end, and their files go",
+        ),
+        "busy",
+    ),
+    "checkpoint-corrupt": Damage(
+        FaultKind(
+            "checkpoint-corrupt", "flip bytes in the newest checkpoint", Aim.CHECKPOINT,
+            (Parameter("for_s", 60.0, "seconds until it is mended"),),
+            needs=("exec in the pod",), ends_by_itself=False, undo="the checkpoint is as it was",
+        ),
+        "corrupt",
+    ),
+    "checkpoint-delete": Damage(
+        FaultKind(
+            "checkpoint-delete", "take half of the newest checkpoint's files away", Aim.CHECKPOINT,
+            (Parameter("for_s", 60.0, "seconds until they are put back"),),
+            needs=("exec in the pod",), ends_by_itself=False, undo="its files are back",
+        ),
+        "delete",
+    ),
+}  # fmt: skip

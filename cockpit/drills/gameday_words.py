@@ -1,0 +1,72 @@
+"""The steps of a game day, as they are said before it begins: what it does here, and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cockpit.drills import catalogue
+from cockpit.drills.available import why_not
+from cockpit.drills.gameday import GameDay, Inject, Launch, Step
+from cockpit.drills.gameday_run import going_run, missing
+from cockpit.launch.beside import beside
+from cockpit.model.cluster import Capability
+from cockpit.model.run import Job
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What of a cluster decides how a day goes there."""
+
+    backend: str
+    rights: Mapping[str, Capability]
+    run: str = ""
+    """The one that goes on, if there is one."""
+    jobs: Sequence[Job] = ()
+
+
+def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
+    """The cluster as it is now."""
+    return Here(backend, rights, going_run(store), tuple(store.jobs.values()))
+
+
+def steps_said(day: GameDay, at: Here | None) -> list[str]:
+    """A line for each step, and one below it where it will not go as it says. None: no cluster."""
+    lines = [f"Game day {day.name}: {day.about}" if day.about else f"Game day {day.name}."]
+    for number, step in enumerate(day.steps, start=1):
+        faults = ""
+        if isinstance(step.doing, Inject):
+            faults = ", ".join(spec.fault for spec in step.doing.plan.faults)
+            faults = f" ({faults})" if faults != step.name else ""
+        lines.append(f"{number:3}. {step.name}{faults}")
+        lines += [f"     {one_line(mark, 300)}" for mark in (_marks(step, at) if at else ())]
+    return lines
+
+
+def _marks(step: Step, at: Here) -> Iterator[str]:
+    if isinstance(step.doing, Launch):
+        yield from _of_launch(step.doing, at)
+    elif isinstance(step.doing, Inject):
+        why = missing(step.doing, at.backend)
+        if why and step.doing.optional:
+            yield f"Left out: {why}."
+        elif why := why or _forbidden(step.doing, at):
+            yield f"It cannot be done, and the day will not have passed: {why}."
+
+
+def _of_launch(launch: Launch, at: Here) -> Iterator[str]:
+    if at.run and not launch.always:
+        yield f"Nothing is launched: run {at.run} goes on, and the drills hit that one."
+    elif words := beside(at.jobs):
+        yield f"Note: {words}"
+        yield f"The day ends if it has no checkpoint within {launch.within_s:g} s."
+
+
+def _forbidden(inject: Inject, at: Here) -> str:
+    """What this user may not do there that one of the faults needs."""
+    for spec in inject.plan.faults:
+        if why := why_not(catalogue.fault(spec.fault), at.backend, at.rights):
+            return f"for {spec.fault} there is no right to {why}"
+    return ""

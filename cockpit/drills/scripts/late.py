@@ -1,0 +1,109 @@
+"""Hold back what leaves an interface, where the kernel itself cannot (sch_netem).
+
+tc hands each frame that is to leave to a tap device, from which a process takes it and, after its
+time, sends it past the queueing disciplines. The device goes with that process, and then what is
+handed to it is lost: so another one looks after it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import socket
+import stat
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+TAP = "c0clate"
+TUN = "/dev/net/tun"
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
+SIOCSIFMTU, SIOCSIFTXQLEN, SIOCSIFFLAGS, IFF_UP = 0x8922, 0x8943, 0x8914, 0x1
+SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20
+"""linux/if_tun.h, linux/sockios.h, linux/if_packet.h."""
+HELD = 50_000
+"""Frames at most; what comes then is lost, as of a queue that is full."""
+MTU, QUEUED = 65_521, 10_000
+"""Of the tap device: the most that it takes, and frames until they are read."""
+LOOK_S = 0.2
+
+
+def tap() -> int:
+    """A new tap device, up; it goes with the file descriptor. Raises OSError."""
+    if Path(TUN).exists():
+        made = os.open(TUN, os.O_RDWR)
+    else:  # in a container, where the device may be used but is not there
+        node = Path(f"/dev/.cockpit-tun-{os.getpid()}")
+        os.mknod(node, 0o600 | stat.S_IFCHR, os.makedev(10, 200))
+        try:
+            made = os.open(node, os.O_RDWR)
+        finally:
+            node.unlink()
+    try:
+        fcntl.ioctl(made, TUNSETIFF, struct.pack("16sH22x", TAP.encode(), IFF_TAP | IFF_NO_PI))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            for what, value in ((SIOCSIFMTU, MTU), (SIOCSIFTXQLEN, QUEUED), (SIOCSIFFLAGS, IFF_UP)):
+                fcntl.ioctl(asked, what, struct.pack("16si20x", TAP.encode(), value))
+    except OSError:
+        os.close(made)
+        raise
+    os.set_blocking(made, False)
+    return made
+
+
+def handed(device: str, to: str) -> tuple[tuple[str, ...], ...]:
+    """The commands that hand what is to leave `device` over to another one."""
+    return (
+        ("tc", "qdisc", "add", "dev", device, "clsact"),
+        (
+            *("tc", "filter", "add", "dev", device, "egress", "protocol", "all", "u32"),
+            *("match", "u32", "0", "0", "action", "mirred", "egress", "redirect", "dev", to),
+        ),
+    )
+
+
+def forward(taken: int, device: str, delay_s: float, goes_on: Callable[[], bool]) -> None:
+    """Send each frame that is handed over `delay_s` after it came, and at the end what is left."""
+    own = bytes.fromhex(Path(f"/sys/class/net/{device}/address").read_text().replace(":", ""))
+    held: deque[tuple[float, bytes]] = deque()
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:
+        out.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+        out.bind((device, 0))
+        look_s = 0.0
+        while True:
+            now_s = time.monotonic()
+            while held and held[0][0] <= now_s:
+                _send(out, held.popleft()[1])
+            if now_s >= look_s:
+                if not goes_on():
+                    break
+                look_s = now_s + LOOK_S
+            until_s = min(look_s, held[0][0]) if held else look_s
+            if not select.select([taken], [], [], max(0.0, until_s - now_s))[0]:
+                continue
+            for frame in _frames(taken):
+                # What the tap device says by itself, as of IPv6, is not to leave.
+                if frame[6:12] == own and len(held) < HELD:
+                    held.append((time.monotonic() + delay_s, frame))
+        for _, frame in held:
+            _send(out, frame)
+
+
+def _frames(taken: int, most: int = 64) -> list[bytes]:
+    found = []
+    for _ in range(most):
+        try:
+            found.append(os.read(taken, 1 << 16))
+        except BlockingIOError:
+            break
+    return found
+
+
+def _send(out: socket.socket, frame: bytes) -> None:
+    # A queue that is full, an interface that is down: lost, as it would be without us.
+    with suppress(OSError):
+        out.send(frame)

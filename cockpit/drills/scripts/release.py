@@ -1,0 +1,10 @@
+"""End what is held under this key, if it is: release.py KEY"""
+
+from __future__ import annotations
+
+import sys
+
+from cockpit.drills.scripts.held import release
+from cockpit.drills.scripts.process import ended
+
+sys.exit(ended(lambda: print(release(sys.argv[1]))))

@@ -1,0 +1,96 @@
+"""A recovery in words: the one home of what verbs, screens and reports say of it."""
+
+from __future__ import annotations
+
+from cockpit.model.drill import Drill, Milestone, Recovery
+
+REACHED = (
+    (Milestone.DETECTED, "detected_s", "detected"),
+    (Milestone.WORKERS_STARTED, "restarted_s", "restarted"),
+    (Milestone.FIRST_STEP, "first_step_s", "first new step"),
+)
+"""The instants that a short line has room for."""
+LOST = "Not recovered"
+
+
+def sentence(measured: Recovery) -> str:
+    """How it went, once it is decided: whether, after how long, and what it cost."""
+    drill = measured.drill
+    fault = _fault(drill)
+    if not drill.run_id:
+        if measured.pod_ready_s is None:
+            return f"{fault}: not replaced (there was no run to watch)"
+        back = took(measured.pod_ready_s)
+        return f"{fault}: replaced after {back} (there was no run to watch)"
+    if measured.recovered:
+        return f"recovered from {fault}: {', '.join(_parts(measured))}"
+    if measured.interrupted is False:
+        parts = _parts(measured)
+        return f"went on through {fault}" + (f": {', '.join(parts)}" if parts else "")
+    return f"{fault}: NOT recovered" + (f": {measured.reason}" if measured.reason else "")
+
+
+def brief(measured: Recovery) -> str:
+    """The same where there is little room."""
+    fault = _fault(measured.drill)
+    if measured.recovered and measured.first_step_s is not None:
+        lost = measured.steps_lost
+        tail = f", {steps(lost)} lost" if lost is not None else ""
+        return f"recovered from {fault} in {took(measured.first_step_s)}{tail}"
+    if measured.interrupted is False or not measured.drill.run_id:
+        return sentence(measured)
+    why = f": {measured.reason}" if measured.reason else ""
+    return f"the run did not recover from {fault}{why}"
+
+
+def so_far(measured: Recovery, now_s: float) -> str:
+    """What was reached, while it goes on and after; `now_s` in Unix seconds."""
+    parts = _parts(measured)
+    if measured.drill.run_id == "" and measured.pod_ready_s is not None:
+        parts.append(f"replaced {took(measured.pod_ready_s)}")
+    elif not measured.recovered and measured.interrupted is not False:
+        waited_s = max(0.0, now_s - measured.drill.injected_s)
+        parts.append(f"not recovered after {took(waited_s)}")
+    elif measured.interrupted is False and not parts:
+        parts.append("training went on")
+    return f"{_fault(measured.drill)}: {', '.join(parts)}"
+
+
+def outcome(measured: Recovery) -> str:
+    """In two words, for a title."""
+    if measured.recovered or (not measured.drill.run_id and measured.pod_ready_s is not None):
+        return "Recovered"
+    return "Not interrupted" if measured.interrupted is False else LOST
+
+
+def steps(count: int) -> str:
+    return f"{count} step" if count == 1 else f"{count:,} steps"
+
+
+def took(seconds: float) -> str:
+    """`0.4 s`, `18.5 s`, `4 m 05 s`, `1 h 12 m`."""
+    if abs(seconds) < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole // 60 % 60:02d} m"
+
+
+def _fault(drill: Drill) -> str:
+    return f"{drill.fault} of {drill.target}" if drill.target else drill.fault
+
+
+def _parts(measured: Recovery) -> list[str]:
+    times = [
+        (word, of if (of := measured.reached(milestone)) is not None else getattr(measured, old))
+        for milestone, old, word in REACHED
+    ]
+    if measured.interrupted is False:
+        times.append(("throughput back", measured.reached(Milestone.THROUGHPUT_BACK)))
+    found = [f"{word} {took(at_s)}" for word, at_s in times if at_s is not None]
+    if measured.steps_lost is not None:
+        found.append(f"{steps(measured.steps_lost)} lost")
+    elif measured.interrupted is False and measured.seconds_lost is not None:
+        found.append(f"{took(measured.seconds_lost)} lost")
+    return found

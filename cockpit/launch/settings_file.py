@@ -1,0 +1,100 @@
+"""A file of settings for a job, as a search for the best ones leaves it.
+
+    {"job": "ddp", "settings": {"learning_rate": 0.003, "batch_size": 32}}
+
+or the settings alone, as JSON or as TOML. Beside `job` and `settings` it may tell more, such as how
+well they did: that is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cockpit.launch.job import BundledJob
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
+
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    name: str
+    """As it is called in a sentence."""
+    job: str
+    """Whose settings they are; "" where it does not say."""
+    settings: Mapping[str, str]
+
+    def require(self, job: BundledJob) -> None:
+        """Raises UsageError that names the file when these are not settings of that job."""
+        if self.job not in ("", job.name):
+            raise UsageError(
+                f"The settings in {self.name} are for {self.job}, not for {job.name}.",
+                todo=f'cockpit launch {self.job}, or take "job" out of the file.',
+            )
+        try:
+            for name, value in self.settings.items():
+                job.require(job.setting(name), value)
+        except UsageError as error:
+            raise UsageError(f"In {self.name}: {error.what}", error.why, error.todo) from error
+
+
+def read(path: str) -> SettingsFile:
+    """The file at `path`, or what comes on standard input for `-`. Raises UsageError."""
+    name = "standard input" if path == STANDARD_INPUT else path
+    try:
+        if path == STANDARD_INPUT:
+            data = sys.stdin.buffer.read()
+        else:
+            data = Path(path).expanduser().read_bytes()
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is no text.", f"{error.reason} at byte {error.start}.") from error
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read.", f"{error.strerror}.") from error
+    return parsed(text, name)
+
+
+def parsed(text: str, name: str) -> SettingsFile:
+    """JSON when it begins as an object does, else TOML. Raises UsageError."""
+    kind = "JSON" if name.endswith(".json") or text.lstrip().startswith("{") else "TOML"
+    try:
+        raw = json.loads(text) if kind == "JSON" else tomllib.loads(text)
+    except ValueError as error:  # both kinds' errors are ones
+        raise UsageError(f"{name} is not {kind}.", f"{one_line(str(error))}.") from error
+    if not isinstance(raw, dict):
+        raise UsageError(f"{name} is no table of settings.", todo=f"For example: {_EXAMPLE}")
+    job, settings = "", raw
+    if isinstance(raw.get("settings"), dict):
+        job, settings = raw.get("job", ""), raw["settings"]
+        if not isinstance(job, str):
+            raise UsageError(f"job in {name} is no name.", todo=f"For example: {_EXAMPLE}")
+    if not settings:
+        raise UsageError(f"{name} has no settings.", todo=f"For example: {_EXAMPLE}")
+    texts = {_key(key): _text(name, key, value) for key, value in settings.items()}
+    return SettingsFile(name, job, texts)
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _text(file: str, key: str, value: Any) -> str:
+    """As one would type it on a command line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, str)):
+        return str(value)
+    raise UsageError(
+        f"{one_line(key, 60)} in {file} is {one_line(json.dumps(value, default=str), 60)}.",
+        "A setting is a word, a number, true or false.",
+    )
+
+
+_EXAMPLE = '{"job": "ddp", "settings": {"epochs": 5}}'

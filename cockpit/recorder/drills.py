@@ -1,0 +1,99 @@
+"""Drills that are over, a file each: what they are compared with later, and reported from.
+
+Files of a newer cockpit are read as far as they are understood; one that cannot be read is named,
+and the others are there all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cockpit import paths
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.kept import KeptDrill
+from cockpit.model.text import one_line
+from cockpit.recorder.codec import CodecError, from_plain, to_plain
+
+KEPT = 500
+"""Drills; the oldest go first."""
+FILE_LIMIT_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    path: Path
+    why: str
+
+
+class DrillHistory:
+    """`directory` is made when something is kept."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or paths.state_dir() / "drills" / "history"
+
+    def keep(self, kept: KeptDrill) -> None:
+        """Raises CockpitError when it cannot be written."""
+        record = kept.record
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                json.dump(to_plain(kept), file, ensure_ascii=False)
+            Path(name).replace(self.directory / f"{record.began_s:013.2f}-{_plain(record.id)}.json")
+            for old in sorted(self.directory.glob("*.json"))[:-KEPT]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            raise CockpitError(
+                f"The drill cannot be kept in {self.directory}.", error.strerror or str(error)
+            ) from error
+
+    def all(self) -> tuple[list[KeptDrill], list[Unreadable]]:
+        """All of them, the oldest first."""
+        kept, unreadable = [], []
+        for path in sorted(self.directory.glob("*.json")):
+            try:
+                kept.append(_read(path))
+            except (OSError, ValueError) as error:
+                unreadable.append(Unreadable(path, one_line(str(error))))
+        return sorted(kept, key=lambda one: one.record.began_s), unreadable
+
+    def find(self, name: str) -> list[KeptDrill]:
+        """The drill of this id (or the only one that begins so), or all of a game day's.
+
+        `last` is the newest that broke something, else the newest. Raises UsageError.
+        """
+        kept, _ = self.all()
+        if name == "last" and kept:
+            # One that was refused has nothing to show, and whoever asks has seen why.
+            return [([one for one in kept if one.record.drills] or kept)[-1]]
+        of_day = [one for one in kept if one.record.game_day.endswith(f"/{name}")]
+        exact = [one for one in kept if one.record.id == name]
+        begins = [one for one in kept if one.record.id.removeprefix("drill-").startswith(name)]
+        found = of_day or exact or begins
+        if not found:
+            raise UsageError(
+                f"There is no drill {one_line(name, 60)!r} in the history.",
+                f"It holds {len(kept)}.",
+                "cockpit drill history lists them; last is the newest that broke something.",
+            )
+        if len(found) > 1 and not of_day:
+            ids = ", ".join(one.record.id for one in found[:8])
+            raise UsageError(f"{name!r} begins several drills: {ids}.", todo="Say which.")
+        return found
+
+
+def _read(path: Path) -> KeptDrill:
+    if path.stat().st_size > FILE_LIMIT_BYTES:
+        raise CodecError(f"it has more than {FILE_LIMIT_BYTES >> 20} MB")
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    found: KeptDrill = from_plain(KeptDrill, raw)
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)

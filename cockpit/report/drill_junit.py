@@ -1,0 +1,83 @@
+"""Drills as JUnit XML, for whatever shows test results of a nightly job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from cockpit.model.drill import DrillRecord, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case. `ok` None: it was left out."""
+
+    name: str
+    took_s: float
+    ok: bool | None
+    why: str
+    broken: bool = False
+    """It failed for another reason than what it tests."""
+    said: Sequence[str] = ()
+
+
+def case_of(record: DrillRecord, name: str = "") -> Case:
+    """A drill as a case: its verdict, and what was measured as its output."""
+    said = [f"{probe.probe} {probe.when}: {probe.value}" for probe in record.probes]
+    for measured in record.recoveries:
+        said += [
+            f"{measured.drill.fault} {instant.milestone.value}: {instant.after_s:.1f} s"
+            f" ({instant.source})"
+            for instant in measured.instants
+        ]
+        if measured.steps_lost is not None:
+            said.append(f"{measured.drill.fault} steps lost: {measured.steps_lost}")
+    return Case(
+        name or record.name,
+        record.ended_s - record.began_s,
+        record.verdict is Verdict.PASSED,
+        f"{record.verdict.value}: {record.why}",
+        broken=record.verdict not in (Verdict.PASSED, Verdict.FAILED),
+        said=(*said, *record.notes),
+    )
+
+
+def junit(suite: str, began_s: float, cases: Sequence[Case]) -> str:
+    """One suite. What XML cannot hold is left out of the texts."""
+    made = ElementTree.Element(
+        "testsuite",
+        name=_text(suite),
+        tests=str(len(cases)),
+        failures=str(sum(case.ok is False and not case.broken for case in cases)),
+        errors=str(sum(case.ok is False and case.broken for case in cases)),
+        skipped=str(sum(case.ok is None for case in cases)),
+        time=f"{sum(case.took_s for case in cases):.3f}",
+        timestamp=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(began_s)),
+    )
+    for case in cases:
+        one = ElementTree.SubElement(
+            made,
+            "testcase",
+            classname=_text(f"cockpit.drill.{suite}"),
+            name=_text(case.name),
+            time=f"{case.took_s:.3f}",
+        )
+        if case.ok is None:
+            ElementTree.SubElement(one, "skipped", message=_text(case.why))
+        elif not case.ok:
+            kind = "error" if case.broken else "failure"
+            ElementTree.SubElement(one, kind, message=_text(case.why))
+        if case.said:
+            ElementTree.SubElement(one, "system-out").text = _text("\n".join(case.said))
+    ElementTree.indent(made)
+    return ElementTree.tostring(made, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _text(text: str) -> str:
+    """Without the characters that XML 1.0 has not, escaped or not."""
+    return "".join(
+        c for c in text if c in "\t\n\r" or (" " <= c <= "\ud7ff") or ("\ue000" <= c <= "\ufffd")
+        or c > "\uffff"
+    )  # fmt: skip

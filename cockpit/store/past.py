@@ -1,0 +1,156 @@
+"""What was, and is over: pods' lives, nodes' deaths, and the times in which a source was away."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from cockpit.model.cluster import Node, NodeType, Pod, PodPhase
+from cockpit.model.event import NodesListed, PodsListed, SourceHealth
+
+GONE_KEPT = 500
+STATES_KEPT = 24
+"""Of each pod, the newest."""
+DEATHS_KEPT = 500
+GAPS_KEPT = 50
+"""Of each source."""
+SILENT_AFTER_S = 10.0
+"""A source that says it is well, and had said nothing for longer, was away."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """A pod from `at_s` on."""
+
+    at_s: float
+    phase: PodPhase
+    ready: bool
+    restarts: int = 0
+
+    @property
+    def is_well(self) -> bool:
+        return self.ready and self.phase is PodPhase.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class PodPast:
+    """One pod's life, as far as it was seen."""
+
+    name: str
+    group: str
+    node_type: NodeType
+    seen_s: float
+    """When it was first listed; of those in the first list, when they were made."""
+    ip: str = ""
+    states: tuple[PodState, ...] = ()
+    gone_s: float | None = None
+
+    def left_s(self, since_s: float) -> float | None:
+        """When it was first not well, from `since_s` on, having been well before."""
+        return next((s.at_s for s in self.states if s.at_s >= since_s and not s.is_well), None)
+
+    def ready_s(self, since_s: float) -> float | None:
+        """When it was first well, from `since_s` on; a state that began before counts as then."""
+        found = next((s for s in self.states if s.at_s >= since_s and s.is_well), None)
+        return None if found is None else found.at_s
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeath:
+    """A Ray node that was alive in one list and dead, or not there, in the next."""
+
+    id: str
+    ip: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Nothing was heard of a source from `began_s` on; `ended_s` None: to this day."""
+
+    source: str
+    began_s: float
+    ended_s: float | None
+    why: str
+
+
+@dataclass(slots=True)
+class Past:
+    """Bounded: the oldest go."""
+
+    pods: dict[str, PodPast] = field(default_factory=dict)
+    """By name, the living and the newest of those that are gone."""
+    deaths: deque[NodeDeath] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
+    gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
+    """By source, the newest last."""
+    _heard: dict[str, float] = field(default_factory=dict)
+    """By source: until when its silence is nothing new."""
+    _gone: dict[str, None] = field(default_factory=dict)
+
+    def take_pods(self, event: PodsListed) -> None:
+        is_first = not self.pods
+        for pod in event.pods:
+            self._pod(pod, event.at_s, is_first=is_first)
+        if not event.more:
+            there = {pod.name for pod in event.pods}
+            for name in [name for name in self.pods if name not in there]:
+                self._is_gone(name, event.at_s)
+        while len(self._gone) > GONE_KEPT:
+            name = next(iter(self._gone))
+            del self._gone[name], self.pods[name]
+
+    def take_nodes(self, before: Mapping[str, Node], event: NodesListed) -> None:
+        alive = {node.id for node in event.nodes if node.alive}
+        for node in before.values():
+            if node.alive and node.id not in alive:
+                self.deaths.append(NodeDeath(node.id, node.ip, event.at_s))
+
+    def take_health(self, event: SourceHealth) -> None:
+        """A log, or one kind of the backend's, may say nothing for ever: only failing is a gap."""
+        source, heard_s = event.source, self._heard.get(event.source)
+        gaps = self.gaps.get(source, ())
+        is_open = bool(gaps) and gaps[-1].ended_s is None
+        if event.ok and not event.absent:
+            if is_open:
+                gaps = (*gaps[:-1], replace(gaps[-1], ended_s=event.at_s))
+            elif heard_s is not None and ":" not in source and _is_late(event.at_s, heard_s):
+                gaps = (*gaps, Gap(source, heard_s, event.at_s, "it said nothing"))
+            self._heard[source] = max(event.at_s, event.retry_at_s or -math.inf)
+        elif heard_s is not None and not is_open:
+            why = event.error or ("it was not there" if event.absent else "it failed")
+            gaps = (*gaps, Gap(source, min(heard_s, event.at_s), None, why))
+        if gaps:
+            self.gaps[source] = gaps[-GAPS_KEPT:]
+
+    def lives(self, names: Iterable[str]) -> list[PodPast]:
+        return [self.pods[name] for name in names if name in self.pods]
+
+    def _pod(self, pod: Pod, at_s: float, *, is_first: bool) -> None:
+        known = self.pods.get(pod.name)
+        if known is None:
+            seen_s = min(at_s, pod.created_s or at_s) if is_first else at_s
+            known = PodPast(pod.name, pod.group, pod.node_type, seen_s, pod.ip)
+        elif pod.ip and pod.ip != known.ip:
+            known = replace(known, ip=pod.ip)
+        last = known.states[-1] if known.states else None
+        if last is None or (last.phase, last.ready, last.restarts) != (
+            pod.phase,
+            pod.ready,
+            pod.restarts,
+        ):
+            state = PodState(at_s, pod.phase, pod.ready, pod.restarts)
+            known = replace(known, states=(*known.states, state)[-STATES_KEPT:])
+        self.pods[pod.name] = known
+        if pod.phase is PodPhase.FAILED:
+            self._is_gone(pod.name, pod.ended_s or at_s)
+
+    def _is_gone(self, name: str, at_s: float) -> None:
+        if (pod := self.pods[name]).gone_s is None:
+            self.pods[name] = replace(pod, gone_s=at_s)
+            self._gone[name] = None
+
+
+def _is_late(at_s: float, heard_s: float) -> bool:
+    return at_s - heard_s > SILENT_AFTER_S

@@ -1,0 +1,139 @@
+"""What a launch is asked for with: a job, and what was typed for its settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cockpit.launch.job import BundledJob, Group, JobSetting, groups
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The line over a group's settings."""
+
+    title: str
+    count: int
+    changed: int
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A setting as it stands."""
+
+    setting: JobSetting
+    text: str
+    is_changed: bool
+    complaint: str
+    """What is wrong with it; "" for nothing."""
+
+    def another(self, by: int) -> str:
+        """The word that many places on, of those to choose from; "" when it is to be typed."""
+        words = ("true", "false") if self.setting.type == "bool" else self.setting.choices
+        if not words:
+            return ""
+        at = words.index(self.text) if self.text in words else -1 if by > 0 else 0
+        return words[(at + by) % len(words)]
+
+
+@dataclass(slots=True)
+class LaunchForm:
+    """The jobs, the one that is chosen, and what was typed: each job keeps its own."""
+
+    jobs: Sequence[BundledJob]
+    chosen: str = ""
+    typed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By job and setting."""
+    toggled: dict[tuple[str, str], bool] = field(default_factory=dict)
+    """By job and group: whether it was opened or closed."""
+
+    @property
+    def job(self) -> BundledJob:
+        return next(job for job in self.jobs if job.name == self.chosen)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        return groups(self.job, self.jobs)
+
+    def found(self, words: str) -> list[BundledJob]:
+        """The jobs that have all of the words in their name or summary, the likeliest first."""
+        found = [job for job in self.jobs if _has(words, job.name, job.summary)]
+        return sorted(found, key=lambda job: _unlike(words, job.name)) if words else found
+
+    def put(self, name: str, text: str) -> None:
+        """What was typed for a setting; nothing for a number or a word is its default."""
+        setting = self.job.setting(name)
+        typed = self.typed.setdefault(self.chosen, {})
+        text = text.strip()
+        if text == setting.default_text or (not text and not _may_be_empty(setting)):
+            typed.pop(name, None)
+        else:
+            typed[name] = text
+
+    def line(self, setting: JobSetting) -> Line:
+        text = self.typed.get(self.chosen, {}).get(setting.name, setting.default_text)
+        return Line(setting, text, not setting.is_default(text), setting.complaint(text))
+
+    def lines(self, words: str = "") -> list[Head | Line]:
+        """What there is to see: heads, and the settings of open groups.
+
+        With words, the settings that have all of them in their name, help or choices.
+        """
+        shown: list[Head | Line] = []
+        for group in self.groups:
+            lines = [self.line(one) for one in group.settings if not words or _of(one, words)]
+            if not lines:
+                continue
+            is_open = bool(words) or self.is_open(group)
+            changed = sum(line.is_changed for line in lines)
+            shown.append(Head(group.title, len(lines), changed, is_open))
+            shown += lines if is_open else []
+        return shown
+
+    def likeliest(self, words: str) -> str:
+        """The setting that is probably looked for; "" when none has the words."""
+        shown = [line.setting.name for line in self.lines(words) if isinstance(line, Line)]
+        return min(shown, key=lambda name: _unlike(words, name), default="")
+
+    def is_open(self, group: Group) -> bool:
+        return self.toggled.get((self.chosen, group.title), group.is_main)
+
+    def toggle(self, title: str) -> None:
+        group = next(group for group in self.groups if group.title == title)
+        self.toggled[self.chosen, title] = not self.is_open(group)
+
+    def reveal(self, name: str) -> None:
+        """Open the group that the setting is in."""
+        self.toggled[self.chosen, self.job.setting(name).group] = True
+
+    @property
+    def changed(self) -> Mapping[str, str]:
+        """What differs from the job's own settings."""
+        lines = [self.line(setting) for setting in self.job.settings]
+        return {line.setting.name: line.text for line in lines if line.is_changed}
+
+    @property
+    def wrong(self) -> list[JobSetting]:
+        """What the job would not take, in the order that is shown."""
+        return [one for group in self.groups for one in group.settings if self.line(one).complaint]
+
+
+def _may_be_empty(setting: JobSetting) -> bool:
+    return setting.type == "str" and not setting.choices
+
+
+def _of(setting: JobSetting, words: str) -> bool:
+    return _has(words, setting.name, setting.help, *setting.choices)
+
+
+def _unlike(words: str, name: str) -> int:
+    """How far the words are from that name."""
+    words = words.strip().lower().replace("-", "_")
+    name = name.replace("-", "_")
+    return 0 if words == name else 1 if name.startswith(words) else 2 if words in name else 3
+
+
+def _has(words: str, *texts: str) -> bool:
+    where = " ".join(texts).lower()
+    return all(word.replace("-", "_") in where or word in where for word in words.lower().split())

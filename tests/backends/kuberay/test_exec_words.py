@@ -1,0 +1,37 @@
+"""What a server says of a command that was not started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cockpit.backends.kuberay import exec as module
+from cockpit.model.error import UsageError
+
+
+class Opened:
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+async def test_a_container_that_is_not_running_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a kubelet 1.34 said it while a container waited to be started again."""
+    why = 'unable to upgrade connection: container not found ("ray-worker")'
+    status = {"status": "Failure", "message": f"Internal error occurred: {why}", "code": 500}
+
+    async def opened(*asked: Any) -> Opened:
+        return Opened()
+
+    async def said(opened: Opened) -> AsyncIterator[tuple[int, bytes]]:
+        yield module.STATUS, json.dumps(status).encode()
+
+    monkeypatch.setattr(module, "open_websocket", opened)
+    monkeypatch.setattr(module, "messages", said)
+    client: Any = None
+    with pytest.raises(UsageError, match="The container of pod gpu-a is not running"):
+        await module.run(client, "ml", "gpu-a", "ray-worker", ["true"])

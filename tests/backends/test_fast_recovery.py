@@ -1,0 +1,147 @@
+"""The fast profile on a real cluster: one elastic run that loses a rank, a frozen rank, a pod."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from cockpit.backends.local import GroupSpec, LocalBackend, status
+from cockpit.backends.local.files import RunFiles
+from cockpit.backends.local.process import find
+from cockpit.cli import connect
+from cockpit.launch import submission
+from cockpit.model.recovery import FAST
+from cockpit.session import Session
+from cockpit.sources.dashboard import Dashboard
+from cockpit.store.run import AttemptView, RunView
+from cockpit.store.select import current_run, pod_of_rank
+from cockpit.store.store import Store
+from tests.local_cluster import running_cluster
+
+pytestmark = [pytest.mark.ray, pytest.mark.alone]
+
+WAIT_S = 180.0
+FROZEN_S = 8
+"""In place of the profile's 25, so that the test is over sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    session: Session
+    backend: LocalBackend
+
+    @property
+    def run(self) -> RunView:
+        run = current_run(self.session.store)
+        assert run is not None
+        return run
+
+    @property
+    def attempt(self) -> AttemptView:
+        attempt = self.run.attempt
+        assert attempt is not None
+        return attempt
+
+    def pids(self) -> set[int]:
+        return {placement.pid for placement in self.attempt.placements}
+
+    def idle(self) -> set[int]:
+        """The processes of worker pods that Ray keeps for later."""
+        cluster = status(self.backend.ref.name)
+        assert cluster is not None
+        assert cluster.spec is not None
+        uid = cluster.spec.uid
+        return {
+            found.id.pid
+            for found in find(uid, (), str(RunFiles.of(uid).directory))
+            if "worker" in found.pod and _title(found.id.pid).startswith("ray::IDLE")
+        }
+
+    def settle(self, ranks: int) -> set[int]:
+        """Until the attempt has stepped and a checkpoint, and each node a spare: those."""
+
+        def settled(store: Store) -> bool:
+            run = current_run(store)
+            attempt = run.attempt if run else None
+            return (
+                run is not None
+                and attempt is not None
+                and len(attempt.placements) == ranks
+                and attempt.first_step_s is not None
+                and (run.checkpoint_s or 0.0) > attempt.first_step_s
+                and len(self.idle()) >= ranks
+            )
+
+        assert self.session.wait(settled, WAIT_S), (current_run(self.session.store), self.idle())
+        return self.idle()
+
+    def comes_back(self, after: int) -> AttemptView:
+        """The attempt after this one, once it has stepped."""
+
+        def stepped(store: Store) -> bool:
+            new = self.run.attempts.get(after + 1)
+            return new is not None and new.first_step_s is not None
+
+        assert self.session.wait(stepped, WAIT_S), self.run.attempts
+        return self.run.attempts[after + 1]
+
+
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    group = GroupSpec("workers", replicas=2, min=0, max=2)
+    settings = {"storage_path": str(tmp_path), "epochs": "100000", "min_workers": "1"}
+    spec = submission.bundled_spec(
+        "checkpointed",
+        settings,
+        2,
+        env_vars={"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(FROZEN_S)},
+    )
+    with running_cluster("fast", [group], recovery=FAST) as backend:
+
+        async def launch() -> str:
+            async with Dashboard(backend.dashboard) as dashboard:
+                return (await submission.launch(dashboard, replace(spec, recovery=FAST))).id
+
+        with connect.session_on(backend) as session:
+            session.call(launch())
+            yield Stage(session, backend)
+
+
+def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_pod(
+    stage: Stage,
+) -> None:
+    spares = stage.settle(ranks=2)
+    assert stage.attempt.number == 1, stage.attempt
+    os.kill(stage.attempt.placements[1].pid, signal.SIGKILL)
+    second = stage.comes_back(after=1)
+    assert len(second.placements) == 2, "both nodes live"
+    assert stage.pids() <= spares
+
+    spares = stage.settle(ranks=2)
+    frozen_s = stage.session.clock()
+    os.kill(stage.attempt.placements[0].pid, signal.SIGSTOP)
+    third = stage.comes_back(after=2)
+    assert second.ended_s is not None
+    assert second.ended_s - frozen_s > FROZEN_S / 2, "it was not taken for frozen at once"
+    assert len(third.placements) == 2
+    assert stage.pids() <= spares
+
+    spares = stage.settle(ranks=2)
+    pod = pod_of_rank(stage.session.store, stage.run.ranks[1])
+    assert pod is not None
+    stage.session.call(stage.backend.delete_pod(pod.name, grace_s=0.0))
+    fourth = stage.comes_back(after=3)
+    assert len(fourth.placements) == 1, "it goes on at once with the one that is left"
+    assert stage.pids() <= spares

@@ -1,0 +1,389 @@
+"""How long a run takes to come back: `python -m tests.bench.recovery [CASE…] [--drills 5] …`.
+
+Each case is a real run of `training.jobs.checkpointed` with 2 ranks, on local pods or, with
+`--on testbed`, on those of the test Kubernetes; under each profile it gets a cluster of its own,
+with the profile's settings in pods and job. Then drills, one after the other, each when the run
+has settled: all pods ready, all ranks stepping, for SETTLE_S. The instants are those that cockpit
+shows (`cockpit.insight.recovery`). It takes most of an hour; what a file of `--rows` has already is
+not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cockpit.backends.local import GroupSpec
+from cockpit.backends.protocol import Backend
+from cockpit.cli import connect
+from cockpit.drills.kill import kill, plan_kill
+from cockpit.insight.recovery import is_settled, recovery
+from cockpit.launch import submission
+from cockpit.model.cluster import ClusterRef, Resources
+from cockpit.model.drill import Drill, Recovery
+from cockpit.model.recovery import PROFILES, RecoveryProfile
+from cockpit.session import Session
+from cockpit.sources.dashboard import Dashboard
+from cockpit.store.select import current_run
+from cockpit.store.store import Store
+from tests.bench.table import Line, Table, load, say, show
+from tests.cluster.fixtures import RealCluster
+from tests.cluster.operator.template import WAIT_FOR_GCS
+from tests.cluster.raycluster import STORAGE, Group, ray_cluster
+from tests.cluster.testbed import Testbed
+from tests.local_cluster import running_cluster
+
+RANKS = 2
+SETTLE_S = 20.0
+"""Long enough for the spares of the fast profile to be there."""
+START_TIMEOUT_S = 600.0
+NUMBERED_TIMEOUT_S = 10.0
+RECOVERY_TIMEOUT_S = 900.0
+"""Ray's default notices a frozen rank after 600."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is done to which run."""
+
+    fault: str
+    """`pod-kill`, or a signal to a rank's process."""
+    words: str
+    pods: int = RANKS
+    min_workers: int = 0
+    profiles: tuple[str, ...] = ("fast", "default")
+    waits_for_gcs: bool = True
+    """Its pods have the operator's init container; the test Kubernetes alone has one."""
+    within_s: float | None = None
+    """Promised of the fast profile, from the fault to the first new step."""
+    detected_within_s: float | None = None
+
+
+CASES = {
+    "spare": Case(
+        "pod-kill", "a pod is killed, and a spare one is there", pods=RANKS + 1, within_s=10.0
+    ),
+    "elastic": Case(
+        "pod-kill", "a pod is killed, and the other goes on", min_workers=1, within_s=12.0
+    ),
+    "alone": Case("pod-kill", "a pod is killed, and its replacement has to come"),
+    "alone-at-once": Case(
+        "pod-kill",
+        "the same, with no init container to wait for",
+        waits_for_gcs=False,
+        within_s=16.0,
+    ),
+    "rank-kill": Case("KILL", "a rank's process is killed", within_s=10.0),
+    "rank-freeze": Case(
+        "STOP", "a rank's process is frozen", profiles=("fast",), detected_within_s=30.0
+    ),
+}
+TIMES_FASTER = 4.0
+"""Promised of a pod that is killed, against Ray's defaults in the same run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One drill, in seconds after the fault."""
+
+    case: str
+    profile: str
+    place: str
+    detected_s: float | None
+    attempt_ended_s: float | None
+    restarted_s: float | None
+    first_step_s: float | None
+    pod_ready_s: float | None
+    steps_lost: int | None
+    beyond_checkpoint: int | None
+    """Steps that were done again although a checkpoint had them."""
+    reason: str
+
+
+@contextmanager
+def local(case: Case, profile: RecoveryProfile) -> Iterator[tuple[Backend, str]]:
+    """The backend, and where checkpoints go."""
+    group = GroupSpec("workers", case.pods, min=0, max=case.pods, resources=Resources(cpus=1.0))
+    with (
+        TemporaryDirectory() as storage,
+        running_cluster("bench", [group], recovery=profile) as backend,
+    ):
+        yield backend, storage
+
+
+@contextmanager
+def on_testbed(
+    testbed: Testbed, case: Case, profile: RecoveryProfile
+) -> Iterator[tuple[Backend, str]]:
+    namespace = testbed.namespace("bench")
+    storage = testbed.plane.space.folder / "shared"
+    body = ray_cluster(
+        "bench",
+        (Group(replicas=case.pods),),
+        namespace=namespace,
+        storage=storage,
+        settings=profile.pod_env,
+    )
+    place = f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
+    testbed.plane.ask("POST", place, body)
+    ref = ClusterRef("kuberay", "bench", namespace, testbed.kubeconfig.stem)
+    cluster = RealCluster(testbed, ref, testbed.kubeconfig)
+    try:
+        cluster.wait_ready(case.pods, START_TIMEOUT_S)
+        yield cluster.backend(), f"{STORAGE}/runs"
+    finally:
+        testbed.plane.ask("DELETE", f"{place}/bench")
+        while cluster.pods():
+            time.sleep(0.5)
+
+
+def measure(
+    name: str, profile: RecoveryProfile, backend: Backend, storage: str, drills: int, place: str
+) -> Iterator[Row]:
+    case = CASES[name]
+    with connect.session_on(backend) as session:
+        session.call(_launch(backend, case, profile, storage))
+        for number in range(drills):
+            _settle(session, case)
+            checkpoint = _checkpoint_step(session.store)
+            drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
+            measured = _follow(session, drill)
+            again = measured.resumed_step
+            yield Row(
+                case=name,
+                profile=profile.name,
+                place=place,
+                detected_s=measured.detected_s,
+                attempt_ended_s=measured.attempt_ended_s,
+                restarted_s=measured.restarted_s,
+                first_step_s=measured.first_step_s,
+                pod_ready_s=measured.pod_ready_s,
+                steps_lost=measured.steps_lost,
+                beyond_checkpoint=max(0, checkpoint - (again - 1)) if again else None,
+                reason=measured.reason,
+            )
+
+
+async def _launch(backend: Backend, case: Case, profile: RecoveryProfile, storage: str) -> None:
+    settings = {
+        "storage_path": storage,
+        "epochs": "100000",
+        "max_failures": "-1",
+        "min_workers": str(case.min_workers),
+    }
+    spec = submission.bundled_spec("checkpointed", settings, RANKS)
+    async with Dashboard(backend.dashboard) as dashboard:
+        await submission.launch(dashboard, replace(spec, recovery=profile))
+
+
+def _settle(session: Session, case: Case) -> None:
+    """Until all is as it should be, and has been for SETTLE_S."""
+
+    def whole(store: Store) -> bool:
+        run = current_run(store)
+        attempt = run.attempt if run else None
+        ready = sum(pod.ready for pod in store.pods.values())
+        return (
+            run is not None
+            and attempt is not None
+            and attempt.ended_s is None
+            and attempt.first_step_s is not None
+            and len(attempt.placements) == RANKS
+            and ready == case.pods + 1
+            and (run.checkpoint_s or 0.0) > attempt.first_step_s
+        )
+
+    while True:
+        if not session.wait(whole, START_TIMEOUT_S):
+            raise TimeoutError(f"the run does not settle: {current_run(session.store)}")
+        if not session.wait(lambda store: not whole(store), SETTLE_S):
+            return
+
+
+def _checkpoint_step(store: Store) -> int:
+    run = current_run(store)
+    return int(run.metrics.get("step", 0)) if run else 0
+
+
+async def _inject(session: Session, case: Case, rank: int) -> Drill:
+    plan = plan_kill(session.store, str(rank), grace_s=0.0)
+    if case.fault == "pod-kill":
+        return await kill(session.backend, plan, session.clock)
+    run = session.store.runs[plan.run_id]
+    placement = run.ranks[rank].placement
+    assert placement is not None
+    injected_s = session.clock()
+    argv = ("kill", f"-{case.fault}", str(placement.pid))
+    done = await session.backend.exec(plan.pod.name, argv)
+    if done.exit_code:
+        raise RuntimeError(f"{argv}: {done.stderr}")
+    return Drill(
+        id=f"{case.fault}-{injected_s:.0f}",
+        fault=case.fault,
+        target=plan.pod.name,
+        ranks=(rank,),
+        injected_s=injected_s,
+        grace_s=0.0,
+        run_id=plan.run_id,
+        attempt=plan.attempt,
+        step=plan.step,
+    )
+
+
+def _follow(session: Session, drill: Drill) -> Recovery:
+    session.wait(
+        lambda store: is_settled(store.runs.get(drill.run_id), recovery(store, drill)),
+        RECOVERY_TIMEOUT_S,
+    )
+    # That a step was done is told at once, which one it was a second later.
+    session.wait(lambda store: recovery(store, drill).steps_lost is not None, NUMBERED_TIMEOUT_S)
+    return recovery(session.store, drill)
+
+
+def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
+    """A line for each case and profile: medians, and the least and the most."""
+    lines: list[Line] = []
+    for name, case in CASES.items():
+        of = {
+            profile: [row for row in rows if (row.case, row.profile) == (name, profile)]
+            for profile in case.profiles
+        }
+        for profile, chosen in of.items():
+            if chosen:
+                lines += _lines(
+                    f"{case.words}: {profile}", chosen, case if profile == "fast" else None
+                )
+        if len(of) == 2 and all(of.values()):
+            fast_s, default_s = (_median(of[profile], "first_step_s") for profile in of)
+            ratio = default_s / fast_s
+            promised = case.fault == "pod-kill" and case.within_s is not None
+            lines.append(
+                Line(
+                    f"{case.words}: default ÷ fast",
+                    f"{ratio:.1f}",
+                    f"≥ {TIMES_FASTER:g}" if promised else "",
+                    ratio >= TIMES_FASTER if promised else None,
+                )
+            )
+    return Table(
+        "How long a run takes to come back",
+        f"Drills on a run of 2 ranks on {place}, one after the other, each when the run has "
+        "settled, under each profile on a cluster of its own: medians (least–most) from the fault "
+        "to the first new step; detected: by Ray Train.",
+        lines,
+        began,
+    )
+
+
+def _lines(words: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
+    within_s = promised.within_s if promised else None
+    first_s = [row.first_step_s for row in rows]
+    detail = [f"detected {_spread([row.detected_s for row in rows])}"]
+    if ready := [row.pod_ready_s for row in rows if row.pod_ready_s is not None]:
+        detail.append(f"replaced {_spread(ready)}")
+    if lost := [row.steps_lost for row in rows if row.steps_lost is not None]:
+        detail.append(f"steps lost {_spread(lost, digits=0)}")
+        beyond = max(row.beyond_checkpoint or 0 for row in rows)
+        detail.append(f"beyond the checkpoint {beyond}")
+    lines = [
+        Line(
+            f"{words}, {len(rows)} drill{'s' if len(rows) > 1 else ''}",
+            f"**{_spread(first_s)} s**; {', '.join(detail)}",
+            f"≤ {within_s:g} s" if within_s else "",
+            _median(rows, "first_step_s") <= within_s if within_s else None,
+        )
+    ]
+    if promised is not None and (limit_s := promised.detected_within_s):
+        took_s = _median(rows, "detected_s")
+        lines.append(
+            Line(f"{words}: detected", f"{took_s:.1f} s", f"≤ {limit_s:g} s", took_s <= limit_s)
+        )
+    return lines
+
+
+def _median(rows: Sequence[Row], name: str) -> float:
+    """A run that never came back counts as for ever."""
+    values = [getattr(row, name) for row in rows]
+    return statistics.median(math.inf if value is None else value for value in values)
+
+
+def _spread(values: Sequence[float | int | None], digits: int = 1) -> str:
+    known = [float(value) for value in values if value is not None]
+    if not known:
+        return "never"
+    never = f", {len(values) - len(known)} never" if len(known) < len(values) else ""
+    middle, least, most = (
+        f"{value:.{digits}f}" for value in (statistics.median(known), min(known), max(known))
+    )
+    return f"{middle} ({least}–{most}){never}"
+
+
+def measured_rows(file: Path | None) -> list[Row]:
+    if file is None or not file.exists():
+        return []
+    return [Row(**json.loads(line)) for line in file.read_text().splitlines()]
+
+
+def measure_all(
+    names: Sequence[str], profiles: Sequence[str], drills: int, on: str, file: Path | None
+) -> list[Row]:
+    """The rows of the file, and those that it lacks, which are added to it."""
+    rows = measured_rows(file)
+    with ExitStack() as stack:
+        testbed, testbed_waits = None, True
+        for name in names:
+            case = CASES[name]
+            for profile in (PROFILES[word] for word in profiles if word in case.profiles):
+                done = sum((row.case, row.profile) == (name, profile.name) for row in rows)
+                if done >= drills:
+                    continue
+                say(f"{name}, {profile.name}: {case.words}")
+                if on == "testbed" and (testbed is None or testbed_waits != case.waits_for_gcs):
+                    stack.close()
+                    os.environ[WAIT_FOR_GCS] = str(case.waits_for_gcs).lower()
+                    testbed, testbed_waits = (
+                        Testbed.up(real=True, operator=True),
+                        case.waits_for_gcs,
+                    )
+                    stack.callback(testbed.down)
+                where = on_testbed(testbed, case, profile) if testbed else local(case, profile)
+                with where as (backend, storage):
+                    for row in measure(name, profile, backend, storage, drills - done, on):
+                        rows.append(row)
+                        say(f"  {row}")
+                        if file is not None:
+                            with file.open("a") as stream:
+                                stream.write(json.dumps(asdict(row)) + "\n")
+    return [row for row in rows if row.case in names and row.place == on]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.recovery", description=__doc__)
+    parser.add_argument("cases", nargs="*", choices=(*CASES, []), default=list(CASES))
+    parser.add_argument("--profiles", default="fast,default", help="separated by commas")
+    parser.add_argument("--drills", type=int, default=5)
+    parser.add_argument("--on", choices=("local", "testbed"), default="testbed")
+    parser.add_argument("--rows", type=Path, help="a file that each drill is added to, as JSON")
+    args = parser.parse_args(argv)
+    place = {"local": "local pods", "testbed": "the pods of the test Kubernetes"}[args.on]
+
+    def measured() -> Table:
+        began = load()
+        rows = measure_all(args.cases, args.profiles.split(","), args.drills, args.on, args.rows)
+        return tabled(rows, place, began)
+
+    return show(measured)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What `cockpit launch` lists, and the settings that it takes from files and flags."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli import launch_list
+from cockpit.cli import main as cli
+from cockpit.cli.launch import _spec
+from cockpit.cli.launch import arguments as launch_arguments
+from cockpit.launch.beside import beside
+from cockpit.launch.catalogue import bundled_job, bundled_jobs
+from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.launch.submission import LaunchSpec
+from cockpit.model.run import Job, JobStatus
+
+
+def spec(*argv: str) -> LaunchSpec:
+    """What these words would submit."""
+    parser = cli.Parser()
+    launch_arguments(parser, "launch")
+    return _spec(parser.parse_args(argv))
+
+
+def test_jobs_are_listed_with_their_summaries_in_eighty_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["launch", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split() == ["NAME", "SUMMARY"]
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert all(
+        any(line.startswith(job.name) for line in out.splitlines()) for job in bundled_jobs()
+    )
+    assert cli.main(["launch", "--list", "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    precision = next(one for one in listed[0]["settings"] if one["name"] == "precision")
+    keys = {"name", "type", "default", "help", "choices", "group", "at_least", "at_most"}
+    assert set(precision) == keys
+
+
+@pytest.mark.parametrize("argv", [("checkpointed", "--list"), ("--list", "checkpointed")])
+def test_a_jobs_settings_are_listed_by_group(
+    argv: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["launch", *argv]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines.index("Run") < lines.index("Optimiser") < lines.index("On Ray")
+    told = {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
+    assert told == {setting.name for setting in bundled_job("checkpointed").settings}
+    assert next(line for line in lines if "precision" in line).split()[1] == "fp32"
+    assert "[fp32, tf32, bf16, fp16]" in " ".join(" ".join(lines).split())
+
+
+def test_a_jobs_settings_can_be_read_by_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["launch", "checkpointed", "--list", "-o", "jsonl"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["name"] for row in rows][:2] == ["workers", "epochs"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_listings_fit_the_width(width: int) -> None:
+    jobs = bundled_jobs()
+    lines = [line for job in jobs for line in launch_list.of_job(job, width)]
+    assert max(map(len, [*lines, *launch_list.of_jobs(width)])) <= width
+
+
+def test_a_long_default_stands_behind_the_help() -> None:
+    space = "learning_rate=log(1e-4,1e-1) batch_size=choice(8,16,32,64) dropout=uniform(0,0.5)"
+    settings = (JobSetting("space", "str", space, "tried"), JobSetting("n", "int", 4, "trials"))
+    lines = list(launch_list.of_job(BundledJob("tune", "m", "s", settings), 80))
+    assert max(map(len, lines)) <= 80
+    assert lines[3].split()[:4] == ["space", "learning_rate=l…", "tried;", "default"]
+    assert "dropout=uniform(0,0.5)" in " ".join(lines)
+    assert lines[-3].split() == ["n", "4", "trials"]
+
+
+def test_settings_come_from_a_file_and_those_that_are_typed_win(tmp_path: Path) -> None:
+    file = tmp_path / "best.json"
+    best = {"job": "checkpointed", "settings": {"learning_rate": 0.003, "workers": 8, "seed": 4}}
+    file.write_text(json.dumps(best))
+    made = spec("--settings", str(file), "--set", "learning-rate=0.1", "--workers", "3")
+    assert made.entrypoint[:3] == ("python", "-m", "training.jobs.checkpointed")
+    assert set(made.entrypoint[3:-1]) == {"--learning-rate=0.1", "--workers=3", "--seed=4"}
+    assert spec("checkpointed", "--settings", str(file)).entrypoint[3] == "--learning-rate=0.003"
+
+
+def test_settings_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"epochs = 7\n")))
+    assert "--epochs=7" in spec("checkpointed", "--settings", "-").entrypoint
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["checkpointed", "--settings", "none.json"], "none.json cannot be read"),
+        (["checkpointed", "--set", "precision=fp8"], "precision=fp8 is not one of its words"),
+        (["--settings", "epochs.toml"], "Nothing was named to launch"),
+        (["fsdp3", "--settings", "epochs.toml"], "There is no bundled job 'fsdp3'"),
+        (["--settings", "epochs.toml", "--", "python", "x.py"], "not for a command"),
+        (["ddq", "--list"], "There is no bundled job 'ddq'"),
+    ],
+)
+def test_what_cannot_be_launched_is_told_before_a_cluster_is_looked_for(
+    argv: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("epochs.toml").write_text("epochs = 7\n")
+    monkeypatch.setattr(sys, "argv", ["cockpit", "launch", *argv])
+    assert cli.main() == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) <= 3
+
+
+def test_a_launch_beside_a_job_that_runs_says_whom_its_ranks_may_wait_for() -> None:
+    running = [Job(f"job-{n}", "python x.py", JobStatus.RUNNING) for n in range(4)]
+    over = Job("over", "python x.py", JobStatus.SUCCEEDED)
+    assert beside([over]) == ""
+    assert beside([running[0], over]).startswith("job-0 runs there too: a rank waits until")
+    assert beside(running).startswith("job-0, job-1, job-2, … run there too")

@@ -1,0 +1,57 @@
+"""Conducting a drill on a real cluster, and looking at it while it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cockpit.drills.engine import Experiment
+from cockpit.drills.journal import Journal
+from cockpit.drills.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
+from cockpit.drills.probe import GroundProber
+from cockpit.model.drill import DrillRecord, Stage
+from cockpit.session import Session
+from cockpit.store.store import Store
+
+TIMEOUT_S = 240.0
+
+
+def plan(
+    fault: str, target: str = "random", *, recover_s: float = 120.0, **values: object
+) -> DrillPlan:
+    spec = FaultSpec(fault, {key: str(v) for key, v in values.items()}, TargetSpec(select=target))
+    return DrillPlan(fault, (spec,), seed=1, timeouts=Timeouts(recover_s=recover_s))
+
+
+def conduct(
+    session: Session,
+    asked: DrillPlan,
+    journal: Path,
+    *,
+    at: Stage = Stage.DURING,
+    look: Callable[[Store], None] | None = None,
+    abort: bool = False,
+) -> DrillRecord:
+    """The drill to its end. `look` is called once, when it has come to the stage `at`.
+
+    With `abort` the drill is ended after that.
+    """
+    experiment = Experiment(session, asked, GroundProber(session), journal=Journal(journal))
+    done = session.submit(experiment.conduct())
+    looked = False
+
+    def over(store: Store) -> bool:
+        nonlocal looked
+        view = store.drilling.get(experiment.id)
+        if view is not None and look is not None and not looked and view.stage is at:
+            looked = True
+            look(store)
+            if abort:
+                experiment.abort("seen enough")
+        return done.done()
+
+    assert session.wait(over, TIMEOUT_S), f"{asked.name} did not end in {TIMEOUT_S:g} s"
+    assert looked == (look is not None), f"not {at.value!r}: {done.result().why}"
+    record = done.result()
+    assert not list(journal.glob("*")), "nothing is left to undo"
+    return record

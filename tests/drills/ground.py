@@ -1,0 +1,183 @@
+"""Where simulated drills take place: a store, a scripted backend, and a fault that obeys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cockpit.backends.protocol import ExecResult
+from cockpit.drills.engine import Experiment
+from cockpit.drills.fault import (
+    Aim,
+    Fault,
+    FaultKind,
+    Ground,
+    Order,
+    Parameter,
+    Prepared,
+    Undo,
+    Victims,
+)
+from cockpit.drills.journal import Journal
+from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts
+from cockpit.drills.probe import Answer, GroundProber, Prober
+from cockpit.insight.recovery import Reading
+from cockpit.model.drill import Drill, Stage
+from cockpit.model.error import CockpitError
+from cockpit.model.event import DrillEnded, DrillStaged, Event
+from cockpit.store.store import Store
+from tests.events import HEAD, ONE, THREE, TWO, before_the_kill, pods, reduced, the_recovery
+from tests.simulated_backend import ScriptedBackend
+
+T = TypeVar("T")
+
+QUICK = Timeouts(
+    prepare_s=2.0, inject_s=2.0, undo_s=2.0, recover_s=0.3, probe_s=0.3, after_s=0.0
+)  # fmt: skip
+
+
+class ScriptedGround:
+    """A Ground whose store has heard `events`; its clock goes on from 100.0."""
+
+    def __init__(
+        self,
+        events: Iterable[Event] = (),
+        backend: ScriptedBackend | None = None,
+    ) -> None:
+        self.store = reduced(events)
+        self.backend = backend or ScriptedBackend()
+        self.told: list[Event] = []
+        self._began_s = time.monotonic()
+
+    def clock(self) -> float:
+        return 100.0 + time.monotonic() - self._began_s
+
+    async def ask(self, question: Callable[[Store], T]) -> T:
+        return question(self.store)
+
+    def dispatch(self, event: Event) -> None:
+        self.told.append(event)
+        self.store.apply(event)
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [event.stage for event in self.told if isinstance(event, DrillStaged)]
+
+    @property
+    def ended(self) -> list[DrillEnded]:
+        return [event for event in self.told if isinstance(event, DrillEnded)]
+
+
+async def nothing() -> None:
+    """What a fault does that does nothing."""
+
+
+@dataclass(slots=True)
+class Obedient:
+    """A fault that does what the test says; `hit` are the victims that it was prepared for."""
+
+    name: str = "obedient"
+    apply: Callable[[], Awaitable[None]] = nothing
+    undo: tuple[Undo, ...] = ()
+    lasts_s: float = 0.0
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    missing: str = ""
+    """Why it cannot be prepared."""
+    obstacle_here: str = ""
+    hit: list[Victims] = field(default_factory=list)
+
+    @property
+    def kind(self) -> FaultKind:
+        return FaultKind(
+            self.name, "does what it is told", Aim.POD, (Parameter("much", 1.0, "how much"),)
+        )
+
+    def obstacle(self, backend: str) -> str:
+        return self.obstacle_here
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        if self.missing:
+            raise CockpitError("It cannot be done.", self.missing)
+        self.hit.append(victims)
+        return Prepared(
+            lines=(f"Obey on {victims.name}.",),
+            apply=self.apply,
+            undo=self.undo,
+            lasts_s=self.lasts_s,
+            meanwhile=self.meanwhile,
+            parameters={name: str(value) for name, value in order.values.items()},
+        )
+
+
+class Scripted:
+    """A prober that answers from a list for each kind of probe, the last answer for ever."""
+
+    def __init__(self, answers: Mapping[str, Sequence[Answer]]) -> None:
+        self._answers = {kind: list(of) for kind, of in answers.items()}
+
+    async def ask(
+        self, spec: ProbeSpec, drills: Sequence[Drill], readings: Mapping[str, Reading]
+    ) -> Answer:
+        left = self._answers[spec.kind]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+FREEZE = Undo("exec", "let it run again", pod=ONE.name, argv=("thaw",))
+
+
+class Refusing(ScriptedBackend):
+    """Every command in a pod fails, and so does every undo by one."""
+
+    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+        return ExecResult(1, "", "no such thing here")
+
+
+def plan(*faults: str, **changes: object) -> DrillPlan:
+    """Of these faults, the pods named."""
+    specs = tuple(FaultSpec(name, target=TargetSpec()) for name in faults or ("obedient",))
+    given = {"name": "test", "faults": specs, "timeouts": QUICK, **changes}
+    return DrillPlan(**given)  # type: ignore[arg-type]
+
+
+def experiment(
+    ground: ScriptedGround,
+    faults: Fault | Mapping[str, Fault],
+    wanted: DrillPlan | None = None,
+    *,
+    prober: Prober | None = None,
+    journal: Journal | None = None,
+) -> Experiment:
+    known = faults if isinstance(faults, Mapping) else {faults.kind.name: faults}
+    return Experiment(
+        ground,
+        wanted or plan(*known),
+        prober or GroundProber(ground),
+        journal=journal,
+        fault=known.__getitem__,
+    )
+
+
+def trained() -> list[Event]:
+    """A run of two ranks on two pods that has come to step 50."""
+    return before_the_kill()
+
+
+def recovering(ground: ScriptedGround) -> Callable[[], Awaitable[None]]:
+    """What a fault does that kills: the pod and its attempt end, and the run comes back."""
+
+    async def kill() -> None:
+        for event in the_recovery()[1:]:
+            ground.dispatch(event)
+
+    return kill
+
+
+def pods_back(ground: ScriptedGround) -> None:
+    """A pod is gone, and another one is ready."""
+    ground.dispatch(pods(ground.clock(), HEAD, ONE))
+    ground.dispatch(pods(ground.clock(), HEAD, ONE, THREE))
+
+
+__all__ = ["FREEZE", "HEAD", "ONE", "QUICK", "THREE", "TWO"]

@@ -1,0 +1,85 @@
+"""The nightly game day of manifests/: a command that exists, and roles that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cockpit.cli import drill, drill_plan
+from cockpit.cli.main import Parser, common_flags
+from cockpit.drills.gameday import Launch
+from cockpit.drills.gameday_file import game_day
+from tests.cluster.testbed import Testbed
+
+ROOT = Path(__file__).parents[2]
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/default/serviceaccounts",
+    "PersistentVolumeClaim": "/api/v1/namespaces/default/persistentvolumeclaims",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+    "CronJob": "/apis/batch/v1/namespaces/default/cronjobs",
+}
+
+
+def documents(path: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((ROOT / "manifests" / path).read_text()))
+
+
+@pytest.fixture
+def nightly() -> dict[str, Any]:
+    return next(one for one in documents("drills/cronjob.yaml") if one["kind"] == "CronJob")
+
+
+def test_its_command_runs_a_shipped_game_day_with_flags_that_there_are(
+    nightly: dict[str, Any],
+) -> None:
+    pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    program, verb, *words = pod["containers"][0]["command"]
+    assert (program, verb) == ("cockpit", "drill")
+    parser = Parser(prog="cockpit drill", parents=[common_flags()])
+    drill.arguments(parser, "drill")
+    args = parser.parse_args(words)
+    assert args.what == "run"
+    assert args.yes
+    drill_plan.require_no_flags_of_a_fault(args)
+    day = drill_plan.with_settings(args, game_day(args.name))
+    launch = next(step.doing for step in day.steps if isinstance(step.doing, Launch))
+    assert launch.settings["storage_path"] == "/shared/checkpoints"
+
+
+def test_it_has_the_roles_of_an_operator_by_a_service_account_of_its_own(
+    nightly: dict[str, Any],
+) -> None:
+    found = documents("drills/cronjob.yaml")
+    account = next(one for one in found if one["kind"] == "ServiceAccount")["metadata"]["name"]
+    pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account
+    bindings = [one for one in found if one["kind"] == "RoleBinding"]
+    roles = {(one["kind"], one["metadata"]["name"]) for one in documents("kubernetes/rbac.yaml")}
+    for binding in bindings:
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in roles
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+    assert {one["roleRef"]["name"] for one in bindings} == {
+        "cockpit-viewer", "cockpit-operator", "cockpit-ray-token",
+    }  # fmt: skip
+
+
+def test_what_it_keeps_outlives_the_pod(nightly: dict[str, Any]) -> None:
+    pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    kept = {item["name"]: item["value"] for item in container["env"]}
+    claims = {one["name"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
+    mounts = {one["mountPath"] for one in container["volumeMounts"] if one["name"] in claims}
+    assert kept["XDG_STATE_HOME"] in mounts
+    junit = next(word for word in container["command"] if word.startswith("--junit="))
+    assert str(Path(junit.partition("=")[2]).parent) in mounts
+
+
+def test_an_api_server_takes_all_of_it(control_plane: Testbed) -> None:
+    for document in documents("drills/cronjob.yaml"):
+        made = control_plane.plane.ask(
+            "POST", f"{PATHS[document['kind']]}?dryRun=All&fieldValidation=Strict", document
+        )
+        assert made["metadata"]["name"] == document["metadata"]["name"]

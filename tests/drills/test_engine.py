@@ -1,0 +1,487 @@
+"""A drill from its beginning to its end, on a simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from cockpit.drills.fault import Ground, Order, Prepared, Undo, Victims
+from cockpit.drills.journal import Journal
+from cockpit.drills.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
+from cockpit.model.drill import Stage, Verdict
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.event import DrillInjected
+from cockpit.session import Session
+from tests.drills.ground import (
+    FREEZE,
+    QUICK,
+    Obedient,
+    Refusing,
+    Scripted,
+    ScriptedGround,
+    experiment,
+    plan,
+    pods_back,
+    recovering,
+    trained,
+)
+from tests.events import DRILL, HEAD, ONE, TWO, pods
+from tests.local_cluster import until
+from tests.simulated_backend import ScriptedBackend
+
+READY = ProbeSpec("ready", "ready", when=("before", "after"))
+STEADY = ProbeSpec("steady", "steady", when=("during",))
+SAFE = ProbeSpec("safe", "safe")
+
+
+async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None:
+    ground = ScriptedGround(trained())
+    drill = experiment(ground, Obedient(apply=recovering(ground)))
+    record = await drill.conduct()
+    assert record.verdict is Verdict.PASSED, record.why
+    assert ground.stages == [
+        Stage.PREPARING, Stage.BEFORE, Stage.INJECTING, Stage.RECOVERING, Stage.AFTER, Stage.ENDED,
+    ]  # fmt: skip
+    measured = record.recoveries[0]
+    assert measured.recovered
+    assert measured.steps_lost == 12
+    assert measured.drill.seed == drill.seed
+    assert measured.drill.parameters == {"much": "1.0"}
+    assert record.fault == "obedient"
+    assert [event.record for event in ground.ended] == [record]
+    asked = [call[0] for call in ground.backend.asked]
+    assert (asked[0], asked[-1]) == ("hold", "release")
+
+
+async def test_a_run_that_stays_away_fails() -> None:
+    ground = ScriptedGround(trained())
+
+    async def kill() -> None:
+        pods_back(ground)
+
+    record = await experiment(ground, Obedient(apply=kill)).conduct()
+    assert record.verdict is Verdict.FAILED
+    assert "did not come back" in record.why
+    assert any("not all was seen within 0.3 s" in note for note in record.notes)
+
+
+async def test_nothing_is_injected_when_the_hypothesis_does_not_hold_before() -> None:
+    ground, fault = ScriptedGround(trained()), Obedient()
+    prober = Scripted({"ready": [(False, "1 of 2 ready")]})
+    drill = experiment(ground, fault, plan(hypothesis=(READY,)), prober=prober)
+    record = await drill.conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert "ready: 1 of 2 ready" in record.why
+    assert not record.drills
+    assert not any(isinstance(event, DrillInjected) for event in ground.told)
+
+
+async def test_a_hypothesis_that_cannot_be_asked_is_not_taken_to_hold() -> None:
+    ground = ScriptedGround(trained())
+
+    class Away(Scripted):
+        async def ask(self, *asked: object) -> tuple[bool | None, str]:
+            raise UnreachableError("Nobody answers.")
+
+    drill = experiment(ground, Obedient(), plan(hypothesis=(READY,)), prober=Away({}))
+    record = await drill.conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert record.probes[0].ok is None
+    assert "Nobody answers." in record.probes[0].value
+
+
+async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
+    ground = ScriptedGround(trained())
+
+    class Silent(Scripted):
+        async def ask(self, *asked: object) -> tuple[bool | None, str]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    drill = experiment(ground, Obedient(), plan(hypothesis=(READY,)), prober=Silent({}))
+    assert "no answer within 0.3 s" in (await drill.conduct()).why
+
+
+async def test_the_hypothesis_may_take_a_while_to_hold_again_and_only_its_last_word_is_told() -> (
+    None
+):
+    ground = ScriptedGround(trained())
+    prober = Scripted({"ready": [(True, "2"), (False, "1"), (True, "2 again")]})
+    wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, after_s=10.0))
+    drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
+    record = await drill.conduct()
+    assert record.verdict is Verdict.PASSED, record.why
+    assert [(probe.when, probe.value) for probe in record.probes] == [
+        ("before", "2"), ("after", "2 again"),
+    ]  # fmt: skip
+
+
+async def test_a_probe_that_fails_while_the_fault_lasts_fails_the_drill() -> None:
+    ground = ScriptedGround(trained())
+    fault = Obedient(apply=recovering(ground), lasts_s=0.3)
+    prober = Scripted({"steady": [(False, "40 %")]})
+    record = await experiment(ground, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
+    assert record.verdict is Verdict.FAILED
+    assert "while the fault lasted: steady: 40 %" in record.why
+
+
+async def test_a_connection_lost_in_the_middle_does_not_end_the_drill() -> None:
+    ground = ScriptedGround(trained())
+    fault = Obedient(apply=recovering(ground), lasts_s=0.3)
+    prober = Scripted({"steady": [(None, "the API server is away")]})
+    record = await experiment(ground, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
+    assert record.verdict is Verdict.PASSED, record.why
+    assert [(probe.ok, probe.value) for probe in record.probes] == [
+        (None, "the API server is away")
+    ]
+
+
+async def test_the_journal_is_written_before_the_fault_is_applied() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+    seen: list[tuple[Undo, ...]] = []
+
+    async def look() -> None:
+        seen.extend(entry.undo for entry in journal.entries())
+        await recovering(ground)()
+
+    fault = Obedient(apply=look, undo=(FREEZE,), lasts_s=0.1)
+    record = await experiment(ground, fault, journal=journal).conduct()
+    assert seen == [(FREEZE,)]
+    assert record.verdict is Verdict.PASSED, record.why
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert journal.entries() == []
+    assert any("let it run again" in note for note in record.notes)
+
+
+async def test_the_user_can_abort_in_the_middle_and_what_was_done_is_undone() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+    drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
+    going = asyncio.create_task(drill.conduct())
+    await until(lambda: Stage.DURING in ground.stages)
+    await asyncio.to_thread(drill.abort)
+    record = await asyncio.wait_for(going, 5)
+    assert (record.verdict, record.why) == (Verdict.ABORTED, "by the user")
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert journal.entries() == []
+    assert record.drills
+
+
+async def test_an_abort_ends_an_injection_that_hangs() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+    begun = asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    drill = experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), journal=journal)
+    going = asyncio.create_task(drill.conduct())
+    await asyncio.wait_for(begun.wait(), 5)
+    drill.abort()
+    assert (await asyncio.wait_for(going, 5)).verdict is Verdict.ABORTED
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+
+
+async def test_an_abort_condition_ends_the_drill_in_the_middle() -> None:
+    ground = ScriptedGround(trained())
+    prober = Scripted({"safe": [(True, "4 GB"), (False, "11 GB")]})
+    wanted = plan(abort=(SAFE,))
+    fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
+    going = experiment(ground, fault, wanted, prober=prober).conduct()
+    record = await asyncio.wait_for(going, 10)
+    assert record.verdict is Verdict.ABORTED
+    assert record.why == "abort condition: safe is 11 GB"
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+
+
+async def test_an_abort_condition_that_fails_before_lets_nothing_begin() -> None:
+    ground = ScriptedGround(trained())
+    prober = Scripted({"safe": [(False, "11 GB")]})
+    record = await experiment(ground, Obedient(), plan(abort=(SAFE,)), prober=prober).conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert not record.drills
+
+
+async def test_a_fault_that_cannot_be_prepared_is_refused_with_the_reason() -> None:
+    ground = ScriptedGround(trained())
+    record = await experiment(ground, Obedient(missing="There is no tc.")).conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert "There is no tc." in record.why
+
+
+async def test_a_fault_that_this_kind_of_cluster_has_not_is_wrong_usage() -> None:
+    ground = ScriptedGround(trained())
+    with pytest.raises(UsageError) as caught:
+        await experiment(ground, Obedient(obstacle_here="it has no network")).prepare()
+    assert "It has no network." in caught.value.why
+
+
+async def test_a_fault_that_fails_half_way_is_broken_and_undone() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+
+    async def fail() -> None:
+        raise CockpitError("The pod is gone.")
+
+    fault = Obedient(apply=fail, undo=(FREEZE,))
+    record = await experiment(ground, fault, journal=journal).conduct()
+    assert record.verdict is Verdict.BROKEN
+    assert "The pod is gone." in record.why
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert journal.entries() == []
+
+
+async def test_an_injection_that_takes_too_long_is_broken_and_undone() -> None:
+    ground = ScriptedGround(trained())
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    wanted = plan(timeouts=replace(QUICK, inject_s=0.1))
+    record = await experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), wanted).conduct()
+    assert record.verdict is Verdict.BROKEN
+    assert "injecting obedient took more than 0.1 s" in record.why
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+
+
+async def test_an_undo_that_fails_is_told_and_kept_in_the_journal() -> None:
+    ground, journal = ScriptedGround(trained(), Refusing()), Journal()
+    fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
+    record = await experiment(ground, fault, journal=journal).conduct()
+    assert record.verdict is Verdict.BROKEN
+    assert "cockpit drill undo" in record.why
+    assert [entry.undo for entry in journal.entries()] == [(FREEZE,)]
+    assert journal.orphans() == [], "this process lives"
+
+
+async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
+    class Hanging(ScriptedBackend):
+        async def exec(self, pod: str, argv: object) -> None:  # type: ignore[override]
+            await asyncio.Event().wait()
+
+    ground, journal = ScriptedGround(trained(), Hanging()), Journal()
+    wanted = plan(timeouts=replace(QUICK, undo_s=0.1))
+    fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
+    record = await experiment(ground, fault, wanted, journal=journal).conduct()
+    assert record.verdict is Verdict.BROKEN
+    assert "took more than 0.1 s" in record.why
+    assert len(journal.entries()) == 1
+
+
+async def test_a_cancelled_drill_is_undone_before_the_cancellation_goes_on() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+    drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
+    going = asyncio.create_task(drill.conduct())
+    await until(lambda: Stage.DURING in ground.stages)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(going, 5)
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert journal.entries() == []
+    assert ground.ended[0].record.why == "interrupted"
+
+
+async def test_a_cancellation_in_the_middle_of_the_undo_does_not_stop_it() -> None:
+    undoing, may_end = asyncio.Event(), asyncio.Event()
+
+    class Slow(ScriptedBackend):
+        async def exec(self, pod: str, argv: object) -> object:  # type: ignore[override]
+            undoing.set()
+            await may_end.wait()
+            return await super().exec(pod, ["thaw"])
+
+    ground, journal = ScriptedGround(trained(), Slow()), Journal()
+    drill = experiment(
+        ground, Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1), journal=journal
+    )
+    going = asyncio.create_task(drill.conduct())
+    await asyncio.wait_for(undoing.wait(), 5)
+    going.cancel()
+    asyncio.get_running_loop().call_later(0.1, may_end.set)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(going, 5)
+    assert journal.entries() == []
+
+
+def test_a_session_that_is_closed_in_the_middle_leaves_nothing_broken() -> None:
+    backend, journal = ScriptedBackend(events=trained()), Journal()
+    fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
+    with Session(backend) as session:
+        assert session.wait(lambda store: "run-1" in store.runs, 5)
+        ground = session
+        drill = experiment(ground, fault, journal=journal)  # type: ignore[arg-type]
+        session.submit(drill.conduct())
+        assert session.wait(
+            lambda store: (
+                drill.id in store.drilling and store.drilling[drill.id].stage is Stage.DURING
+            ),
+            5,
+        )
+    assert ("exec", ONE.name, "thaw") in backend.asked
+    assert journal.entries() == []
+
+
+async def test_a_cluster_that_another_drill_holds_is_left_alone() -> None:
+    class Held(ScriptedBackend):
+        async def hold(self, holder: str, ttl_s: float) -> None:
+            raise CockpitError("Another drill runs on scripted.", "It is somebody's.")
+
+    ground, fault = ScriptedGround(trained(), Held()), Obedient()
+    record = await experiment(ground, fault).conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert "Another drill runs" in record.why
+    assert fault.hit == []
+
+
+async def test_a_lease_that_cannot_be_released_is_noted() -> None:
+    class Sticky(ScriptedBackend):
+        async def release(self, holder: str) -> None:
+            raise UnreachableError("The API server is away.")
+
+    ground = ScriptedGround(trained(), Sticky())
+    record = await experiment(ground, Obedient(apply=recovering(ground))).conduct()
+    assert record.verdict is Verdict.PASSED
+    assert any("the lease was not released" in note for note in record.notes)
+
+
+async def test_two_faults_at_once_are_both_injected_and_both_undone() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+    thaw_two = replace(FREEZE, pod=TWO.name)
+    faults = {
+        "first": Obedient("first", undo=(FREEZE,), lasts_s=0.1),
+        "second": Obedient("second", apply=recovering(ground), undo=(thaw_two,), lasts_s=0.2),
+    }
+    record = await experiment(ground, faults, journal=journal).conduct()
+    assert [drill.fault for drill in record.drills] == ["first", "second"]
+    assert record.fault == "first+second"
+    assert {asked[1] for asked in ground.backend.asked if asked[0] == "exec"} == {
+        ONE.name, TWO.name,
+    }  # fmt: skip
+    assert journal.entries() == []
+
+
+async def test_the_second_of_two_faults_that_fails_has_the_first_undone() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+
+    async def fail() -> None:
+        raise CockpitError("No right.")
+
+    faults = {
+        "first": Obedient("first", undo=(FREEZE,), lasts_s=9.0),
+        "second": Obedient("second", apply=fail),
+    }
+    record = await experiment(ground, faults, journal=journal).conduct()
+    assert record.verdict is Verdict.BROKEN
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert journal.entries() == []
+
+
+async def test_what_goes_on_while_a_fault_lasts_is_ended_with_it() -> None:
+    ground = ScriptedGround(trained())
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0.01)
+
+    fault = Obedient(apply=recovering(ground), meanwhile=beat, lasts_s=0.2)
+    await experiment(ground, fault).conduct()
+    seen = beats
+    await asyncio.sleep(0.05)
+    assert beats == seen > 1
+
+
+async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None:
+    ground = ScriptedGround(trained())
+    drill = experiment(ground, fault := Obedient("again", lasts_s=0.2))
+
+    async def kill_twice() -> None:
+        own = await drill.prepare()
+        for number in (1, 2):
+            hit = own[0].victims.pods[0].name
+            told = replace(DRILL, id=f"{drill.id}.1.{number}", target=hit, pods=(hit,))
+            ground.dispatch(DrillInjected(at_s=ground.clock(), source="user", drill=told))
+        await recovering(ground)()
+
+    fault.meanwhile = kill_twice
+    record = await drill.conduct()
+    assert [one.id.removeprefix(drill.id) for one in record.drills] == [".1.1", ".1.2"]
+    assert record.fault == "again", "what was asked for, and not what it did"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_the_same_seed_hits_the_same_pods(seed: int) -> None:
+    hit = []
+    for _ in range(2):
+        ground, fault = ScriptedGround(trained()), Obedient()
+        await experiment(ground, fault, plan(seed=seed)).prepare()
+        hit.append(fault.hit[0].name)
+    assert hit[0] == hit[1]
+
+
+async def test_different_seeds_hit_different_pods() -> None:
+    hit = set()
+    for seed in range(8):
+        ground, fault = ScriptedGround(trained()), Obedient()
+        await experiment(ground, fault, plan(seed=seed)).prepare()
+        hit.add(fault.hit[0].name)
+    assert hit == {ONE.name, TWO.name}
+
+
+async def test_a_dry_run_tells_what_the_drill_then_does_and_changes_nothing() -> None:
+    ground, journal, fault = ScriptedGround(trained()), Journal(), Obedient(undo=(FREEZE,))
+    fault.apply = partial(_must_not, "apply")
+    drill = experiment(ground, fault, plan(seed=7), journal=journal)
+    armed = await drill.prepare()
+    assert armed[0].prepared.lines
+    assert ground.backend.asked == []
+    assert ground.told == []
+    assert journal.entries() == []
+    fault.apply = recovering(ground)
+    record = await drill.conduct()
+    assert record.drills[0].target == armed[0].victims.name
+
+
+async def test_others_than_those_that_were_told_are_not_hit() -> None:
+    """The pod that was chosen goes between the question and its answer."""
+    ground, fault = ScriptedGround(trained()), Obedient()
+    drill = experiment(ground, fault, plan(seed=7))
+    (told,) = await drill.prepare()
+    fault.apply = partial(_must_not, "apply")
+    gone = told.victims.pods[0].name
+    left = [one for one in (HEAD, ONE, TWO) if one.name != gone]
+    ground.dispatch(pods(ground.clock(), *left))
+    record = await drill.conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert gone in record.why
+    assert not record.drills
+
+
+async def _must_not(what: str) -> None:
+    raise AssertionError(what)
+
+
+async def test_more_targets_than_there_are_is_an_error_and_no_smaller_drill() -> None:
+    ground = ScriptedGround(trained())
+    wanted = plan(faults=(FaultSpec("obedient", target=TargetSpec(count=3)),))
+    record = await experiment(ground, Obedient(), wanted).conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert "3 are to be hit" in record.why
+
+
+async def test_preparing_has_a_time_limit() -> None:
+    ground = ScriptedGround(trained())
+
+    class Slow(Obedient):
+        async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    wanted = plan(timeouts=Timeouts(prepare_s=0.1))
+    record = await experiment(ground, Slow(), wanted).conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert "preparing took more than 0.1 s" in record.why

@@ -1,0 +1,357 @@
+"""Game days: what their files may say, and how their steps go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from cockpit.backends.protocol import Scaled
+from cockpit.drills import gameday_file
+from cockpit.drills.catalogue import NAMES, fault
+from cockpit.drills.engine import Experiment
+from cockpit.drills.gameday import GameDay, Inject, Launch, Step
+from cockpit.drills.gameday_file import game_day, parsed, shipped
+from cockpit.drills.gameday_run import GameDayRun
+from cockpit.drills.plan import DrillPlan
+from cockpit.drills.probe import GroundProber
+from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.model.drill import DrillRecord, Verdict
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.event import JobsListed, MetricsReported, RunSeen
+from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
+from tests.drills.ground import QUICK, Obedient, ScriptedGround, experiment, recovering, trained
+from tests.local_cluster import until
+
+WRITTEN = """
+about = "All that a file may say."
+seed = 7
+
+[defaults]
+probes = ["replicas-ready"]
+recover_within_s = 60
+
+[[step]]
+launch = "checkpointed"
+workers = 3
+set = { epochs = 40, stop_on_nan = false }
+
+[[step]]
+name = "two at once"
+faults = [
+  { drill = "pod-delete", set = { grace_s = 5 }, target = "group:gpu" },
+  { drill = "pod-kill", count = 2 },
+]
+during = ["throughput >= 20"]
+abort_unless = ["checkpoint-age <= 900"]
+recover_within_s = 90
+timeout_s = 200
+
+[[step]]
+drill = "pod-kill"
+optional = true
+seed = 9
+
+[[step]]
+expect = ["replicas-ready", "checkpoint-age <= 60"]
+within_s = 30
+
+[[step]]
+scale = "gpu"
+to = 3
+
+[[step]]
+wait_s = 2.5
+"""
+
+
+def test_every_shipped_day_can_be_read_and_is_about_something() -> None:
+    names = shipped()
+    assert names == ("smoke", "crash", "hang", "preemption", "storage", "head-loss", "soak")
+    for name in names:
+        day = game_day(name)
+        assert day.about
+        assert any(isinstance(step.doing, Inject) for step in day.steps)
+
+
+def test_no_shipped_day_has_the_name_of_a_fault() -> None:
+    """`drill run NAME` could only be one of them, and nobody would be told which."""
+    assert not set(shipped()) & set(NAMES)
+
+
+def test_a_file_with_the_old_name_of_a_fault_is_told_the_new_one() -> None:
+    with pytest.raises(UsageError, match="did you mean spot-preemption"):
+        day_of("[[step]]\ndrill = 'preemption'\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("pod-kil", ": did you mean pod-kill?"),
+        ("isolate", ": did you mean network-isolate?"),
+        ("kill", ": did you mean pod-kill or container-kill or head-kill?"),
+        ("xyzzy", "."),
+        ("", "."),
+    ],
+)
+def test_an_unknown_fault_is_answered_with_those_that_are_like_it(typed: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        fault(typed)
+    assert caught.value.what == f"There is no fault {typed!r}{said}"
+    assert str(caught.value).endswith("cockpit drill list shows all.")
+    assert len(str(caught.value)) < 200
+
+
+def test_a_file_says_all_of_a_day() -> None:
+    day = parsed(WRITTEN, "day.toml", "day")
+    launch, both, one, expect, scale, wait = (step.doing for step in day.steps)
+    assert isinstance(launch, Launch)
+    assert launch.settings == {"epochs": "40", "stop_on_nan": "false", "workers": "3"}
+    assert isinstance(both, Inject)
+    first, second = both.plan.faults
+    assert (first.values, first.target.select) == ({"grace_s": "5"}, "group:gpu")
+    assert second.target.count == 2
+    assert [(probe.kind, probe.when) for probe in both.plan.hypothesis] == [
+        ("replicas-ready", ("before", "after")),
+        ("throughput", ("during",)),
+    ]
+    assert both.plan.recover_within_s == 90, "a step says it better than the defaults"
+    assert both.plan.timeouts.recover_s == 200
+    assert (both.plan.seed, both.plan.game_day) == (7, "day")
+    assert isinstance(one, Inject)
+    assert (one.plan.recover_within_s, one.plan.seed, one.optional) == (60, 9, True)
+    assert [step.name for step in day.steps[3:]] == [
+        "expect replicas-ready, checkpoint-age <= 60", "scale gpu to 3", "wait 2.5 s",
+    ]  # fmt: skip
+    assert (expect, scale, wait) == tuple(step.doing for step in day.steps[3:])
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("about = 3\n[[step]]\nwait_s = 1", "1:1", "It is a text"),
+        ("abuot = 'x'", "1:1", "did you mean about?"),
+        ("", "1:1", "There is no step."),
+        ("[[step]]\ndrill = ", "2:9", "it is no TOML"),
+        ("[[step]]\nwait_s = 1\n[[step]]\nname = 'x'", "3:1", "Step 2 says nothing to do."),
+        ("[[step]]\nwait_s = 1\ndrill = 'pod-kill'", "1:1", "is two things: drill and wait_s"),
+        ("[[step]]\n  drill = 'pod-kil'", "2:3", "There is no fault 'pod-kil'"),
+        ("[[step]]\nwait_s = 1\n# drill = 3\n[[step]]\ndrill='pod-kill'\nmuch = 1", "6:1", "much"),
+        ("[[step]]\ndrill = 'pod-delete'\nset = { grace_s = 'x' }", "3:9", "It has to be a float"),
+        ("[[step]]\ndrill = 'pod-delete'\nset = { grac = 1 }", "3:9", "has no parameter 'grac'"),
+        ("[[step]]\ndrill = 'pod-kill'\n[step.set]\ngrac = 1", "4:1", "has no parameter 'grac'"),
+        ("[[step]]\ndrill = 'pod-kill'\ncount = 0", "3:1", "hits 1 or more"),
+        ("[[step]]\ndrill = 'pod-kill'\ncount = 1.5", "3:1", "a whole number"),
+        ("[[step]]\ndrill = 'pod-kill'\nprobes = ['quick']", "3:1", "'quick' is no probe"),
+        ("[defaults]\nduring = ['x']\n[[step]]\nwait_s=1", "2:1", "'x' is no probe"),
+        ("[defaults]\ndrill = 'x'\n[[step]]\nwait_s=1", "2:1", "[defaults] has no 'drill'"),
+        ("defaults = 3\n[[step]]\nwait_s = 1", "1:1", "defaults is no table"),
+        ("[[step]]\nfaults = [{ drill = 'pod-kill' }, { drill = 'x' }]", "2:37", "no fault 'x'"),
+        ("[[step]]\nfaults = []", "2:1", "There is no fault in faults."),
+        ("[[step]]\nlaunch = 'x'", "2:1", "There is no job 'x'"),
+        ("[[step]]\nlaunch = 'checkpointed'\nset = { epoch = 3 }", "3:9", "did you mean epochs?"),
+        ("[[step]]\nlaunch = 'checkpointed'\nset = { gpu = 3 }", "3:9", "not one of its words"),
+        ("[[step]]\nscale = 'gpu'", "2:1", "scale says no size"),
+        ("[[step]]\nwait_s = -1", "2:1", "0 or more"),
+        ("[[step]]\nwait_s = inf", "2:1", "0 or more"),
+        ("[[step]]\nexpect = 3", "2:1", "a list of texts"),
+        ("step = 3", "1:1", "a list of tables"),
+    ],
+)
+def test_an_error_names_line_and_column_and_what_is_wrong(text: str, place: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parsed(text, "day.toml", "day")
+    assert caught.value.what.startswith(f"day.toml:{place}: "), caught.value.what
+    assert said in str(caught.value)
+    assert str(caught.value).count("\n") <= 2
+
+
+def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        game_day(str(tmp_path / "none.toml"))
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="is no text"):
+        game_day(str(tmp_path / "b.toml"))
+
+
+@dataclass(slots=True)
+class Hands:
+    """Notes what it is asked for; a job that is launched runs and saves at once."""
+
+    ground: ScriptedGround
+    fault: Obedient
+    asked: list[str] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    """What the drills are said to have come to, whatever they did."""
+
+    async def launch(self, name: str, settings: Mapping[str, str]) -> str:
+        self.asked.append(f"launch {name}")
+        at_s = self.ground.clock()
+        job = Job("job-1", "python", JobStatus.RUNNING)
+        self.ground.dispatch(JobsListed(at_s=at_s, source="ray", jobs=(job,)))
+        self.ground.dispatch(
+            RunSeen(
+                at_s=at_s, source="telemetry", run_id="new", name="new", state=RunState.RUNNING,
+                submission_id="job-1",
+            )
+        )  # fmt: skip
+        self.ground.dispatch(
+            MetricsReported(
+                at_s=at_s, source="telemetry", run_id="new", attempt=1, checkpoint=Checkpoint(1, "")
+            )
+        )
+        return "job-1"
+
+    async def stop_job(self, job_id: str) -> None:
+        self.asked.append(f"stop {job_id}")
+        stopped = Job(job_id, "python", JobStatus.STOPPED)
+        self.ground.dispatch(JobsListed(at_s=self.ground.clock(), source="ray", jobs=(stopped,)))
+
+    async def scale(self, group: str, replicas: int | None) -> Scaled:
+        raise CockpitError(f"Group {group} cannot be scaled.")
+
+    def experiment(self, plan: DrillPlan) -> Experiment:
+        self.asked.append(f"drill {plan.name} of {plan.game_day.partition('/')[0]}")
+        return experiment(self.ground, {"pod-kill": self.fault}, replace(plan, timeouts=QUICK))
+
+    async def drill(self, experiment: Experiment) -> DrillRecord:
+        record = await experiment.conduct()
+        return replace(record, verdict=self.verdicts.pop(0)) if self.verdicts else record
+
+
+def day_of(text: str) -> GameDay:
+    return parsed(text, "day.toml", "day")
+
+
+def run_of(ground: ScriptedGround, day: GameDay) -> tuple[GameDayRun, Hands, list[str]]:
+    hands = Hands(ground, Obedient(apply=recovering(ground)))
+    said: list[str] = []
+    return GameDayRun(ground, day, hands, GroundProber(ground), said.append), hands, said
+
+
+TWICE = '[[step]]\ndrill = "pod-kill"\n[[step]]\nname = "again"\ndrill = "pod-kill"\n'
+
+
+async def test_a_day_passes_when_all_of_its_steps_do() -> None:
+    ground = ScriptedGround(trained())
+    run, hands, said = run_of(ground, day_of("[[step]]\nwait_s = 0.01\n" + TWICE[:27]))
+    result = await run.conduct()
+    assert result.passed, result.why
+    assert result.why == "1 drill passed"
+    assert [step.kind for step in result.steps] == ["wait", "drill"]
+    assert result.steps[1].record is not None
+    assert hands.asked == ["drill pod-kill of day"]
+    assert said[0] == "step 1 of 2: wait 0.01 s"
+
+
+def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = BundledJob("serve", "m", "s", (JobSetting("port", "int", 8000, "of HTTP"),))
+    monkeypatch.setattr(gameday_file, "bundled_jobs", lambda: (serve,))
+    with pytest.raises(UsageError, match="Job serve makes no checkpoint to go on from"):
+        day_of("[[step]]\nlaunch = 'serve'\n")
+
+
+async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end() -> None:
+    ground = ScriptedGround()
+    run, hands, _ = run_of(ground, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    assert (await run.conduct()).passed
+    assert hands.asked == ["launch checkpointed", "stop job-1"]
+
+    ground = ScriptedGround(trained())
+    run, hands, _ = run_of(ground, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    result = await run.conduct()
+    assert result.passed
+    assert "nothing was launched" in result.steps[0].why
+    assert hands.asked == []
+
+
+async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:
+    ground = ScriptedGround(trained())
+    run, hands, _ = run_of(ground, day_of(TWICE))
+    hands.verdicts = [Verdict.FAILED, Verdict.PASSED]
+    result = await run.conduct()
+    assert not result.passed
+    assert [step.ok for step in result.steps] == [False, True]
+    assert result.why.startswith("step 1, pod-kill: failed")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.BROKEN, Verdict.ABORTED])
+async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -> None:
+    ground = ScriptedGround(trained())
+    run, hands, _ = run_of(ground, day_of(TWICE))
+    hands.verdicts = [verdict]
+    result = await run.conduct()
+    assert [step.ok for step in result.steps] == [False, None]
+    assert result.steps[1].why == f"left out: step 1 was {verdict.value}"
+
+
+async def test_a_step_between_that_fails_ends_the_day() -> None:
+    ground = ScriptedGround(trained())
+    run, _, _ = run_of(ground, day_of("[[step]]\nscale = 'gpu'\nto = 3\n" + TWICE))
+    result = await run.conduct()
+    assert [step.ok for step in result.steps] == [False, None, None]
+    assert "cannot be scaled" in result.why
+
+
+async def test_an_expectation_that_does_not_come_true_in_time_says_what_was_found() -> None:
+    ground = ScriptedGround(trained())
+    run, _, _ = run_of(ground, day_of("[[step]]\nexpect = ['checkpoint-age <= 5']\nwithin_s = 0"))
+    result = await run.conduct()
+    assert not result.passed
+    assert "checkpoint-age <= 5: no checkpoint was seen" in result.why
+
+
+async def test_a_fault_that_the_cluster_has_not_is_left_out_where_it_is_optional() -> None:
+    ground = ScriptedGround(trained())
+    text = "[[step]]\ndrill = 'container-kill'\noptional = true\n"
+    run, hands, _ = run_of(ground, day_of(text))
+    result = await run.conduct()
+    assert result.passed
+    assert result.steps[0].ok is None
+    assert "there is no container-kill here" in result.steps[0].why
+    assert hands.asked == []
+
+
+async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
+    ground = ScriptedGround(trained())
+    run, hands, _ = run_of(ground, day_of(TWICE))
+    hands.fault.lasts_s = 60.0
+    going = asyncio.create_task(run.conduct())
+    await until(lambda: bool(ground.store.drills))
+    await asyncio.to_thread(run.abort)
+    result = await asyncio.wait_for(going, 5)
+    assert not result.passed
+    assert result.why == "aborted: by the user"
+    assert result.steps[0].record is not None
+    assert result.steps[0].record.verdict is Verdict.ABORTED
+    assert result.steps[1].ok is None
+
+
+async def test_an_abort_ends_a_wait_at_once() -> None:
+    ground = ScriptedGround()
+    run = GameDayRun(ground, GameDay("d", "", day_of("[[step]]\nwait_s = 60").steps),
+                     Hands(ground, Obedient()), GroundProber(ground))  # fmt: skip
+    going = asyncio.create_task(run.conduct())
+    await asyncio.sleep(0)
+    run.abort("interrupted")
+    assert (await asyncio.wait_for(going, 5)).why == "aborted: interrupted"
+
+
+def test_a_step_is_called_by_what_it_does() -> None:
+    steps: tuple[Step, ...] = day_of("[[step]]\nlaunch = 'checkpointed'\n" + TWICE).steps
+    assert [step.name for step in steps] == ["launch checkpointed", "pod-kill", "again"]
+
+
+async def test_a_day_that_is_cancelled_stops_the_job_that_it_launched() -> None:
+    ground = ScriptedGround()
+    text = "[[step]]\nlaunch = 'checkpointed'\n[[step]]\nwait_s = 60"
+    run, hands, said = run_of(ground, day_of(text))
+    going = asyncio.create_task(run.conduct())
+    await until(lambda: "step 2 of 2: wait 60 s" in said)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(going, 5)
+    assert hands.asked == ["launch checkpointed", "stop job-1"]

@@ -1,0 +1,157 @@
+"""What is said of a drill or a game day before it begins, and of one that was refused."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cockpit.cli import connect, drill_result, drill_run
+from cockpit.cli.drill_lines import Lines
+from cockpit.cli.main import main
+from cockpit.drills.catalogue import fault
+from cockpit.drills.fault import Order
+from cockpit.drills.gameday import GameDay
+from cockpit.drills.gameday_file import game_day, parsed
+from cockpit.drills.gameday_run import going_run
+from cockpit.drills.gameday_words import Here, steps_said
+from cockpit.drills.plan import TargetSpec
+from cockpit.drills.target import choose
+from cockpit.drills.values import parsed as values
+from cockpit.model.cluster import Capability
+from cockpit.model.drill import Verdict
+from cockpit.model.event import SourceHealth
+from cockpit.model.run import Job, JobStatus
+from cockpit.recorder.drills import DrillHistory
+from tests.drills.ground import Obedient, ScriptedGround, experiment, trained
+from tests.recorder.test_drills import kept, record
+from tests.simulated_backend import ScriptedBackend
+
+Capture = pytest.CaptureFixture[str]
+LOCAL = Here("local", {})
+KUBERAY = Here("kuberay", {})
+
+
+def day_of(text: str) -> GameDay:
+    return parsed(text, "day.toml", "day")
+
+
+def after(lines: list[str], step: str) -> str:
+    """The line below that of the step."""
+    at = next(at for at, line in enumerate(lines) if line.lstrip().partition(" ")[2] == step)
+    return lines[at + 1].strip()
+
+
+def test_a_step_whose_fault_is_not_there_says_so_and_that_it_is_left_out() -> None:
+    said = steps_said(game_day("crash"), LOCAL)
+    words = "Left out: there is no container-kill here: a local pod is its processes"
+    assert after(said, "a container crashes (container-kill)").startswith(words)
+    assert after(said, "memory runs out on one pod (memory-hog)").startswith("Left out: ")
+    assert sum(line.startswith("     ") for line in said) == 2
+    assert not [line for line in steps_said(game_day("crash"), KUBERAY) if line[:5] == "     "]
+
+
+def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
+    day = day_of("[[step]]\ndrill = 'container-kill'\n")
+    words = "It cannot be done, and the day will not have passed: there is no container-kill here"
+    assert after(steps_said(day, LOCAL), "container-kill").startswith(words)
+    at = replace(KUBERAY, rights={"delete_pod": Capability(False, "they are not yours")})
+    day = day_of("[[step]]\ndrill = 'pod-kill'\noptional = true\n")
+    assert after(steps_said(day, at), "pod-kill").endswith(
+        "for pod-kill there is no right to delete pods: they are not yours."
+    )
+
+
+def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> None:
+    at = replace(LOCAL, run=going_run(ScriptedGround(trained()).store))
+    assert after(steps_said(game_day("smoke"), at), "launch checkpointed") == (
+        f"Nothing is launched: run {at.run} goes on, and the drills hit that one."
+    )
+    assert at.run
+
+
+def test_a_job_that_runs_and_is_no_run_may_keep_the_days_own_waiting() -> None:
+    at = replace(LOCAL, jobs=(Job("job-1", "python x.py", JobStatus.RUNNING),))
+    said = steps_said(game_day("smoke"), at)
+    assert after(said, "launch checkpointed").startswith(
+        "Note: job-1 runs there too: a rank waits until"
+    )
+    always = day_of("[[step]]\nlaunch = 'checkpointed'\nalways = true\nwithin_s = 60\n")
+    said = steps_said(always, replace(at, run="other"))
+    assert said[-1].strip() == "The day ends if it has no checkpoint within 60 s."
+
+
+def test_a_plan_on_a_cluster_is_headed_and_knows_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    spoken = [SourceHealth(at_s=1.0, source=name, ok=True) for name in drill_run.SOURCES]
+    backend = ScriptedBackend([*trained(), *spoken])
+    monkeypatch.setattr(connect, "backend", lambda *_: backend)
+    assert main(["drill", "plan", "crash"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert after(told, "launch checkpointed").startswith("Nothing is launched: run ")
+    assert after(told, "a container crashes (container-kill)").startswith("Left out: ")
+    assert main(["drill", "plan", "pod-kill"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "The plan:"
+    assert told[1].startswith("  Delete ")
+    assert told[-1] == "Dry run: nothing was changed."
+    assert {asked for asked, *_ in backend.asked} == {"aclose"}, "it changes nothing"
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_the_steps_of_a_day_are_told_without_a_cluster_too(capsys: Capture) -> None:
+    for argv in (["plan", "smoke"], ["run", "preemption", "--dry-run"]):
+        assert main(["drill", *argv]) == 0
+        told = capsys.readouterr().err
+        assert "So nothing is said of what can be had here." in told
+        assert "  1. launch checkpointed" in told
+        assert "Dry run: nothing was changed." in told
+    assert main(["drill", "run", "smoke", "--yes"]) == 3
+    assert main(["drill", "plan", "smoke", "--local"]) == 3
+    assert main(["drill", "plan", "pod-kill"]) == 3, "whom it hits is the cluster's to say"
+
+
+def test_a_drill_that_was_refused_says_that_nothing_was_done(capsys: Capture) -> None:
+    refused = replace(record(verdict=Verdict.REFUSED), drills=(), recoveries=())
+    drill_result.print_record(refused)
+    assert "REFUSED, nothing was done: why" in capsys.readouterr().out
+    drill_result.print_record(kept().record)
+    assert "PASSED: why" in capsys.readouterr().out
+
+
+def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture) -> None:
+    ground = ScriptedGround(trained())
+    refused = experiment(ground, Obedient(missing="no right to it"))
+    asyncio.run(refused.conduct())
+    Lines(refused).tell(ground.store)
+    assert capsys.readouterr().err.splitlines() == ["    0.0 s  preparing: nothing is done yet"]
+
+
+@pytest.mark.parametrize(("what", "whom"), [("pod-kill", "worker pod"), ("rank-kill", "rank")])
+def test_random_kills_say_that_any_of_them_may_be_hit(what: str, whom: str) -> None:
+    ground = ScriptedGround(trained())
+    kills = fault("random-kills")
+    order = Order("d.1", values(kills.kind, {"fault": what}), Random(1))
+    victims = choose(ground.store, kills.kind, TargetSpec(), order.random)
+    prepared = asyncio.run(kills.prepare(ground, victims, order))
+    assert prepared.lines[1] == f"Each kill draws anew: any {whom} there may be hit, also again."
+
+
+def test_a_record_of_the_fault_that_was_called_preemption_is_still_read(capsys: Capture) -> None:
+    old = kept(fault="preemption")
+    DrillHistory().keep(replace(old, record=replace(old.record, asked=("preemption",))))
+    assert main(["drill", "history", "preemption"]) == 0
+    assert "drill-a1" in capsys.readouterr().out
+    assert main(["drill", "show", "last"]) == 0
+    assert "preemption of" in capsys.readouterr().out

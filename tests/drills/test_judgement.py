@@ -1,0 +1,52 @@
+"""What a drill's verdict says, from what was measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from cockpit.drills.judgement import judge
+from cockpit.drills.plan import DrillPlan, FaultSpec
+from cockpit.model.drill import Drill, Instant, Milestone, Recovery, Verdict
+
+PLAN = DrillPlan("rank-kill", (FaultSpec("rank-kill", {}),))
+DRILL = Drill(
+    id="d.1",
+    fault="rank-kill",
+    target="worker-1",
+    ranks=(1,),
+    grace_s=0.0,
+    injected_s=100.0,
+    run_id="run",
+)
+
+
+def recovered(*milestones: Milestone, unseen: tuple[str, ...] = ()) -> Recovery:
+    instants = tuple(Instant(one, 4.0 + n, "telemetry") for n, one in enumerate(milestones))
+    return Recovery(DRILL, first_step_s=4.5, interrupted=True, instants=instants, unseen=unseen)
+
+
+@pytest.mark.parametrize(
+    ("measured", "why"),
+    [
+        (
+            recovered(Milestone.FIRST_STEP),
+            "first new step after 4.5 s; throughput was not back within 5 %",
+        ),
+        (
+            recovered(Milestone.FIRST_STEP, Milestone.THROUGHPUT_BACK),
+            "first new step after 4.5 s",
+        ),
+        (
+            recovered(Milestone.FIRST_STEP, unseen=("too few records before the fault",)),
+            "first new step after 4.5 s",
+        ),
+        (
+            Recovery(DRILL, interrupted=False),
+            "training went on in the same attempt; throughput was not back within 5 %",
+        ),
+    ],
+)
+def test_a_run_that_came_back_slower_is_not_said_to_have_come_back_whole(
+    measured: Recovery, why: str
+) -> None:
+    assert judge(PLAN, "", "", [measured]) == (Verdict.PASSED, why)

@@ -1,0 +1,220 @@
+"""Network faults between two namespaces of this test's own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from cockpit.drills import agent
+from tests.drills.script import eventually
+
+NAME = "cockpit_drill_test"
+HERE, THERE = "10.213.77.1", "10.213.77.2"
+Inside = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are root's to make")
+
+
+def in_namespace(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    whole = ["ip", "netns", "exec", name, *argv]
+    return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=20)
+
+
+@pytest.fixture
+def script() -> Iterator[Inside]:
+    """The script inside one of two namespaces that a cable joins."""
+    own, other = f"cockpit-a{os.getpid()}", f"cockpit-b{os.getpid()}"
+    for name in (own, other):
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        for argv in (
+            f"link add eth0 netns {own} type veth peer name eth0 netns {other}",
+            f"-n {own} addr add {HERE}/24 dev eth0",
+            f"-n {other} addr add {THERE}/24 dev eth0",
+            f"-n {own} link set eth0 up",
+            f"-n {other} link set eth0 up",
+            f"-n {own} route add default via {THERE}",
+        ):
+            subprocess.run(["ip", *argv.split()], check=True)
+
+        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return in_namespace(own, sys.executable, *agent.argv("network", *arguments)[1:])
+
+        yield run
+    finally:
+        for name in (own, other):
+            subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@contextmanager
+def echoing() -> Iterator[None]:
+    """What comes to the other namespace goes back."""
+    other = f"cockpit-b{os.getpid()}"
+    echo = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+        f"s.bind(('{THERE}', 7)); s.settimeout(3)\n"
+        "while True:\n d, a = s.recvfrom(99); s.sendto(d, a)"
+    )
+    server = subprocess.Popen(
+        ["ip", "netns", "exec", other, sys.executable, "-c", echo], stderr=subprocess.DEVNULL
+    )
+    try:
+        bound = ["ip", "netns", "exec", other, "cat", "/proc/net/udp"]
+        eventually(lambda: ":0007 " in subprocess.run(bound, capture_output=True, text=True).stdout)
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+def passes(count: int = 1) -> int:
+    """How many of so many packets come back."""
+    ask = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(0.1)\n"
+        "n = 0\n"
+        f"for i in range({count}):\n"
+        f" try: s.sendto(b'%d' % i, ('{THERE}', 7)); n += bool(s.recv(99))\n"
+        " except OSError: pass\n"
+        "print(n)"
+    )
+    with echoing():
+        return int(in_namespace(f"cockpit-a{os.getpid()}", sys.executable, "-c", ask).stdout)
+
+
+def round_trips_s(count: int) -> list[float]:
+    """Of so many packets, one after the other; of one that is lost, a second."""
+    ask = (
+        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.settimeout(1)\n"
+        f"for i in range({count}):\n"
+        " began = time.monotonic()\n"
+        f" try: s.sendto(b'%d' % i, ('{THERE}', 7)); s.recv(99)\n"
+        " except OSError: pass\n"
+        " print(time.monotonic() - began)"
+    )
+    with echoing():
+        said = in_namespace(f"cockpit-a{os.getpid()}", sys.executable, "-c", ask).stdout
+    return [float(line) for line in said.splitlines()]
+
+
+def carried(size: int) -> int:
+    """How many bytes of so many come through a TCP connection."""
+    take = (
+        f"import socket; l = socket.create_server(('{THERE}', 8)); c, _ = l.accept(); n = 0\n"
+        "while d := c.recv(1 << 16): n += len(d)\n"
+        "print(n)"
+    )
+    give = (
+        f"import socket; s = socket.create_connection(('{THERE}', 8), 20)\n"
+        f"s.sendall(bytes({size})); s.close()"
+    )
+    own, other = f"cockpit-a{os.getpid()}", f"cockpit-b{os.getpid()}"
+    taker = subprocess.Popen(
+        ["ip", "netns", "exec", other, sys.executable, "-c", take],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        listens = ["ip", "netns", "exec", other, "cat", "/proc/net/tcp"]
+        eventually(
+            lambda: ":0008 " in subprocess.run(listens, capture_output=True, text=True).stdout
+        )
+        done = in_namespace(own, sys.executable, "-c", give)
+        assert done.returncode == 0, done.stderr
+        return int(taker.communicate(timeout=30)[0])
+    finally:
+        taker.kill()
+        taker.wait()
+
+
+def test_a_partition_lets_nothing_through_until_it_is_undone(script: Inside) -> None:
+    assert passes() == 1
+    assert script("check", "partition").returncode == 0
+    done = script("on", NAME, "partition", "0", "600", THERE)
+    assert done.returncode == 0, done.stderr
+    assert passes() == 0
+    for _ in range(2):  # once more does no harm
+        assert script("off", NAME).returncode == 0
+        assert passes() == 1
+
+
+def test_it_ends_by_itself(script: Inside) -> None:
+    began = time.monotonic()
+    assert script("on", NAME, "partition", "0", "0.5", THERE).returncode == 0
+    eventually(lambda: passes() == 1)
+    assert time.monotonic() - began >= 0.5
+
+
+def test_some_packets_are_lost(script: Inside) -> None:
+    assert script("on", NAME, "loss", "50", "600", THERE).returncode == 0
+    assert 0 < passes(40) < 40  # half each way: 10 of 40 are expected, all or none at 10⁻⁵
+    assert script("off", NAME).returncode == 0
+    assert passes(20) == 20
+
+
+def test_a_narrow_line_is_widened_again(script: Inside) -> None:
+    done = script("on", NAME, "rate", "1000", "600")
+    assert done.returncode == 0, done.stderr
+    shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
+    assert "tbf c0c: root" in shown
+    assert "1Mbit" in shown
+    assert script("off", NAME).returncode == 0
+    shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
+    assert "tbf" not in shown
+
+
+def test_packets_are_late_until_it_is_undone(script: Inside) -> None:
+    """By netem where the kernel has it, else by a process."""
+    assert script("check", "delay").returncode == 0
+    done = script("on", NAME, "delay", "60", "600")
+    assert done.returncode == 0, done.stderr
+    took_s = round_trips_s(20)
+    assert min(took_s) >= 0.06
+    assert median(took_s) < 0.3
+    assert script("off", NAME).returncode == 0
+    assert median(round_trips_s(20)) < 0.05
+    own = f"cockpit-a{os.getpid()}"
+    eventually(lambda: "c0clate" not in in_namespace(own, "ip", "link").stdout)
+    assert "clsact" not in in_namespace(own, "tc", "qdisc", "show").stdout
+
+
+def test_a_stream_of_late_packets_arrives_whole(script: Inside) -> None:
+    assert script("on", NAME, "delay", "20", "600").returncode == 0
+    assert carried(4_000_000) == 4_000_000
+    assert script("off", NAME).returncode == 0
+
+
+def parent(pid: int) -> int:
+    """0 of one that is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return 0
+    return int(status.partition("PPid:")[2].split()[0])
+
+
+def test_without_the_process_that_holds_them_back_packets_pass(script: Inside) -> None:
+    assert script("on", NAME, "delay", "60", "600").returncode == 0
+    own = f"cockpit-a{os.getpid()}"
+    left = {int(pid) for pid in in_namespace(own, "ip", "netns", "pids", own).stdout.split()}
+    (holder,) = [pid for pid in left if parent(pid) in left]
+    os.kill(holder, signal.SIGKILL)
+    eventually(lambda: median(round_trips_s(20)) < 0.05)
+
+
+def test_a_missing_right_is_told_as_such(script: Inside) -> None:
+    own = f"cockpit-a{os.getpid()}"
+    without = ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]
+    argv = [sys.executable, *agent.argv("network", "check", "partition")[1:]]
+    told = in_namespace(own, *without, *argv)
+    assert told.returncode == agent.NOT_ALLOWED
+    assert "NET_ADMIN" in told.stderr

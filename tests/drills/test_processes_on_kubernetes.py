@@ -1,0 +1,170 @@
+"""Faults on the processes of a real run in real containers, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from cockpit.cli import connect
+from cockpit.cli.main import main
+from cockpit.drills import undo, values
+from cockpit.drills.catalogue import fault
+from cockpit.drills.fault import Order, Prepared, RankVictim, Victims
+from cockpit.model.cluster import NodeType, Pod
+from cockpit.model.drill import Verdict
+from cockpit.session import Session
+from cockpit.store.run import RunView
+from cockpit.store.select import current_run, pod_of_rank
+from cockpit.store.store import Store
+from tests.cluster.fixtures import RealCluster
+from tests.cluster.raycluster import STORAGE
+from tests.drills.conducted import conduct, plan
+
+pytestmark = [pytest.mark.ray, pytest.mark.alone]
+OOM_KILLS = "import re,pathlib;print(*[re.findall('oom_kill (.*)',p.read_text())[0] for p in map("
+OOM_KILLS += "pathlib.Path,('/sys/fs/cgroup/memory/memory.oom_control',"
+OOM_KILLS += "'/sys/fs/cgroup/memory.events')) if p.exists()])"
+
+
+@pytest.fixture(scope="module")
+def session(ray_on_kubernetes: RealCluster) -> Iterator[Session]:
+    """With a run of one rank, which goes on until the last test has the head begin anew."""
+    ref = ray_on_kubernetes.ref
+    ray_on_kubernetes.wait_ready(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(ray_on_kubernetes.kubeconfig))
+        where = ("-n", ref.namespace, "--cluster", ref.name, "--context", ref.context)
+        settings = ("epochs=100000", "max_failures=-1", f"storage_path={STORAGE}/processes")
+        argv = ("launch", "checkpointed", "--workers", "1", "--yes", *where)
+        assert main([*argv, *(f"--set={setting}" for setting in settings)]) == 0
+    with connect.session_on(ray_on_kubernetes.backend()) as session:
+        assert session.wait(lambda store: steps(store, 1) >= 20, 240.0)
+        yield session
+    ray_on_kubernetes.wait_ready(1)
+
+
+def steps(store: Store, attempt: int) -> int:
+    run = current_run(store)
+    if run is None or run.attempt is None or run.attempt.number != attempt:
+        return 0
+    return run.attempt.last_step or 0
+
+
+def run_of(store: Store) -> RunView:
+    run = current_run(store)
+    assert run is not None
+    return run
+
+
+def the_rank(session: Session) -> RankVictim:
+    session.drain()
+    view = run_of(session.store).rank_view(0)
+    pod = pod_of_rank(session.store, view)
+    assert pod is not None
+    assert view.placement is not None
+    return RankVictim(0, pod.name, view.placement.pid)
+
+
+def in_pod(session: Session, pod: str, *argv: str) -> str:
+    return session.call(session.backend.exec(pod, argv), 30.0).stdout.strip()
+
+
+def restarts(cluster: RealCluster, pod: str) -> int:
+    (raw,) = (raw for raw in cluster.pods() if raw["metadata"]["name"] == pod)
+    statuses: list[Any] = raw["status"].get("containerStatuses", [])
+    return sum(int(status["restartCount"]) for status in statuses)
+
+
+def how_it_ended(cluster: RealCluster, pod: str) -> str:
+    """Of the container before its last restart, in Kubernetes' word; empty when there was none."""
+    (raw,) = (raw for raw in cluster.pods() if raw["metadata"]["name"] == pod)
+    (status,) = raw["status"]["containerStatuses"]
+    return str(status["lastState"].get("terminated", {}).get("reason", ""))
+
+
+async def applied(prepared: Prepared) -> None:
+    await prepared.apply()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("slow-rank", {"by": "hog"}), ("cpu-hog", {"processes": "0"})]
+)
+def test_busy_processes_take_a_ranks_cores_and_go(
+    name: str, given: dict[str, str], session: Session, tmp_path: Path
+) -> None:
+    victim = the_rank(session)
+    seen: list[list[str]] = []
+
+    def look(store: Store) -> None:
+        seen.append(in_pod(session, victim.pod, "ls", "/tmp").split())
+        argv = "import pathlib,json;k=json.loads(next(pathlib.Path('/tmp').glob('cockpit-*'))"
+        argv += ".read_text())['keeper'].split(':')[0];"
+        argv += "print(pathlib.Path(f'/proc/{k}/task/{k}/children').read_text())"
+        seen.append(in_pod(session, victim.pod, "python", "-c", argv).split())
+
+    asked = plan(name, "rank:0", recover_s=1, for_s=4, **given)
+    record = conduct(session, asked, tmp_path, look=look)
+    assert record.verdict is not Verdict.BROKEN, record
+    assert any(name.startswith("cockpit-drill-") for name in seen[0])
+    assert len(seen[1]) == 1, "the container may use one core"
+    assert "cockpit-drill-" not in in_pod(session, victim.pod, "ls", "/tmp")
+
+
+def test_memory_runs_out_and_the_rank_is_who_dies(
+    session: Session, ray_on_kubernetes: RealCluster, tmp_path: Path
+) -> None:
+    victim = the_rank(session)
+    kills = int(in_pod(session, victim.pod, "python", "-c", OOM_KILLS))
+    record = conduct(session, plan("memory-hog", victim.pod, for_s=20, fill_s=3), tmp_path)
+    (recovery,) = record.recoveries
+    assert recovery.recovered, (record.why, record.notes, run_of(session.store).attempts)
+    # As a rule the rank alone. A busy kernel is slow to free what it has taken from a process, and
+    # kills others of the container meanwhile, the first one too.
+    killed = int(in_pod(session, victim.pod, "python", "-c", OOM_KILLS)) - kills
+    ended = how_it_ended(ray_on_kubernetes, victim.pod)
+    assert killed > 0 or ended == "OOMKilled" or "out of memory" in recovery.reason, (killed, ended)
+    assert the_rank(session).pod == victim.pod, "the pod has outlived it"
+    assert "cockpit-drill-" not in in_pod(session, victim.pod, "ls", "/tmp")
+
+
+def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
+    session: Session, ray_on_kubernetes: RealCluster, tmp_path: Path
+) -> None:
+    victim = the_rank(session)
+    before = restarts(ray_on_kubernetes, victim.pod)
+    kind = fault("rank-freeze").kind
+    order = Order("drill-k.1", values.parsed(kind, {"for_s": "600"}), Random(0))
+    victims = Victims((session.store.pods[victim.pod],), (victim,))
+    frozen = session.call(fault("rank-freeze").prepare(session, victims, order), 30.0)
+    session.call(applied(frozen), 30.0)
+    status = in_pod(session, victim.pod, "grep", "State", f"/proc/{victim.pid}/status")
+    assert "T (stopped)" in status
+
+    record = conduct(session, plan("container-kill", victim.pod), tmp_path)
+    (recovery,) = record.recoveries
+    assert recovery.recovered, record
+    assert restarts(ray_on_kubernetes, victim.pod) > before
+    said = session.call(undo.take_back(session.backend, frozen.undo[0]), 30.0)
+    assert said.startswith("done: ")
+
+
+def test_a_killed_gcs_ends_the_heads_container(
+    session: Session, ray_on_kubernetes: RealCluster
+) -> None:
+    session.drain()
+    pod = head(session.store)
+    before = restarts(ray_on_kubernetes, pod.name)
+    order = Order("drill-g.1", {}, Random(0))
+    prepared = session.call(fault("gcs-kill").prepare(session, Victims((pod,)), order), 30.0)
+    session.call(applied(prepared), 30.0)
+    assert session.wait(lambda store: restarts(ray_on_kubernetes, pod.name) > before, 60.0)
+    ray_on_kubernetes.wait_ready(1)
+    assert session.wait(lambda store: head(store).ready, 60.0)
+
+
+def head(store: Store) -> Pod:
+    return next(pod for pod in store.pods.values() if pod.node_type is NodeType.HEAD)

@@ -1,0 +1,116 @@
+"""The storage of a real run fails, and the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.actions import ClusterActions
+from cockpit.backends.local import GroupSpec
+from cockpit.cli import connect
+from cockpit.drills.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
+from cockpit.model.drill import Verdict
+from cockpit.session import Session
+from cockpit.store.run import RunView
+from cockpit.store.select import current_run
+from cockpit.store.store import Store
+from tests.drills.conducted import conduct, plan
+from tests.local_cluster import running_cluster
+
+pytestmark = [pytest.mark.ray, pytest.mark.alone]
+
+START_TIMEOUT_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A run of two ranks that makes a checkpoint every few seconds."""
+    storage = tmp_path_factory.mktemp("storage")
+    workers = [GroupSpec("workers", replicas=2, min=0, max=2)]
+    with running_cluster("storage", workers) as backend, connect.session_on(backend) as session:
+        settings = {
+            "epochs": "100000",
+            "batch_size": "16",  # epochs of a second, and so checkpoints
+            "max_failures": "-1",
+            "storage_path": str(storage),
+        }
+        session.call(ClusterActions.on(session).launch("checkpointed", settings))
+        assert session.wait(lambda store: checkpoints(store) >= 3, START_TIMEOUT_S)
+        yield session
+
+
+def going(store: Store) -> RunView:
+    run = current_run(store)
+    assert run is not None
+    return run
+
+
+def checkpoints(store: Store) -> int:
+    run = current_run(store)
+    return len(run.checkpoints) if run is not None else 0
+
+
+@pytest.fixture(autouse=True)
+def at_work(session: Session) -> None:
+    """Two more checkpoints from now on: the run is well again."""
+    now = checkpoints(session.store)
+    assert session.wait(lambda store: checkpoints(store) >= now + 2, START_TIMEOUT_S)
+
+
+def test_a_busy_disk_ends_no_attempt(session: Session, tmp_path: Path) -> None:
+    storage = Path(going(session.store).checkpoints[-1][1].path).parent
+    record = conduct(session, plan("storage-slow", for_s=3, writers=2, recover_s=180), tmp_path)
+    assert record.verdict is Verdict.PASSED, record
+    assert record.recoveries[0].restarts == 0, record
+    assert not list(storage.parent.glob(".cockpit-*")), record
+
+
+def test_a_run_outlives_a_storage_that_takes_nothing(session: Session, tmp_path: Path) -> None:
+    attempt = going(session.store).attempt
+    assert attempt is not None
+    storage = Path(going(session.store).checkpoints[-1][1].path).parent
+    seen: list[str] = []
+
+    def look(store: Store) -> None:
+        try:
+            (storage / "probe").mkdir()
+        except OSError as error:
+            seen.append(type(error).__name__)
+
+    asked = plan("storage-read-only", for_s=8, recover_s=180)
+    record = conduct(session, asked, tmp_path, look=look)
+    assert seen == ["PermissionError"]
+    assert record.verdict is Verdict.PASSED, record
+    assert (storage / "probe").exists() is False
+
+
+def test_a_run_outlives_a_full_disk(session: Session, tmp_path: Path) -> None:
+    before = going(session.store).attempt
+    assert before is not None
+    asked = plan("storage-full", "rank:0", for_s=8, recover_s=180)
+    record = conduct(session, asked, tmp_path)
+    assert record.verdict is Verdict.PASSED, record
+    assert record.recoveries[0].restarts >= 1, "a checkpoint could not be written"
+
+
+@pytest.mark.parametrize("damage", ["checkpoint-corrupt", "checkpoint-delete"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    damage: str, session: Session, tmp_path: Path
+) -> None:
+    faults = (
+        FaultSpec(damage, {"for_s": "45"}),
+        FaultSpec("rank-kill", {}, TargetSpec("rank:1")),
+    )
+    asked = DrillPlan("both", faults, seed=1, timeouts=Timeouts(recover_s=180))
+    kept_aside = Path(going(session.store).checkpoints[-1][1].path).parent / "damaged"
+    before = set(kept_aside.glob("*"))
+    for _ in range(3):  # another checkpoint may come between the damage and the kill
+        record = conduct(session, asked, tmp_path)
+        assert record.verdict is Verdict.PASSED, record
+        killed = next(one for one in record.recoveries if one.drill.fault == "rank-kill")
+        assert killed.steps_lost is not None
+        if set(kept_aside.glob("*")) - before:
+            return
+    raise AssertionError("none was passed over, and kept to look into")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from cockpit.insight.wording import brief, outcome, sentence, so_far, took
+from cockpit.model.drill import Drill, Instant, Milestone, Recovery
+
+DRILL = Drill("d", "rank-freeze", "w-1", (1,), 100.0, 0.0, run_id="r")
+BACK = Recovery(
+    DRILL,
+    detected_s=6.6,
+    restarted_s=14.2,
+    first_step_s=74.0,
+    resumed_step=30,
+    last_step=41,
+)
+
+
+def test_a_recovery_is_told_with_what_it_cost() -> None:
+    assert sentence(BACK) == (
+        "recovered from rank-freeze of w-1: detected 6.6 s, restarted 14.2 s, "
+        "first new step 1 m 14 s, 12 steps lost"
+    )
+    assert brief(BACK) == "recovered from rank-freeze of w-1 in 1 m 14 s, 12 steps lost"
+    assert outcome(BACK) == "Recovered"
+
+
+def test_a_run_that_was_not_interrupted_is_neither_recovered_nor_lost() -> None:
+    back = Instant(Milestone.THROUGHPUT_BACK, 31.2, "telemetry: ranks")
+    through = Recovery(DRILL, interrupted=False, instants=(back,), seconds_lost=29.0)
+    assert sentence(through) == (
+        "went on through rank-freeze of w-1: throughput back 31.2 s, 29.0 s lost"
+    )
+    assert sentence(Recovery(DRILL, interrupted=False)) == "went on through rank-freeze of w-1"
+    assert outcome(through) == "Not interrupted"
+    assert "not recovered" not in so_far(through, 200.0)
+
+
+def test_what_goes_on_is_told_with_how_long_it_has_taken() -> None:
+    going = Recovery(DRILL, detected_s=6.6)
+    assert so_far(going, 111.0) == (
+        "rank-freeze of w-1: detected 6.6 s, not recovered after 11.0 s"
+    )
+    assert sentence(Recovery(DRILL, reason="its node died")) == (
+        "rank-freeze of w-1: NOT recovered: its node died"
+    )
+    assert brief(going) == "the run did not recover from rank-freeze of w-1"
+    assert outcome(going) == "Not recovered"
+
+
+def test_without_a_run_pods_alone_are_told_of() -> None:
+    alone = Drill("d", "pod-kill", "w-1", (), 100.0, 0.0)
+    assert "replaced after 8.0 s" in sentence(Recovery(alone, pod_ready_s=8.0))
+    assert "not replaced" in sentence(Recovery(alone))
+    assert so_far(Recovery(alone, pod_ready_s=8.0), 500.0) == "pod-kill of w-1: replaced 8.0 s"
+
+
+def test_lengths_of_time_are_short_and_have_their_unit() -> None:
+    assert [took(s) for s in (0.04, 18.46, 59.97, 125.0, 4_000.0)] == [
+        "0.0 s",
+        "18.5 s",
+        "1 m 00 s",
+        "2 m 05 s",
+        "1 h 06 m",
+    ]

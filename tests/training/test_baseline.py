@@ -1,0 +1,65 @@
+"""The job of one process: it needs no Ray, and goes on by its name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.cluster import ROOT
+from training.jobs import baseline
+from training.jobs.baseline import Settings
+from training.jobs.plain import end
+
+SMALL = ["--width", "8", "--batch-size", "64", "--epochs", "2", "--run-name", "small"]
+WITHOUT_RAY = """
+import sys
+sys.modules["ray"] = None  # as where it is not installed
+from training.jobs.baseline import main
+main()
+"""
+
+
+def test_it_trains_where_there_is_no_ray_and_goes_on_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = [*SMALL, "--storage-path", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_RAY, *argv, "--max-steps", "20"],
+        cwd=ROOT,
+        env={name: said for name, said in os.environ.items() if name != "RAY_ADDRESS"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"after 20 steps; its checkpoints are in {tmp_path / 'small'}\n")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(sys, "argv", ["baseline", *argv])
+    baseline.main()
+    said = capsys.readouterr().out
+    assert "resumed at step 20, exactly" in said
+    assert "after 46 steps" in said
+    baseline.main()
+    assert "it was finished before, after 46 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (Settings(storage_path="s3://bucket/runs"), "without Ray Train checkpoints go to a folder"),
+        (Settings(gpu="true"), "gpu=true, but rank 0 of this host has no GPU"),
+        (Settings(accumulate=2_000), "do not go round 2000 micro-batches"),
+    ],
+)
+def test_what_it_cannot_do_is_said_in_a_sentence(
+    settings: Settings, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("training.jobs.plain.RESULTS", str(tmp_path))
+    with pytest.raises(SystemExit, match="stopped: ") as ended:
+        end(baseline.rank(settings))
+    assert why in str(ended.value)

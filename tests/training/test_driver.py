@@ -1,0 +1,50 @@
+"""What a driver tells of a run whose ranks are not its own processes, as it hears of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from training.telemetry.reason import DIED
+from training.telemetry.relay import Began, Ended, Heard
+from training.telemetry.wire import AttemptEnd, Body, Run, Worker
+
+ray = pytest.importorskip("ray")
+
+from training.telemetry import driver  # noqa: E402
+
+
+class ListOutbox:
+    aggregator = None
+
+    def __init__(self) -> None:
+        self.said: list[Body] = []
+
+    def send(self, t: float, body: Body) -> None:
+        self.said.append(body)
+
+
+def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    outbox = ListOutbox()
+    monkeypatch.setattr(driver, "ActorOutbox", lambda job: outbox)
+    monkeypatch.setattr(driver, "submission", lambda: "")
+    context = SimpleNamespace(get_job_id=lambda: "01000000")
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+    told = driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
+    workers = (Worker(rank=0), Worker(rank=1))
+    heard: list[Heard] = [
+        Began(workers, 1),
+        Ended(0, "ValueError: no"),
+        Ended(1, DIED),
+        Began(workers, 2),
+    ]
+    for t, said in enumerate(heard):
+        told.heard([(float(t), said)])
+    ends = [body for body in outbox.said if isinstance(body, AttemptEnd)]
+    assert [(end.attempt, end.reason) for end in ends] == [(1, "rank 0: ValueError: no")]
+    states = [body.state for body in outbox.said if isinstance(body, Run)]
+    assert states == ["INITIALIZING", "RUNNING", "RESTARTING", "RUNNING"]

@@ -1,0 +1,125 @@
+"""What a driver says before it starts a run: whether the cluster has enough for its workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from training.jobs import elastic, fsdp2, lack
+from training.jobs.fit import check_losses, fit
+from training.jobs.lack import Room
+
+FOUR = Room("CPU", most=4, free=4)
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (
+            Room("CPU", most=2, free=2),
+            "4 workers take 4 CPU, and the cluster has 2: "
+            "launch with --workers 2, or scale the cluster up",
+        ),
+        (
+            Room("GPU", most=0, free=0),
+            "4 workers take 4 GPU, and the cluster has 0: scale the cluster up",
+        ),
+        (
+            Room("CPU", most=8, free=3),
+            "4 workers take 4 CPU, and the cluster has 8, of which 3 are free: "
+            "launch with --workers 3",
+        ),
+        (
+            Room("CPU", most=8, free=0),
+            "4 workers take 4 CPU, and the cluster has 8, of which 0 are free: end what runs there",
+        ),
+    ],
+)
+def test_what_a_cluster_lacks_is_said_and_waited_for_or_fails_as_told(
+    there: Room, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        lack.tell(there, 4, "fail")
+    assert ended.value.code == said
+    lack.tell(there, 4, "wait")
+    lacking, todo = said.split(": ")
+    assert capsys.readouterr().out == f"{lacking}: waiting for the rest ({todo})\n"
+
+
+def test_what_a_job_calls_its_workers_is_what_it_is_told_to_launch_with() -> None:
+    with pytest.raises(SystemExit, match=r"8 replicas take 8 CPU.* launch with --replicas 4"):
+        lack.tell(FOUR, 8, "fail", of="replicas")
+
+
+def test_an_elastic_run_is_told_that_its_least_is_what_has_to_fall() -> None:
+    with pytest.raises(SystemExit, match=r"^8 workers take 8 CPU.*launch with --min-workers 4"):
+        lack.tell(FOUR, 8, "fail", flag="min-workers")
+
+
+def test_a_cluster_that_has_enough_is_not_talked_about(capsys: pytest.CaptureFixture[str]) -> None:
+    lack.tell(FOUR, 4, "fail")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "takes"),
+    [
+        ("auto", 4, "GPU"),
+        ("auto", 3, "CPU"),
+        ("true", 3, "GPU"),
+        ("false", 8, "CPU"),
+    ],
+)
+def test_a_worker_takes_a_gpu_when_asked_to_or_when_there_is_one_for_each(
+    gpu: str, gpus: int, takes: str
+) -> None:
+    assert lack.resource(gpu, 4, gpus) == takes
+
+
+def test_gpus_of_a_cluster_without_any_are_a_sentence_not_a_wait() -> None:
+    with pytest.raises(SystemExit, match="gpu=true, and the cluster has no GPU"):
+        lack.resource("true", 4, 0)
+
+
+class Node:
+    def __init__(self, name: str, cpus: float) -> None:
+        self.id, self.resources = name, {"CPU": cpus}
+
+
+def test_half_a_cpu_here_and_half_a_cpu_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes: list[Any] = [Node("a", 1.5), Node("b", 2.5)]
+    monkeypatch.setattr("training.recovery.nodes.alive", lambda: nodes)
+    monkeypatch.setattr(
+        "ray._private.state.available_resources_per_node", lambda: {"a": {"CPU": 0.5}, "b": {}}
+    )
+    assert lack.room("CPU") == Room("CPU", most=3, free=0)
+
+
+def test_groups_that_a_lost_worker_would_break_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(SystemExit, match=r"--hierarchical 2: .* 3 that are left .*--min-workers 4"):
+        fit(dict, elastic.Settings(workers=4, hierarchical=2), "elastic")
+    argv = ["fsdp2", "--workers", "2", "--min-workers", "1", "--shards", "2"]
+    monkeypatch.setattr("sys.argv", argv)
+    with pytest.raises(SystemExit, match=r"--shards 2: .* 1 that are left .*--min-workers 2"):
+        fsdp2.main()
+
+
+@pytest.mark.parametrize(("ranks", "least", "workers"), [(0, 1, 4), (1, 1, 4), (2, 4, 4)])
+def test_groups_that_no_lost_worker_breaks_are_let_through(
+    ranks: int, least: int, workers: int
+) -> None:
+    check_losses("hierarchical", ranks, least, workers)
+
+
+def test_an_elastic_run_says_what_becomes_of_batch_and_learning_rate() -> None:
+    settings = elastic.Settings(workers=4, batch_size=16)
+    assert elastic.shared(settings, 4) == (
+        "4 of 4 workers: a step has up to 64 examples, 16 a micro-batch of each"
+    )
+    assert elastic.shared(settings, 3) == (
+        "3 of 4 workers: a step has up to 64 examples as with all of them, up to 22 instead of 16 "
+        "a micro-batch of each, and the learning rate stays as it is"
+    )

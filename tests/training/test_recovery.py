@@ -1,0 +1,148 @@
+"""What runs in the controller for a sooner recovery, without a cluster; the whole is in
+tests/backends/test_fast_recovery.py."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+import pytest
+
+ray = pytest.importorskip("ray")
+
+from training.recovery import deaths, nodes, spares  # noqa: E402
+from training.recovery.callback import RecoveryCallback  # noqa: E402
+from training.recovery.nodes import Node  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room"),
+    [
+        ({"CPU": 1.0}, 4),
+        ({"CPU": 1.0, "GPU": 1.0}, 2),
+        ({"CPU": 3.0}, 1),
+        ({"TPU": 1.0}, 0),
+        ({"CPU": 0.0}, 0),
+    ],
+)
+def test_a_node_has_room_for_the_ranks_that_its_scarcest_resource_allows(
+    wanted: dict[str, float], room: int
+) -> None:
+    assert Node("a", "127.0.0.1", 1, {"CPU": 4.0, "GPU": 2.0}).room(wanted) == room
+
+
+def test_a_node_that_drains_or_whose_raylet_is_gone_is_dying_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as raylet,
+        socket.create_server(("127.0.0.1", 0)) as closed,
+    ):
+        ports = {"well": raylet.getsockname()[1], "drains": raylet.getsockname()[1]}
+        ports["gone"] = closed.getsockname()[1]
+        closed.close()
+        listed = [
+            {"NodeID": name, "NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port}
+            | {"Alive": True, "Resources": {}}
+            for name, port in ports.items()
+        ]
+        listed.append(listed[-1] | {"NodeID": "known to be dead", "Alive": False})
+        monkeypatch.setattr(ray, "nodes", lambda: listed)
+        monkeypatch.setattr(ray._private.state.state, "get_draining_nodes", lambda: {"drains": 0})
+        asked = {"well", "drains", "gone", "known to be dead"}
+        assert nodes.dying(asked) == {"drains", "gone"}
+        assert nodes.dying({"well"}) == set()
+
+
+def test_spares_import_what_is_installed_and_ours_but_no_module_of_the_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "users_own_module.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("users_own_module")
+    context = type("Context", (), {"get_runtime_env_string": lambda self: "{}"})()
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+    runtime_env, names = spares.loaded()
+    assert runtime_env == "{}"
+    assert {"json", "ray", "training.recovery.spares"} <= set(names)
+    assert not {"users_own_module", "__main__", "tests"} & set(names)
+    del sys.modules["users_own_module"]
+
+
+def test_a_ray_that_is_another_leaves_the_run_alone(caplog: pytest.LogCaptureFixture) -> None:
+    callback = RecoveryCallback()
+    strange: Any = object()
+    callback.after_controller_start(strange)
+    callback.after_worker_group_training_start(strange)
+    callback.after_controller_state_update(strange, strange)
+    callback.before_worker_group_shutdown(strange)
+    assert "the run goes on" in caplog.text
+
+
+def test_a_scripts_own_environment_of_its_ranks_is_not_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def started(environment: dict[str, Any]) -> dict[str, Any]:
+        config = type("RunConfig", (), {"worker_runtime_env": environment})()
+        scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
+        context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
+        RecoveryCallback().after_controller_start(context)
+        return environment
+
+    assert started({}) == {"env_vars": spares.HOOK}
+    assert not caplog.records
+    assert started({"pip": ["x"]}) == {"pip": ["x"]}
+    assert "no spare processes are kept" in caplog.messages[0]
+    debugged = {"env_vars": {"NCCL_DEBUG": "INFO"}}
+    assert started(debugged) == debugged
+    assert caplog.messages[1].endswith("of its own (NCCL_DEBUG)")
+
+
+def test_the_variable_of_the_hook_is_the_one_that_ray_reads() -> None:
+    from ray._private import ray_constants
+
+    assert set(spares.HOOK) == {ray_constants.WORKER_PROCESS_SETUP_HOOK_ENV_VAR}
+
+
+def test_a_run_outlives_a_rank_that_the_memory_monitor_killed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Ray Train raises here of itself ends the run."""
+    from ray.exceptions import OutOfMemoryError
+    from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
+
+    class Killed:
+        def on_shutdown(self, group: Any, config: Any) -> None:
+            raise OutOfMemoryError("2 workers were killed\nand more")
+
+    as_it_is = getattr(BackendSetupCallback, deaths.HOOK)
+    as_it_is = getattr(as_it_is, "__wrapped__", as_it_is)
+    monkeypatch.setattr(BackendSetupCallback, deaths.HOOK, as_it_is)
+    config = type("Config", (), {"backend_cls": Killed})()
+    with pytest.raises(OutOfMemoryError):
+        BackendSetupCallback(config).before_execution_group_shutdown(None)
+    for _ in range(2):
+        deaths.bear_at_end()
+        BackendSetupCallback(config).before_execution_group_shutdown(None)
+    assert caplog.text.count("2 workers were killed") == 2
+
+
+def test_a_run_outlives_a_rank_that_died_while_it_was_told_to_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What Ray Train decides here of itself ends the run."""
+    from ray.exceptions import ActorDiedError
+    from ray.train import FailureConfig
+    from ray.train.v2._internal.execution.failure_handling import FailureDecision, default
+    from ray.train.v2.api.exceptions import ControllerError
+
+    retried = tuple(e for e in getattr(default, deaths.RETRIED) if e.__name__ != "RayActorError")
+    monkeypatch.setattr(default, deaths.RETRIED, retried)
+    policy = default.DefaultFailurePolicy(FailureConfig(max_failures=0))
+    died = ControllerError(ActorDiedError())
+    assert policy.make_decision(died) is FailureDecision.RAISE
+    for _ in range(2):
+        deaths.bear_at_start()
+        assert policy.make_decision(died) is FailureDecision.RETRY
+    assert policy.make_decision(ControllerError(ValueError())) is FailureDecision.RAISE

@@ -1,0 +1,115 @@
+"""What an agent hears of ranks that end and are started again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.drills.script import eventually
+from training.loop.world import World
+from training.stop import Stop
+from training.telemetry import relay
+from training.telemetry.plain import telling
+from training.telemetry.reason import DIED
+from training.telemetry.relay import Began, Ended, Hello, Line, Relay, Seat
+from training.telemetry.wire import Steps, Worker
+
+
+class Slow:
+    """A sink whose record is under way until it is let go."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.sent: list[Steps] = []
+
+    def busy(self) -> bool:
+        return False
+
+    def send(self, record: Steps) -> None:
+        self.sent.append(record)
+
+    def drain(self, timeout_s: float) -> None:
+        self.arrived.wait(timeout_s)
+
+
+@pytest.fixture
+def sink() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def agent(sink: Slow) -> Iterator[Relay]:
+    numbers = iter(range(1, 9))
+
+    def seat(said: Hello) -> Worker:
+        return Worker(rank=said.rank, node_id="n", node_ip="127.0.0.1", pid=said.pid, gpu_ids=())
+
+    agent = Relay("run", seat, lambda: next(numbers), lambda: sink, None)
+    yield agent
+    sink.arrived.set()
+    agent.close()
+
+
+def begun(agent: Relay, rank: int) -> Line:
+    line = Line(agent.address)
+    assert isinstance(line.ask(Hello(rank, 0, 100 + rank)), Seat)
+    return line
+
+
+def steps(number: int) -> Steps:
+    return Steps(rank=3, attempt=1, t=0.0, step=number, first_step=number, steps_total=number)
+
+
+def heard(agent: Relay) -> list[object]:
+    return [said for _, said in agent.take()]
+
+
+def test_a_rank_says_once_how_it_ended(agent: Relay, sink: Slow) -> None:
+    sink.arrived.set()
+    line = begun(agent, 3)
+    line.say(Ended(3, "ValueError: no"))
+    line.close()
+    eventually(lambda: not agent._seated)
+    line = begun(agent, 3)
+    assert line.ask(Began(())) == 1
+    line.close()
+    eventually(lambda: not agent._seated)
+    said = heard(agent)
+    assert said == [Ended(3, "ValueError: no"), Began((), 1), Ended(3, DIED)]
+
+
+def test_a_death_is_heard_before_the_next_begins_though_its_records_are_under_way(
+    agent: Relay, sink: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "ARRIVE_S", 0.2)
+    line = begun(agent, 3)
+    for number in range(1, 50):
+        line.say(steps(number))
+    line.say(Ended(3, "too late to be heard"))
+    line.close()
+    again = begun(agent, 3)
+    assert again.ask(Began(())) == 1
+    assert heard(agent) == [Ended(3, DIED), Began((), 1)]
+    sink.arrived.set()
+    again.say(Ended(3, ""))
+    again.close()
+    eventually(lambda: not agent._seated)
+    assert heard(agent) == [Ended(3, "")]
+    eventually(lambda: len(sink.sent) == 49)
+
+
+def test_a_rank_that_stops_itself_has_not_failed(
+    agent: Relay, sink: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver would say that the ranks are started again, and charge for it."""
+    sink.arrived.set()
+    monkeypatch.setenv(relay.VARIABLE, agent.address)
+    with pytest.raises(Stop), telling(World(0, 1, 0, torch.device("cpu"))):
+        raise Stop("there is no data")
+    eventually(lambda: not agent._seated)
+    (began, ended) = heard(agent)
+    assert isinstance(began, Began)
+    assert ended == Ended(0, "")

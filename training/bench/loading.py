@@ -1,0 +1,148 @@
+"""Loading alone, computing alone, and both: which of them bounds a step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from training.bench import quantity
+from training.bench.loop import Loop, loaded_steps, same_step
+from training.bench.section import Finding, Level, Section, Table
+from training.bench.settings import BenchSettings
+from training.bench.spread import Spread, ratios, spread
+from training.data import load
+from training.data.examples import Data
+from training.data.loader import Step
+from training.loop.world import World
+from training.parallel.whole import whole
+
+INPUT_BOUND = 0.05
+"""Share of a step that may be there for its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    loader_workers: int
+    load_s: Spread
+    """Of a step's batches, and nothing else."""
+    both_s: Spread
+    """Of a step that loads and computes."""
+    computing: Spread
+    """Of that step's time, what a step takes whose batch is there; turn by turn."""
+
+    @property
+    def input_share(self) -> float:
+        """Of a step, what it takes longer for its data."""
+        return max(0.0, 1 - self.computing.median)
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    data: str
+    model: str
+    device: str
+    batch_size: int
+    compute_s: Spread
+    """Of a step whose batch is there."""
+    ways: tuple[Way, ...]
+
+
+def measure(world: World, settings: BenchSettings) -> Loading:
+    """On one rank."""
+    data = load(settings)
+    helpers = sorted({0, settings.loader_workers, *(() if settings.quick else (2,))})
+    own = {count: replace(settings, loader_workers=count) for count in helpers}
+    computing: list[float] = []
+    loading: dict[int, list[float]] = {count: [] for count in helpers}
+    both: dict[int, list[float]] = {count: [] for count in helpers}
+    with ExitStack() as held:
+        alone = held.enter_context(
+            Loop(settings, world, whole, data, same_step(settings, world, data))
+        )
+        loaders = {count: loaded_steps(own[count], world, data) for count in helpers}
+        loops = {
+            count: held.enter_context(
+                Loop(own[count], world, whole, data, loaded_steps(own[count], world, data))
+            )
+            for count in helpers
+        }
+        for turn in range(settings.rounds + 1):
+            took_s = alone.turn(settings.turn_steps)
+            load_s = {c: drained(loaders[c], settings.turn_steps) for c in helpers}
+            both_s = {c: loops[c].turn(settings.turn_steps) for c in helpers}
+            if turn:
+                computing.append(took_s / settings.turn_steps)
+                for count in helpers:
+                    loading[count].append(load_s[count] / settings.turn_steps)
+                    both[count].append(both_s[count] / settings.turn_steps)
+    return Loading(
+        name(data),
+        settings.model,
+        world.device.type,
+        settings.batch_size,
+        spread(computing),
+        tuple(
+            Way(
+                count,
+                spread(loading[count]),
+                spread(both[count]),
+                ratios(computing, both[count]),
+            )
+            for count in helpers
+        ),
+    )
+
+
+def drained(steps: Iterator[Step], turn_steps: int) -> float:
+    """Seconds until the batches of so many steps were there."""
+    began = time.perf_counter()
+    for _ in range(turn_steps):
+        for _ in next(steps).micro_batches:
+            pass
+    return time.perf_counter() - began
+
+
+def name(data: Data) -> str:
+    return f"{data.name} of {'x'.join(map(str, data.shape))}"
+
+
+def told(result: Loading) -> Section:
+    rows = tuple(
+        (
+            str(way.loader_workers),
+            way.load_s.said(quantity.seconds),
+            result.compute_s.said(quantity.seconds),
+            way.both_s.said(quantity.seconds),
+            quantity.share(way.input_share),
+            "loading" if way.load_s.median > result.compute_s.median else "computing",
+        )
+        for way in result.ways
+    )
+    columns = ("loader workers", "loading", "computing", "both", "input-bound", "longer")
+    return Section(
+        "Data",
+        f"{result.data}, batches of {result.batch_size}, {result.model} on {result.device}, one "
+        "rank; seconds a step, in turns, medians (quartiles). Input-bound is the share of a step "
+        "that it takes longer than with its batch at hand.",
+        (Table(columns, rows),),
+        (),
+        findings(result),
+    )
+
+
+def findings(result: Loading) -> tuple[Finding, ...]:
+    best = min(result.ways, key=lambda way: way.both_s.median)
+    share = best.input_share
+    said = (
+        f"With {best.loader_workers} loader workers {quantity.share(share)} of a step is there for "
+        "its data"
+    )
+    if share <= INPUT_BOUND:
+        return (Finding(Level.GOOD, f"{said}."),)
+    if best.load_s.median > result.compute_s.median:
+        advice = "Loading is slower than computing: more loader_workers, or smaller examples."
+    else:
+        advice = "Loading could be hidden: loader_workers above 0, more prefetch, pin_memory=true."
+    return (Finding(Level.PROBLEM, f"{said}.", advice),)

@@ -1,0 +1,49 @@
+"""All that one run of the benchmark measured, and its file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training.bench.record import Unreadable
+
+SCHEMA = 1
+"""Of the file. A change that older readers cannot read counts it up."""
+
+
+@dataclass(frozen=True)
+class Results:
+    machine: str
+    """Its processors and devices, in words."""
+    began_at: str
+    """UTC, ISO 8601."""
+    took_s: float
+    how: str
+    """How ranks were started, and how many, in a sentence."""
+    quick: bool
+    settings: Mapping[str, Any]
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By part, its result as `dataclasses.asdict` makes it."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """By part, why it was not measured."""
+
+    def write(self, file: Path) -> None:
+        said = {"schema": SCHEMA} | vars(self)
+        file.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+
+
+def read(file: Path) -> Results:
+    """Raises Unreadable, as one line."""
+    try:
+        said = json.loads(file.read_text())
+        schema = said.pop("schema")
+        if schema != SCHEMA:
+            raise Unreadable(f"{file} is of schema {schema}, and this reads {SCHEMA}")
+        return Results(**said)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(f"{file} holds no results of a benchmark: {error}") from error

@@ -1,0 +1,180 @@
+"""The parts, in order: measured by the ranks, told by whoever has their results."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from training.bench import (
+    batches,
+    communication,
+    environment,
+    launchers,
+    loading,
+    saving,
+    scaling,
+    targets,
+    techniques,
+    tracing,
+)
+from training.bench.record import decode
+from training.bench.section import Section
+from training.bench.settings import BenchSettings
+from training.loop.world import World
+from training.stop import Stop
+
+SO_FAR = "so-far.json"
+"""What is measured, in the folder of a run that has not ended, or that was ended."""
+ENVIRONMENT, LAUNCHERS = "environment", "launchers"
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    result: type[Any]
+    told: Callable[[Any], Section]
+    measure: Callable[[World, BenchSettings, Path], Any] | None
+    """By the ranks of a world; None for what the driver measures."""
+    alone: bool = False
+    """By rank 0 by itself, while the others wait."""
+
+
+def without_files(
+    measure: Callable[[World, BenchSettings], Any],
+) -> Callable[[World, BenchSettings, Path], Any]:
+    """As a part that leaves no files of its own."""
+    return lambda world, settings, folder: measure(world, settings)
+
+
+PARTS = (
+    Part(
+        ENVIRONMENT,
+        environment.Environment,
+        environment.told,
+        without_files(environment.measure),
+    ),
+    Part(
+        "scaling",
+        scaling.Scaling,
+        scaling.told,
+        without_files(scaling.measure),
+    ),
+    Part(
+        "communication",
+        communication.Communication,
+        communication.told,
+        without_files(communication.measure),
+    ),
+    Part(
+        "data",
+        loading.Loading,
+        loading.told,
+        without_files(loading.measure),
+        alone=True,
+    ),
+    Part("checkpoints", saving.Saving, saving.told, saving.measure),
+    Part(
+        "techniques",
+        techniques.Techniques,
+        techniques.told,
+        without_files(techniques.measure),
+    ),
+    Part(
+        "batches",
+        batches.Batches,
+        batches.told,
+        without_files(batches.measure),
+        alone=True,
+    ),
+    Part("profile", tracing.Traced, tracing.told, tracing.measure, alone=True),
+    Part(
+        "targets",
+        targets.Targets,
+        targets.told,
+        without_files(targets.measure),
+        alone=True,
+    ),
+    Part(LAUNCHERS, launchers.Launchers, launchers.told, None),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    parts: Mapping[str, Mapping[str, Any]]
+    """By part, its result as a dict."""
+    failed: Mapping[str, str]
+
+
+def chosen(what: str) -> list[str]:
+    """The names of the parts that were asked for; the environment is always told.
+
+    Raises ValueError for one that there is not.
+    """
+    names = [part.name for part in PARTS]
+    asked = names if what == "all" else [word.strip() for word in what.split(",") if word.strip()]
+    if odd := [name for name in asked if name not in names]:
+        raise ValueError(f"there is no part {', '.join(odd)}; there are {', '.join(names)}")
+    return [name for name in names if name in asked or name == ENVIRONMENT]
+
+
+def by_ranks(world: World, settings: BenchSettings, folder: Path) -> Measured:
+    """What the ranks measure. All of them have to call it; the answer is on rank 0.
+
+    A part that fails leaves the others their turn, unless it fails on some ranks only and in the
+    midst of a collective.
+    """
+    os.environ.pop("MLFLOW_TRACKING_URI", None)  # no run of its own for each loop
+    own = settings.for_this_run()
+    folder.mkdir(parents=True, exist_ok=True)
+    if world.device.type == "cpu":
+        torch.set_num_threads(own.cores_each)  # as the jobs do, whose ranks share a host
+    parts: dict[str, Mapping[str, Any]] = {}
+    failed: dict[str, str] = {}
+    for part in PARTS:
+        if part.measure is None or part.name not in chosen(settings.what):
+            continue
+        began, why = time.monotonic(), ""
+        try:
+            if not part.alone:
+                parts[part.name] = asdict(part.measure(world, own, folder))
+            elif world.rank == 0:
+                alone = World(0, 1, world.local_rank, world.device)
+                parts[part.name] = asdict(part.measure(alone, own, folder))
+        except Exception as error:  # noqa: BLE001 - told with the results, and the exit code says it
+            why = " ".join(str(error).split())
+            if not isinstance(error, Stop):
+                traceback.print_exc()
+                why = f"{type(error).__name__}: {why}"
+        if whys := _everyones(why, world):
+            failed[part.name] = whys[0]
+            parts.pop(part.name, None)
+        if world.rank == 0:
+            took = f"{time.monotonic() - began:.1f} s"
+            print(f"{part.name}: {whys[0] if whys else took}", flush=True)
+            (folder / SO_FAR).write_text(json.dumps({"parts": parts, "failed": failed}))
+    return Measured(parts, failed)
+
+
+def _everyones(why: str, world: World) -> list[str]:
+    """Why a part failed, where it did; a barrier."""
+    every: list[Any] = [None] * world.size
+    dist.all_gather_object(every, why)
+    return [item for item in every if item]
+
+
+def sections(parts: Mapping[str, Any]) -> dict[str, Section]:
+    """Told from results as JSON has them, by part. Raises Unreadable."""
+    found = {}
+    for part in PARTS:
+        if part.name in parts:
+            found[part.name] = part.told(decode(part.result, parts[part.name]))
+    return found

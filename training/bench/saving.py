@@ -1,0 +1,288 @@
+"""What saving costs training, and how long a restore takes, by method."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+from training.bench import quantity
+from training.bench.loop import Loop, same_step
+from training.bench.section import Finding, Level, Section, Table
+from training.bench.settings import BenchSettings
+from training.bench.spread import Spread, spread
+from training.checkpoint.in_folder import FolderCheckpoints
+from training.data import load
+from training.loop.world import World
+from training.models import build
+from training.parallel.replicated import replicated
+
+STALL = 0.02
+"""Share of training time that a checkpoint in the background may hold it up."""
+BACKGROUND = "in the background"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    name: str
+    stall_s: Spread
+    """Until training may go on."""
+    written_s: Spread
+    """Until all of it is written, with training at rest."""
+    restore_s: Spread
+    size_bytes: int
+    """Of the files of all ranks."""
+    epoch_with_s: Spread
+    """An epoch's steps that begin as soon as they may, the stall before them included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    model: str
+    ranks: int
+    state_bytes: int
+    steps: int
+    """Of an epoch."""
+    epoch_s: Spread
+    """Its steps, without a checkpoint."""
+    methods: tuple[Method, ...]
+
+    def stall_share(self, method: Method) -> float:
+        """Of the time of an epoch with a checkpoint."""
+        return method.stall_s.median / (method.stall_s.median + self.epoch_s.median)
+
+
+class Save(ABC):
+    """One way of saving. All ranks call the same."""
+
+    name: str
+
+    def __init__(self, world: World, states: dict[str, Any]) -> None:
+        self._world, self._states = world, states
+
+    @abstractmethod
+    def begin(self, folder: Path) -> Callable[[], object]:
+        """Returns when training may go on; the answer waits until all is written."""
+
+    @abstractmethod
+    def restore(self, folder: Path) -> None:
+        """Into the states."""
+
+
+class InFolder(Save):
+    """As the jobs save: rank 0 writes the whole state, with torch.save, and its digests."""
+
+    def __init__(self, world: World, states: dict[str, Any], *, in_background: bool) -> None:
+        super().__init__(world, states)
+        self.name = f"torch.save, {BACKGROUND if in_background else 'waited for'}"
+        self._in_background = in_background
+
+    def begin(self, folder: Path) -> Callable[[], object]:
+        checkpoints = FolderCheckpoints(
+            folder, self._world.rank, self._world.size, in_background=self._in_background
+        )
+        states = self._states if self._world.rank == 0 else {}
+        checkpoints.report({}, 0, {f"{name}.pt": state for name, state in states.items()})
+        return lambda: checkpoints.__exit__(None, None, None)
+
+    def restore(self, folder: Path) -> None:
+        checkpoints = FolderCheckpoints(folder, self._world.rank, self._world.size)
+        with checkpoints, checkpoints.newest() as directory:
+            assert directory is not None
+            for name in self._states:
+                torch.load(directory / f"{name}.pt", map_location="cpu", weights_only=True)
+
+
+class Distributed(Save):
+    """torch.distributed.checkpoint: each rank writes what it holds, or its part of what all do."""
+
+    def __init__(
+        self, world: World, states: dict[str, Any], *, sharded: bool, in_background: bool = False
+    ) -> None:
+        super().__init__(world, sharded_over(world, states) if sharded else states)
+        how = BACKGROUND if in_background else "waited for"
+        self.name = f"DCP {'sharded' if sharded else 'full'}, {how}"
+        self._in_background = in_background
+        # Its collectives run beside those of the steps, which must not be mixed up with them.
+        self._group: Any = dist.new_group(backend="gloo") if in_background else None
+
+    def begin(self, folder: Path) -> Callable[[], object]:
+        if not self._in_background:
+            dcp_save(self._states, checkpoint_id=folder)
+            return lambda: None
+        saved = async_save(self._states, checkpoint_id=folder, process_group=self._group)
+        assert isinstance(saved, Future)
+        return saved.result
+
+    def restore(self, folder: Path) -> None:
+        dcp_load(self._states, checkpoint_id=folder)
+
+
+def sharded_over(world: World, states: dict[str, Any]) -> dict[str, Any]:
+    """Every tensor but single numbers cut along its first dimension, a piece for each rank."""
+    mesh = init_device_mesh(world.device.type, (world.size,))
+
+    def cut(state: Any) -> Any:
+        if isinstance(state, Tensor):
+            return distribute_tensor(state.detach(), mesh, [Shard(0)]) if state.ndim else state
+        if isinstance(state, dict):
+            return {key: cut(value) for key, value in state.items()}
+        return [cut(item) for item in state] if isinstance(state, list) else state
+
+    return {name: cut(state) for name, state in states.items()}
+
+
+def measure(world: World, settings: BenchSettings, folder: Path) -> Saving:
+    """All ranks have to; `folder` is one that all of them see, and is left as it was."""
+    data = load(settings)
+    states = trained_states(settings, world)
+    ways: list[Save] = [
+        InFolder(world, states, in_background=False),
+        InFolder(world, states, in_background=True),
+        Distributed(world, states, sharded=False),
+        Distributed(world, states, sharded=True),
+        Distributed(world, states, sharded=True, in_background=True),
+    ]
+    examples = settings.batch_size * settings.accumulate * world.size
+    epoch_steps = settings.turn_steps if settings.quick else -(-len(data.train) // examples)
+    epochs: list[float] = []
+    stalls: dict[str, list[float]] = {way.name: [] for way in ways}
+    epochs_with: dict[str, list[float]] = {way.name: [] for way in ways}
+    restored: dict[str, list[float]] = {way.name: [] for way in ways}
+    written: dict[str, list[float]] = {way.name: [] for way in ways}
+    sizes: dict[str, int] = {}
+    with Loop(settings, world, replicated, data, same_step(settings, world, data)) as loop:
+        loop.turn(settings.turn_steps)
+        rounds = min(settings.rounds, 5)
+        for turn in range(rounds + 1):
+            world.wait()
+            epochs.append(loop.turn(epoch_steps))
+            for way in ways:
+                place = folder / f"saving-{turn}-{ways.index(way)}"
+                world.wait()
+                began = time.perf_counter()
+                finish = way.begin(place)
+                stalls[way.name].append(time.perf_counter() - began)
+                loop.turn(epoch_steps)
+                epochs_with[way.name].append(time.perf_counter() - began)
+                finish()
+                world.wait()
+                began = time.perf_counter()
+                way.restore(place)
+                world.wait()
+                restored[way.name].append(time.perf_counter() - began)
+                sizes[way.name] = sum(p.stat().st_size for p in place.rglob("*") if p.is_file())
+                world.wait()
+                began = time.perf_counter()
+                way.begin(place / "again")()
+                world.wait()
+                written[way.name].append(time.perf_counter() - began)
+                if world.rank == 0:
+                    shutil.rmtree(place)
+    return Saving(
+        settings.model,
+        world.size,
+        sum(map(bytes_of, states.values())),
+        epoch_steps,
+        spread(epochs[1:]),
+        tuple(
+            Method(
+                way.name,
+                spread(stalls[way.name][1:]),
+                spread(written[way.name][1:]),
+                spread(restored[way.name][1:]),
+                sizes[way.name],
+                spread(epochs_with[way.name][1:]),
+            )
+            for way in ways
+        ),
+    )
+
+
+def trained_states(settings: BenchSettings, world: World) -> dict[str, Any]:
+    """The weights of the model and two numbers for each of them, as Adam has."""
+    data = load(settings)
+    weights = build(settings, data.shape, data.classes).to(world.device).state_dict()
+    adam = {
+        key: {name: torch.rand_like(value, dtype=torch.float32) for name, value in weights.items()}
+        for key in ("exp_avg", "exp_avg_sq")
+    }
+    return {"model": dict(weights), "optimizer": adam}
+
+
+def bytes_of(state: Any) -> int:
+    if isinstance(state, Tensor):
+        return state.numel() * state.element_size()
+    return sum(map(bytes_of, state.values())) if isinstance(state, dict) else 0
+
+
+def told(result: Saving) -> Section:
+    rows = tuple(
+        (
+            method.name,
+            method.stall_s.said(quantity.seconds),
+            quantity.share(result.stall_share(method)),
+            quantity.ratio(method.epoch_with_s.median / result.epoch_s.median),
+            method.written_s.said(quantity.seconds),
+            method.restore_s.said(quantity.seconds),
+            quantity.size(method.size_bytes),
+        )
+        for method in result.methods
+    )
+    columns = (
+        "method", "stall", "of an epoch", "epoch with ÷ without", "until written", "restore",
+        "files",
+    )  # fmt: skip
+    return Section(
+        "Checkpoints",
+        f"{result.model}'s weights and Adam's numbers, {quantity.size(result.state_bytes)} on "
+        f"{result.ranks} ranks; an epoch is {result.steps} steps "
+        f"({result.epoch_s.said(quantity.seconds)}), which begin as soon as the checkpoint lets "
+        "them; in turns, medians (quartiles). torch.save comes with SHA-256 sums, and its restore "
+        "checks them. Files are as warm as the system keeps them.",
+        (Table(columns, rows),),
+        (),
+        findings(result),
+    )
+
+
+def findings(result: Saving) -> tuple[Finding, ...]:
+    found = []
+    for method in result.methods:
+        if method.name != f"torch.save, {BACKGROUND}":
+            continue
+        share = result.stall_share(method)
+        said = (
+            f"A checkpoint in the background each epoch stalls {quantity.share(share)} of the time"
+        )
+        advice = "Save less often (checkpoint_every_steps), or sharded: each rank copies its part."
+        good = share <= STALL
+        found.append(
+            Finding(Level.GOOD, f"{said}.")
+            if good
+            else Finding(Level.PROBLEM, f"{said}, {quantity.share(STALL)} at most.", advice)
+        )
+    least = min(result.methods, key=lambda method: method.stall_s.median)
+    fast = min(result.methods, key=lambda method: method.restore_s.median)
+    found.append(
+        Finding(
+            Level.NOTE,
+            f"{least.name} stalls least ({quantity.seconds(least.stall_s.median)}); {fast.name} "
+            f"restores fastest ({quantity.seconds(fast.restore_s.median)}).",
+        )
+    )
+    return tuple(found)

@@ -1,0 +1,35 @@
+"""A quantity that was measured several times."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    median: float
+    low: float
+    """The lower quartile."""
+    high: float
+    """The upper quartile."""
+    n: int
+
+    def said(self, how: Callable[[float], str]) -> str:
+        return f"{how(self.median)} ({how(self.low)}–{how(self.high)})"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Raises ValueError for none."""
+    if not values:
+        raise ValueError("nothing was measured")
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0], 1)
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(middle, low, high, len(values))
+
+
+def ratios(of: Sequence[float], to: Sequence[float]) -> Spread:
+    """Turn by turn, so that what slows both is in neither."""
+    return spread([one / other for one, other in zip(of, to, strict=True)])

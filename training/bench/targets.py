@@ -1,0 +1,257 @@
+"""What is promised of one GPU, each as a number that does not depend on which one it is.
+
+On a CPU the same is measured with small models, to try the way it is measured; nothing is promised.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from training.bench import quantity
+from training.bench.loading import INPUT_BOUND
+from training.bench.loop import Loop, batch, loaded_steps, same_step
+from training.bench.plain import plain
+from training.bench.section import Finding, Level, Section, Table
+from training.bench.settings import BenchSettings
+from training.bench.spread import Spread, ratios, spread
+from training.data import load
+from training.loop.flops import flops
+from training.loop.world import World
+from training.models import build
+from training.parallel.whole import whole
+from training.telemetry.flops import mfu_percent, peak_flops
+from training.telemetry.gpu import Gpu
+
+RATIO, MFU_PERCENT, UTILIZATION_PERCENT = 1.0, 45.0, 90.0
+SAMPLED_EACH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    device: str
+    """Its name."""
+    promised: bool
+    """It is a GPU."""
+    image_model: str
+    image_batch: int
+    plain_samples_per_s: Spread
+    ratio: Spread
+    """Of the loop's throughput to the plain one's, turn by turn."""
+    input_share: float
+    """Of a step with loaded batches, what it takes longer than with one at hand."""
+    token_model: str
+    token_batch: int
+    tokens_per_s: Spread
+    mfu_percent: float | None
+    """None for a device whose peak is not known."""
+    utilization_percent: float | None
+    """Of the GPU while the token model trains, by NVML; None where it does not tell."""
+
+
+def image_settings(settings: BenchSettings, *, on_gpu: bool) -> BenchSettings:
+    fast = replace(settings, precision="bf16", channels_last=True, fused=True, accumulate=1)
+    fast = replace(fast, optimizer="sgd", clip_norm=0.0, dropout=0.0)
+    if not on_gpu:
+        return fast
+    return replace(
+        fast,
+        model="resnet50",
+        data="synthetic",
+        shape="3x224x224",
+        classes=1000,
+        batch_size=256,
+        compile=True,
+        loader_workers=max(settings.loader_workers, 8),
+    )
+
+
+def token_settings(settings: BenchSettings, *, on_gpu: bool) -> BenchSettings:
+    fast = replace(settings, data="synthetic-tokens", precision="bf16", fused=True, accumulate=1)
+    fast = replace(fast, dropout=0.0, examples=1024)
+    if not on_gpu:
+        return replace(fast, model="gpt-tiny", sequence_length=16, vocabulary=64, batch_size=2)
+    return replace(
+        fast,
+        model="gpt-124m",
+        sequence_length=1024,
+        vocabulary=50304,  # GPT-2's vocabulary, rounded up to a multiple of 128 as nanoGPT does
+        batch_size=32,
+        compile=True,
+    )
+
+
+def measure(world: World, settings: BenchSettings) -> Targets:
+    """On one rank, of one device."""
+    on_gpu = world.device.type == "cuda"
+    for_images = image_settings(settings, on_gpu=on_gpu)
+    plain_rates, ratio, input_share = of_images(world, for_images)
+    for_tokens = token_settings(settings, on_gpu=on_gpu)
+    name = torch.cuda.get_device_name(world.device) if on_gpu else "CPU"
+    tokens_per_s, flops_per_token, utilization_percent = of_tokens(world, for_tokens)
+    return Targets(
+        device=name,
+        promised=on_gpu,
+        image_model=for_images.model,
+        image_batch=for_images.batch_size,
+        plain_samples_per_s=plain_rates,
+        ratio=ratio,
+        input_share=input_share,
+        token_model=for_tokens.model,
+        token_batch=for_tokens.batch_size,
+        tokens_per_s=tokens_per_s,
+        mfu_percent=mfu_percent(flops_per_token * tokens_per_s.median, peak_flops(name)),
+        utilization_percent=utilization_percent,
+    )
+
+
+def of_images(world: World, settings: BenchSettings) -> tuple[Spread, Spread, float]:
+    """Examples per second of the plain loop, the ratio to it, and the input-bound share."""
+    data = load(settings)
+    images, labels = batch(data.train, settings.batch_size, world)
+    torch.manual_seed(settings.seed)
+    by_hand = plain(
+        build(settings, data.shape, data.classes), images, labels, compiles=settings.compile
+    )
+    by_hand_s, at_hand_s, loaded_s = [], [], []
+    with (
+        Loop(settings, world, whole, data, same_step(settings, world, data)) as loop,
+        Loop(settings, world, whole, data, loaded_steps(settings, world, data)) as loads,
+    ):
+        for turn in range(settings.rounds + 1):
+            taken = [by_hand(settings.turn_steps), loop.turn(settings.turn_steps)]
+            taken.append(loads.turn(settings.turn_steps))
+            if turn:
+                by_hand_s.append(taken[0])
+                at_hand_s.append(taken[1])
+                loaded_s.append(taken[2])
+    examples = settings.turn_steps * settings.batch_size
+    input_share = max(0.0, 1 - ratios(at_hand_s, loaded_s).median)
+    return spread([examples / s for s in by_hand_s]), ratios(by_hand_s, at_hand_s), input_share
+
+
+def of_tokens(world: World, settings: BenchSettings) -> tuple[Spread, float, float | None]:
+    """Tokens per second, the FLOPs of each, and how busy the GPU was."""
+    data = load(settings)
+    model = build(settings, data.shape, data.classes)
+    per_example = flops(model, data.held_out.batch(np.arange(1), None))
+    del model
+    tokens = settings.turn_steps * settings.batch_size * data.shape[0]
+    rates = []
+    with Loop(settings, world, whole, data, same_step(settings, world, data)) as loop:
+        loop.turn(settings.turn_steps)
+        with utilization(world) as seen:
+            for _ in range(settings.rounds):
+                rates.append(tokens / loop.turn(settings.turn_steps))
+    busy = spread(seen).median if seen else None
+    return spread(rates), per_example / data.shape[0], busy
+
+
+@contextmanager
+def utilization(world: World) -> Iterator[list[float]]:
+    """What NVML says of the device meanwhile, in percent; a list that fills."""
+    seen: list[float] = []
+    if world.device.type != "cuda":
+        yield seen
+        return
+    gpu = Gpu((f"GPU-{torch.cuda.get_device_properties(world.device).uuid}",))
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(SAMPLED_EACH_S):
+            if (percent := gpu.read().utilization_percent) is not None:
+                seen.append(percent)
+
+    thread = threading.Thread(target=look, name="utilization", daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def told(result: Targets) -> Section:
+    def percent(value: float | None) -> str:
+        return "not known" if value is None else f"{value:.1f} %"
+
+    rows = (
+        (
+            f"{result.image_model} ÷ a plain loop",
+            result.ratio.said(quantity.ratio),
+            f"≥ {RATIO}",
+        ),
+        (
+            f"the plain loop, batches of {result.image_batch}",
+            result.plain_samples_per_s.said(quantity.rate),
+            "",
+        ),
+        ("input-bound share", quantity.share(result.input_share), f"< {INPUT_BOUND:.0%}"),
+        (
+            f"{result.token_model} tokens, batches of {result.token_batch}",
+            result.tokens_per_s.said(quantity.rate),
+            "",
+        ),
+        ("MFU", percent(result.mfu_percent), f"≥ {MFU_PERCENT:.0f} %"),
+        (
+            "GPU utilisation",
+            percent(result.utilization_percent),
+            f"≥ {UTILIZATION_PERCENT:.0f} %",
+        ),
+    )
+    return Section(
+        f"Targets on {result.device}",
+        "bf16, channels last, fused optimisers, and torch.compile on a GPU; one rank, the loop of "
+        "all jobs and the plain one of training/bench/plain.py in turns, medians (quartiles). MFU "
+        "counts the model's own FLOPs against the dense bf16 peak.",
+        (Table(("measured", "value", "promised of a GPU"), rows),),
+        (),
+        findings(result),
+    )
+
+
+def findings(result: Targets) -> tuple[Finding, ...]:
+    if not result.promised:
+        return (
+            Finding(Level.NOTE, "No GPU is at hand: nothing is promised of these small models."),
+        )
+    on = f"on {result.device}"
+    found = [
+        _met(
+            result.ratio.median >= RATIO,
+            f"{result.image_model} trains at {result.ratio.median:.3f} of a plain loop's "
+            f"throughput {on}",
+            "Look at the trace for what the plain loop does not do.",
+        ),
+        _met(
+            result.input_share < INPUT_BOUND,
+            f"{quantity.share(result.input_share)} of a step is there for its data {on}",
+            "More loader_workers, up to the cores of the host; pin_memory=true.",
+        ),
+    ]
+    if result.mfu_percent is not None:
+        found.append(
+            _met(
+                result.mfu_percent >= MFU_PERCENT,
+                f"{result.token_model} has an MFU of {result.mfu_percent:.1f} % {on}",
+                "A larger batch, compile=true, attention=flash or cudnn.",
+            )
+        )
+    if result.utilization_percent is not None:
+        found.append(
+            _met(
+                result.utilization_percent >= UTILIZATION_PERCENT,
+                f"The GPU is busy {result.utilization_percent:.0f} % of the time {on}",
+                "A larger batch, so that the host keeps ahead of the device.",
+            )
+        )
+    return tuple(found)
+
+
+def _met(met: bool, said: str, advice: str) -> Finding:
+    return Finding(Level.GOOD, f"{said}.") if met else Finding(Level.PROBLEM, f"{said}.", advice)

@@ -1,0 +1,147 @@
+"""The checkpoints of a run without Ray Train: directories of a folder that all ranks see."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from threading import Event
+from types import TracebackType
+from typing import Any
+
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
+
+from training.checkpoint.manifest import is_finished
+from training.checkpoint.part import write
+from training.checkpoint.restore import agreed, newest_whole
+from training.checkpoint.snapshot import snapshot
+from training.checkpoint.storage import PREFIX, RunDirectory
+from training.telemetry import witness
+
+PARTS_S = 120.0
+"""How long rank 0 waits for the others' parts of a checkpoint."""
+_LOOK_S = 0.02
+
+
+class FolderCheckpoints:
+    """Each rank writes its part by itself; one is finished when the manifests of all are there."""
+
+    def __init__(
+        self,
+        folder: Path,
+        rank: int,
+        world_size: int,
+        *,
+        in_background: bool = True,
+        may_start_over: bool = False,
+        keep: int = 3,
+        finished: Callable[[Mapping[str, float], Path], None] = lambda metrics, checkpoint: None,
+    ) -> None:
+        """`finished` is called on rank 0, from another thread: a checkpoint has all its parts."""
+        self._run = RunDirectory(LocalFileSystem(), os.fspath(folder))
+        self._rank, self._world_size = rank, world_size
+        self._in_background, self._may_start_over = in_background, may_start_over
+        self._keep, self._finished = keep, finished
+        self._writer = ThreadPoolExecutor(1, "checkpoint")
+        self._is_left = Event()
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> FolderCheckpoints:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """What is being written is finished; raises what went wrong with it.
+
+        After an error the other ranks' parts are not waited for: they may be the error.
+        """
+        if error is not None:
+            self._is_left.set()
+        self._writer.shutdown()
+        if error is None:
+            self._finish()
+
+    def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
+        """Waits for the one before. Raises OSError when that could not be written."""
+        self._finish()
+        held = snapshot(dict(states)) if self._in_background else dict(states)
+        self._under_way = self._writer.submit(self._write, dict(metrics), held, step)
+        if not self._in_background:
+            self._finish()
+
+    def _finish(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+    def _write(self, metrics: Mapping[str, float], states: Mapping[str, Any], step: int) -> None:
+        path = f"{self._run.path}/{PREFIX}{step:012}"
+        ranks = {"rank": self._rank, "world_size": self._world_size}
+        write(self._run.filesystem, path, states, step=step, **ranks)
+        if self._rank == 0 and self._has_all(Path(path)):
+            self._finished(metrics, Path(path))
+            # Those of later steps are left over from before the run fell back.
+            own = [at for at in self._run.checkpoints() if at <= path]
+            kept = [at for at in own if is_finished(Path(at))][: self._keep]
+            for old in own:
+                if old < kept[-1]:
+                    shutil.rmtree(old)
+
+    def _has_all(self, path: Path) -> bool:
+        """Waits for the other ranks' parts: until then the one before is not to be deleted."""
+        deadline = time.monotonic() + PARTS_S
+        while not is_finished(path):
+            if self._is_left.wait(_LOOK_S):
+                return False
+            if time.monotonic() > deadline:
+                print(f"{path.name} is unfinished after {PARTS_S:.0f} s", flush=True)
+                return False
+        return True
+
+    @contextmanager
+    def newest(self) -> Iterator[Path | None]:
+        """Rank 0 reads all of it, and says to the others which it is.
+
+        Raises NothingWhole on all ranks when there were some and none is whole.
+        """
+        path = agreed(self._choose() if self._rank == 0 else ("", ""), self._world_size)
+        yield Path(path) if path else None
+
+    def _choose(self) -> tuple[str, str]:
+        """A path, or why there is none; neither when the run has only begun."""
+        there = self._run.checkpoints()
+        with newest_whole(there, nullcontext, self._unused) as path:
+            if path is not None:
+                _unfinish(there[: there.index(path)])
+                return path, ""
+        if any(is_finished(Path(path)) for path in there):
+            why = f"no checkpoint in {self._run.path} is whole"
+            if not self._may_start_over:
+                return "", why
+            print(f"{why}: the run starts over", flush=True)
+        _unfinish(there)
+        return "", ""
+
+    def _unused(self, path: str, why: str) -> None:
+        """It stays where it is, until the run has saved its step again and enough after it."""
+        said = f"{Path(path).name} is not used: {why}"
+        if is_finished(Path(path)):
+            witness.notice("CheckpointDamaged", said)
+        print(said, flush=True)
+
+
+def _unfinish(paths: Iterable[str]) -> None:
+    """When such a step is saved again, manifests of the first time would pass for those of ranks
+    that have yet to write their parts.
+    """
+    for path in paths:
+        for manifest in Path(path).glob("manifest-*.json"):
+            manifest.replace(f"{manifest}.unused")

@@ -1,0 +1,122 @@
+"""What a checkpoint consists of, written down with it, and whether that is still so.
+
+Each rank writes its files and then, last, its manifest. A checkpoint is whole when the manifests
+of all its ranks are there and agree, and every file has the size and SHA-256 that they name. So it
+takes no word between the ranks to finish one, and one that was never finished cannot pass for one
+that was.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+"""Of the manifest and of what the files hold."""
+
+DAMAGED = "DAMAGED"
+"""A file in a checkpoint's directory that was found damaged: why, as one line."""
+
+
+class Damaged(ValueError):
+    """Why a checkpoint must not be used, as one line without its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    rank: int
+    world_size: int
+    step: int
+    files: tuple[File, ...]
+    format: int = FORMAT
+
+    def encode(self) -> bytes:
+        said = asdict(self)
+        return json.dumps({"manifest": said, "sha256": _digest(said)}, indent=1).encode()
+
+
+def name(rank: int) -> str:
+    return f"manifest-{rank}.json"
+
+
+def is_finished(directory: Path) -> bool:
+    """All of its ranks say that they have written their parts; whether they did, `check` tells."""
+    try:
+        world_size = _read(directory, 0).world_size
+    except Damaged:
+        return (directory / name(0)).exists()
+    return all((directory / name(rank)).exists() for rank in range(world_size))
+
+
+def check(directory: Path) -> Manifest:
+    """Read every byte of the checkpoint. Returns rank 0's manifest.
+
+    Raises Damaged, and OSError when the storage cannot be read just now.
+    """
+    if not directory.is_dir():
+        raise Damaged("its directory is gone")
+    if (directory / DAMAGED).exists():
+        why = (directory / DAMAGED).read_text(errors="replace").partition("\n")[0]
+        raise Damaged(f"marked before: {why}")
+    first = _read(directory, 0)
+    for rank in range(first.world_size):
+        manifest = _read(directory, rank) if rank else first
+        if (manifest.step, manifest.world_size) != (first.step, first.world_size):
+            raise Damaged(
+                f"rank {rank}'s part is of step {manifest.step} and {manifest.world_size} ranks, "
+                f"rank 0's of step {first.step} and {first.world_size}"
+            )
+        for file in manifest.files:
+            _compare(directory / file.name, file)
+    return first
+
+
+def _read(directory: Path, rank: int) -> Manifest:
+    try:
+        text = (directory / name(rank)).read_bytes()
+    except FileNotFoundError:
+        raise Damaged(f"{name(rank)} is missing: rank {rank} did not finish its part") from None
+    try:
+        whole = json.loads(text)
+        said, digest = whole["manifest"], whole["sha256"]
+        if digest != _digest(said):
+            raise Damaged(f"{name(rank)} is not what was written")
+        if said["format"] != FORMAT:
+            raise Damaged(f"{name(rank)} is of format {said['format']}; this reads {FORMAT}")
+        return Manifest(**said | {"files": tuple(File(**file) for file in said["files"])})
+    except Damaged:
+        raise
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Damaged(f"{name(rank)} is garbled") from error
+
+
+def _compare(path: Path, file: File) -> None:
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes != file.size_bytes:
+            raise Damaged(f"{file.name} has {size_bytes:,} of {file.size_bytes:,} bytes")
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise Damaged(f"{file.name} is missing") from None
+    except OSError as error:
+        if error.errno != errno.EIO:  # what a bad disk says; anything else may be right soon
+            raise
+        raise Damaged(f"{file.name} cannot be read: {error.strerror}") from error
+    if digest != file.sha256:
+        raise Damaged(f"{file.name} is not what was written: its SHA-256 differs")
+
+
+def _digest(said: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,44 @@
+"""What every data set is to a training loop: examples by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.data.draws import Draws
+from training.stop import Stop
+
+Batch: TypeAlias = tuple[Tensor, Tensor]
+"""Inputs, and what is to be answered: images (n, c, h, w) and labels (n,), or tokens (n, t) and
+the tokens that follow each of them (n, t)."""
+
+
+class Examples(Protocol):
+    def __len__(self) -> int: ...
+
+    def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
+        """Those examples, in that order. With draws they are augmented, where that is usual."""
+        ...
+
+
+@dataclass(frozen=True)
+class Data:
+    name: str
+    train: Examples
+    held_out: Examples
+    shape: tuple[int, ...]
+    """Of an example: (channels, height, width), or (tokens,)."""
+    classes: int
+    """Of labels, or the vocabulary."""
+
+    @property
+    def is_tokens(self) -> bool:
+        return len(self.shape) == 1
+
+
+class NoData(Stop):
+    """The data set is not there, or is not what it should be: what, where, and what to do."""

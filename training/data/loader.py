@@ -1,0 +1,126 @@
+"""Batches of a data set, made ready while training goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
+
+from training.data.draws import Draws
+from training.data.examples import Batch, Examples, NoData
+from training.data.sampler import Sampler
+from training.data.settings import DataSettings
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one rank is to learn from in one step."""
+
+    examples: int
+    """Of the whole step, over all ranks."""
+    micro_batches: Iterator[Batch]
+
+
+class Batches(Protocol):
+    """Where a training loop gets its steps from."""
+
+    @property
+    def steps(self) -> int:
+        """Of an epoch."""
+        ...
+
+    def epoch(self, epoch: int, after: int = 0) -> Iterator[Step]:
+        """All steps of an epoch but for the first `after`."""
+        ...
+
+
+class Loader:
+    """The examples that a sampler deals, batch by batch, with or without processes to help."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        sampler: Sampler,
+        settings: DataSettings,
+        *,
+        augmented: bool = True,
+    ) -> None:
+        self._sampler = sampler
+        self._wanted: list[_Wanted] = []
+        helped = settings.loader_workers > 0
+        self._loader: DataLoader[Batch | NoData] = DataLoader(
+            _Made(examples, sampler.seed if augmented else None),
+            batch_size=None,  # the sampler has batched them
+            sampler=_Listed(self._wanted),
+            num_workers=settings.loader_workers,
+            # 0 is for Ray Data's blocks: torch has 1 or more.
+            prefetch_factor=max(1, settings.prefetch) if helped else None,
+            persistent_workers=settings.persistent_workers and helped,
+            pin_memory=settings.pin_memory and torch.cuda.is_available(),
+            generator=torch.Generator(),  # it draws seeds: not from the one that a resume restores
+        )
+
+    @property
+    def steps(self) -> int:
+        return self._sampler.steps
+
+    def epoch(self, epoch: int, after: int = 0) -> Iterator[Step]:
+        shares = list(self._sampler.epoch(epoch, after))
+        self._wanted[:] = [
+            _Wanted(share.epoch, examples) for share in shares for examples in share.micro_batches
+        ]
+        made = map(_whole, iter(self._loader))
+        for share in shares:
+            micro_batches = islice(made, len(share.micro_batches))
+            yield Step(share.examples, micro_batches)
+            deque(micro_batches, maxlen=0)  # those of a step that was left early
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    epoch: int
+    examples: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What is to be made next, in order; persistent processes outlive an epoch's list."""
+
+    wanted: list[_Wanted]
+
+    def __iter__(self) -> Iterator[_Wanted]:
+        return iter(list(self.wanted))
+
+    def __len__(self) -> int:
+        return len(self.wanted)
+
+
+class _Made(Dataset[Batch | NoData]):
+    def __init__(self, examples: Examples, seed: int | None) -> None:
+        self._examples, self._seed = examples, seed
+
+    def __getitem__(self, wanted: _Wanted) -> Batch | NoData:
+        """What is wrong is handed over: torch would raise it with a trace in place of its words."""
+        draws = None if self._seed is None else Draws(self._seed, wanted.epoch)
+        try:
+            return self._examples.batch(wanted.examples, draws)
+        except NoData as why:
+            return why
+
+
+def _whole(made: Batch | NoData) -> Batch:
+    if isinstance(made, NoData):
+        try:
+            raise made
+        finally:
+            del made  # else it holds itself, and the processes that load, until it is collected
+    # Through pinned memory a tuple comes as a list.
+    inputs, targets = made
+    return inputs, targets

@@ -1,0 +1,209 @@
+"""Batches that Ray Data loads, in tasks of its own, and streams to the rank that they are for.
+
+Each rank has a Dataset of the numbers of its examples, in the order that the sampler deals them:
+what an epoch covers, and who sees what, is the sampler's word, as with `Loader`. Ray Data's
+`streaming_split` would hand a block to the rank that has the least, and with `equal=True` leave out
+what does not go into equal shares: neither covers each example once, and neither can be resumed by
+number (Ray 2.60, OutputSplitter).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.data import load
+from training.data.draws import Draws
+from training.data.examples import Batch, Examples, NoData
+from training.data.loader import Step
+from training.data.sampler import Sampler
+from training.data.settings import DataSettings
+from training.settings import setting
+
+Numbers = NDArray[np.int64]
+Block = dict[str, NDArray[Any]]
+"""The columns of a task's examples: "number", "inputs" and "targets"; or "wrong", a sentence."""
+
+LARGEST_BLOCK = 1024
+"""Examples of a task, however small they are: the first batch waits for a whole block."""
+
+TASKS_OF_A_DATASET = 256
+"""A Dataset takes a moment to start, and holds the numbers of all of its tasks: short epochs share
+one, and a long one has several."""
+
+READ_AHEAD_BYTES = 256 << 20
+"""Of the object store that a rank's stream fills at most, where there is so much."""
+
+
+@dataclass(frozen=True)
+class StreamSettings(DataSettings):
+    """Ray Data"""
+
+    loader_workers: int = setting(1, "tasks that load at once, a rank", at_least=1)
+    prefetch: int = setting(2, "blocks that a rank fetches ahead from the object store", at_least=0)
+    loader_cpus: float = setting(
+        0.0, "CPUs of each loading task, anywhere; 0: beside its rank, none reserved", at_least=0
+    )
+    block_mb: float = setting(16.0, "of examples that one task loads", at_least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one task of Ray Data loads: micro-batches of one epoch, in their order."""
+
+    epoch: int
+    micro_batches: tuple[Numbers, ...]
+
+
+class Streamed:
+    """The examples that a sampler deals, loaded by Ray Data up to the end of the last epoch."""
+
+    def __init__(
+        self,
+        examples: Callable[[], Examples],
+        sampler: Sampler,
+        settings: StreamSettings,
+        epochs: int,
+    ) -> None:
+        """`examples` is called in each task of Ray Data, so it should remember its answer."""
+        self._examples, self._sampler, self._epochs = examples, sampler, epochs
+        self._settings = settings
+        self._pinned = settings.pin_memory and torch.cuda.is_available()
+        inputs, targets = examples().batch(np.arange(1), None)
+        fits = int(settings.block_mb * (1 << 20) / (inputs.nbytes + targets.nbytes))
+        self._block = max(1, min(fits, LARGEST_BLOCK) // sampler.batch_size)
+        self._batches: Iterator[Batch] = iter(())
+        self._position = (-1, 0)
+        """The epoch and the step of it that `_batches` goes on with."""
+
+    @property
+    def steps(self) -> int:
+        return self._sampler.steps
+
+    def epoch(self, epoch: int, after: int = 0) -> Iterator[Step]:
+        """From where the stream is, or from a new one that begins there."""
+        if self._position != (epoch, after):
+            self._batches = self._stream(epoch, after)
+        for number, share in enumerate(self._sampler.epoch(epoch, after), after + 1):
+            micro_batches = islice(self._batches, len(share.micro_batches))
+            yield Step(share.examples, micro_batches)
+            deque(micro_batches, maxlen=0)  # those of a step that was left early
+            self._position = (epoch + 1, 0) if number == self.steps else (epoch, number)
+
+    def _stream(self, epoch: int, after: int) -> Iterator[Batch]:
+        tasks = self._tasks(epoch, after)
+        while window := list(islice(tasks, TASKS_OF_A_DATASET)):
+            wanted = [examples for task in window for examples in task.micro_batches]
+            yield from cut(self._loaded(window), wanted, pinned=self._pinned)
+
+    def _tasks(self, epoch: int, after: int) -> Iterator[Task]:
+        for each in range(epoch, self._epochs):
+            shares = self._sampler.epoch(each, after if each == epoch else 0)
+            batches = chain.from_iterable(share.micro_batches for share in shares)
+            while block := tuple(islice(batches, self._block)):
+                yield Task(each, block)
+
+    def _loaded(self, tasks: list[Task]) -> Iterable[Block]:
+        """A block for each task, in their order."""
+        import pyarrow as pa  # type: ignore[import-untyped]
+        import ray
+        from ray.data import DataContext, ExecutionResources, TaskPoolStrategy
+
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        context.execution_options.preserve_order = True
+        store_bytes = ray.cluster_resources().get("object_store_memory", 0.0)
+        context.execution_options.resource_limits = ExecutionResources.for_limits(
+            object_store_memory=min(
+                READ_AHEAD_BYTES, store_bytes / 2 / max(1, self._sampler.world_size)
+            )
+        )
+        beside = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+        numbers = [np.concatenate(task.micro_batches) for task in tasks]
+        tables = [
+            pa.table({"number": of_task, "epoch": np.full_like(of_task, task.epoch)})
+            for task, of_task in zip(tasks, numbers, strict=True)
+        ]
+        # Not from_arrow: its first task waits for a CPU that no rank has taken.
+        dataset = ray.data.from_blocks(tables).map_batches(
+            partial(loaded, examples=self._examples, seed=self._sampler.seed),
+            batch_size=None,
+            batch_format="numpy",
+            num_cpus=self._settings.loader_cpus,
+            compute=TaskPoolStrategy(self._settings.loader_workers),
+            label_selector=None if self._settings.loader_cpus else beside,
+        )
+        blocks: Iterable[Block] = dataset.iter_batches(
+            batch_size=None, batch_format="numpy", prefetch_batches=self._settings.prefetch
+        )
+        return blocks
+
+
+def loaded(block: Block, examples: Callable[[], Examples], seed: int) -> Block:
+    """In a task of Ray Data: the examples of those numbers, augmented as their epoch has them.
+
+    What is wrong with the data is handed over: Ray Data would raise it with its traces.
+    """
+    try:
+        inputs, targets = examples().batch(block["number"], Draws(seed, int(block["epoch"][0])))
+    except NoData as why:
+        return {"wrong": np.array([str(why)])}
+    return {"number": block["number"], "inputs": inputs.numpy(), "targets": targets.numpy()}
+
+
+def cut(
+    blocks: Iterable[Block], micro_batches: Iterable[Numbers], *, pinned: bool = False
+) -> Iterator[Batch]:
+    """The blocks' examples as these micro-batches, wherever one block ends and the next begins.
+
+    Raises NoData when a task did not find or could not read the data, and NotAsDealt when the
+    blocks hold other examples, or too few.
+    """
+    following = iter(blocks)
+    rest: Block = {"number": np.empty(0, np.int64)}
+    for wanted in micro_batches:
+        pieces: list[Block] = []
+        lacking = len(wanted)
+        while lacking:
+            if not len(rest["number"]):
+                rest = next(following, {})
+                if not rest:
+                    raise NotAsDealt(f"Ray Data's stream ended {lacking} examples too early")
+                if "wrong" in rest:
+                    raise NoData(str(rest["wrong"][0]))
+            pieces.append({name: column[:lacking] for name, column in rest.items()})
+            rest = {name: column[lacking:] for name, column in rest.items()}
+            lacking -= len(pieces[-1]["number"])
+        if not np.array_equal(np.concatenate([piece["number"] for piece in pieces]), wanted):
+            raise NotAsDealt("Ray Data's stream has other examples than the sampler dealt")
+        yield whole(pieces, "inputs", pinned), whole(pieces, "targets", pinned)
+
+
+def whole(pieces: list[Block], name: str, pinned: bool) -> Tensor:
+    """A column as a tensor of its own: Ray Data hands out the object store's, unwritable."""
+    columns = [piece[name] for piece in pieces]
+    shape = (sum(map(len, columns)), *columns[0].shape[1:])
+    dtype = torch.from_numpy(np.empty(0, columns[0].dtype)).dtype
+    tensor = torch.empty(shape, dtype=dtype, pin_memory=pinned)
+    np.concatenate(columns, out=tensor.numpy())
+    return tensor
+
+
+class NotAsDealt(RuntimeError):
+    """A stream that training must not go on with."""
+
+
+@cache
+def train_examples(settings: DataSettings) -> Examples:
+    """The data set's, opened once in each process."""
+    return load(settings).train

@@ -1,0 +1,50 @@
+"""One process: what every other job is compared with.
+
+    python -m training.jobs.baseline --epochs 20
+
+On a Ray cluster it takes one CPU or GPU of a worker node; elsewhere it needs no Ray at all.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from training.jobs import job
+from training.jobs.plain import Plain, end, named, work
+from training.loop.world import alone
+from training.parallel.whole import whole
+from training.settings import parse, setting
+from training.stop import Stop
+from training.techniques import environment
+from training.techniques.memory import OutOfMemory
+
+
+@dataclass(frozen=True)
+class Settings(Plain):
+    workers: int = setting(1, "ranks whose share of each step this one process learns from")
+    epochs: int = setting(20, "passes over the data")
+
+
+def rank(settings: Settings) -> dict[str, Any]:
+    try:
+        environment.enter(settings)
+        return work(settings, alone(settings.gpu), whole)
+    except (Stop, OutOfMemory) as why:
+        return {"stopped": str(why)}
+
+
+def main() -> None:
+    settings = parse(Settings, "python -m training.jobs.baseline", job("baseline").summary)
+    settings = replace(settings, run_name=settings.run_name or named("baseline"))
+    if "RAY_ADDRESS" in os.environ:
+        from training.jobs import on_cluster
+
+        end(on_cluster.run("baseline", settings, ranks=1))
+    else:
+        end(rank(settings))
+
+
+if __name__ == "__main__":
+    main()

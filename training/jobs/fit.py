@@ -1,0 +1,125 @@
+"""The driver's part of a job on Ray Train: resources, storage, failures, and how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from training.checkpoint.storage import RunDirectory
+from training.jobs import interfaces, lack
+from training.loop.settings import TrainSettings
+from training.settings import setting
+from training.techniques import environment
+from training.techniques.memory import OutOfMemory
+
+
+@dataclass(frozen=True)
+class OnRay(TrainSettings):
+    """On Ray"""
+
+    max_failures: int = setting(5, "restarts before the run fails; -1: without end")
+    when_lacking: str = setting(
+        "wait", "when the cluster has too little for all workers", ("wait", "fail")
+    )
+
+
+@dataclass(frozen=True)
+class Elastic(OnRay):
+    """Elastic"""
+
+    min_workers: int = setting(0, "go on with so few when some are lost; 0: not elastic")
+    resize_interval_s: float = setting(60.0, "how often to look for lost workers' return")
+
+
+def fit(
+    train_on_ray: Callable[[dict[str, Any]], dict[str, Any]], settings: OnRay, name: str
+) -> Any:
+    """Run the training function on every worker. Returns Ray Train's result.
+
+    Exits with a sentence when the settings do not fit the cluster, or when training stopped itself.
+    """
+    import ray
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.v2.api.exceptions import WorkerGroupError
+
+    least = settings.workers
+    elastic: dict[str, Any] = {}
+    if isinstance(settings, Elastic):
+        if not 0 <= settings.min_workers <= settings.workers:
+            raise SystemExit(
+                f"--min-workers is 0 to {settings.workers}, not {settings.min_workers}"
+            )
+        least = settings.min_workers or settings.workers
+        check_losses("hierarchical", settings.hierarchical, max(2, least), settings.workers)
+        elastic["elastic_resize_monitor_interval_s"] = settings.resize_interval_s
+    if not ray.is_initialized():
+        ray.init()
+    falls = "workers" if least == settings.workers else "min-workers"
+    takes = lack.found(settings.gpu, least, settings.when_lacking, flag=falls).resource
+
+    # The workers are told the name too, which the tracker and the checkpoints go by.
+    name = settings.run_name or time.strftime(f"{name}-%Y%m%d-%H%M%S")
+    settings = replace(settings, run_name=name)
+    told = environment.variables(settings)
+    interfaces.check(settings.interface)
+    run_config = RunConfig(
+        name=name,
+        storage_path=storage(settings.storage_path),
+        failure_config=FailureConfig(max_failures=settings.max_failures),
+        checkpoint_config=CheckpointConfig(num_to_keep=settings.num_to_keep),
+        worker_runtime_env={"env_vars": told} if told else None,
+    )
+    run = run_config.storage_context
+    for mended in RunDirectory(run.storage_filesystem, run.experiment_fs_path).mend():
+        print(mended, flush=True)
+
+    trainer = TorchTrainer(
+        train_on_ray,
+        train_loop_config=asdict(settings),
+        torch_config=TorchConfig(timeout_s=int(settings.timeout_s)),
+        scaling_config=ScalingConfig(
+            num_workers=settings.workers
+            if least == settings.workers
+            else (least, settings.workers),
+            use_gpu=takes == "GPU",
+            **elastic,
+        ),
+        run_config=run_config,
+    )
+    try:
+        result = trainer.fit()
+    except WorkerGroupError as failed:
+        for error in failed.worker_failures.values():
+            raised = getattr(error, "_base_exc", error)  # ray 2.60 wraps it with its traceback
+            if isinstance(raised, OutOfMemory):
+                raise SystemExit(f"failed: {raised}") from None
+        raise
+    if stopped := (result.return_value or {}).get("stopped"):
+        raise SystemExit(f"stopped: {stopped}; its checkpoints are in {result.path}")
+    # A run that was finished before does nothing, and its newest checkpoint says it all.
+    if newest := result.metrics:
+        print(f"accuracy {newest['accuracy']:.4f} after {newest['step']:.0f} steps", flush=True)
+    return result
+
+
+def check_losses(name: str, ranks: int, least: int, workers: int) -> None:
+    """Exits when lost workers may leave, of the `least` to all, a number that groups of so many
+    ranks do not divide: the run could not go on. 0 ranks: there are no groups.
+    """
+    left = [size for size in range(least, workers) if ranks and size % ranks]
+    if left:
+        raise SystemExit(
+            f"--{name} {ranks}: when workers are lost, {left[-1]} that are left do not divide into "
+            f"groups of {ranks}: take --min-workers {workers}, or --{name} 0"
+        )
+
+
+def storage(path: str) -> str | None:
+    """A directory as all processes of this machine see it, an object store's address as it is."""
+    if not path or "://" in path:
+        return path or None
+    return str(Path(path).expanduser().absolute())

@@ -1,0 +1,71 @@
+"""Whether a cluster has enough for a run's workers, and what it lacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Workers that take one of a resource each: how many could run."""
+
+    resource: str
+    """As Ray names it: CPU or GPU."""
+    most: int
+    """With nothing else on the cluster's nodes."""
+    free: int
+    """With what runs there now."""
+
+
+def room(resource: str) -> Room:
+    """Counted node by node: half a CPU here and half a CPU there are none for a worker."""
+    from ray._private.state import available_resources_per_node  # Ray 2.60
+
+    from training.recovery.nodes import alive
+
+    free = available_resources_per_node()
+    nodes = alive()
+    return Room(
+        resource,
+        sum(int(node.resources.get(resource, 0)) for node in nodes),
+        sum(int(free.get(node.id, {}).get(resource, 0)) for node in nodes),
+    )
+
+
+def found(gpu: str, workers: int, when_lacking: str, of: str = "workers", flag: str = "") -> Room:
+    """The room for so many workers, of what each takes. Says what is lacking, or exits with it.
+
+    `of` is what the job calls them, and its setting, unless that is `flag`.
+    """
+    there = room("GPU")
+    if (takes := resource(gpu, workers, there.most)) != there.resource:
+        there = room(takes)
+    tell(there, workers, when_lacking, of, flag)
+    return there
+
+
+def resource(gpu: str, workers: int, gpus: int) -> str:
+    """What a worker takes. Exits when GPUs are asked for and the cluster has none at all."""
+    if gpu == "true" and not gpus:
+        raise SystemExit(
+            "gpu=true, and the cluster has no GPU: gpu=false trains on CPUs, "
+            "or scale up a worker group that has GPUs first"
+        )
+    return "GPU" if gpu == "true" or (gpu == "auto" and gpus >= workers) else "CPU"
+
+
+def tell(there: Room, workers: int, when_lacking: str, of: str = "workers", flag: str = "") -> None:
+    """Say what is lacking for so many workers; exits when that is an error."""
+    if there.free >= workers:
+        return
+    flag = flag or of
+    lack = f"{workers} {of} take {workers} {there.resource}, and the cluster has {there.most}"
+    todo = f"launch with --{flag} {there.free}" if there.free else "end what runs there"
+    if there.most >= workers:
+        lack += f", of which {there.free} are free"
+    else:
+        todo = f"launch with --{flag} {there.most}, or " if there.most else ""
+        todo += "scale the cluster up"
+    if when_lacking == "fail":
+        raise SystemExit(f"{lack}: {todo}")
+    print(f"{lack}: waiting for the rest ({todo})", flush=True)

@@ -1,0 +1,228 @@
+"""A job without Ray Train on a Ray cluster: torchrun's agents on its nodes, watched from here.
+
+Ray gives the CPUs or GPUs, starts an agent on each node that has some of them, and is told how the
+run goes. The ranks are the agents' children. A rank that dies is torchrun's to start again; when a
+node is lost, all agents start anew on what is left.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from training.jobs import SETTINGS, interfaces, job, lack
+from training.jobs.agent import Nodes, start
+from training.jobs.plain import Plain, folder
+from training.stop import Stop
+from training.telemetry import relay
+from training.telemetry.driver import DriverTelemetry, is_wanted
+from training.telemetry.relay import Heard, Hello, Relay
+from training.telemetry.sink import ActorSink
+from training.telemetry.wire import Worker
+
+LOOK_S = 0.25
+"""How often the agents are asked what they have heard."""
+PLACE_S = 10.0
+"""How long resources that were there a moment ago may take to be there again."""
+ANSWER_S = 10.0
+
+
+def run(name: str, settings: Plain, ranks: int) -> dict[str, Any]:
+    """Run the job's `rank` in so many processes. What rank 0 returned, or `{"failed": why}`."""
+    if not ray.is_initialized():
+        ray.init()
+    try:
+        where = folder(settings)
+        interfaces.check(settings.interface)
+    except Stop as why:
+        return {"stopped": str(why)}
+    settings = replace(settings, storage_path=str(where.parent))
+    takes = lack.found(settings.gpu, ranks, settings.when_lacking).resource
+    settings = replace(settings, gpu="true" if takes == "GPU" else "false")
+    told = DriverTelemetry(where.name, where, settings.max_restarts) if is_wanted() else None
+    result: dict[str, Any] = {}
+    for left in range(settings.max_restarts, -1, -1):
+        try:
+            result = _attempt(name, replace(settings, max_restarts=left), ranks, takes, told)
+            break
+        except RayActorError as error:
+            result = {"failed": f"a node of the run was lost: {str(error).splitlines()[0]}"}
+            print(f"{result['failed']}; {left} restarts are left", flush=True)
+            if told and left:
+                told.lost(result["failed"])
+    if told:
+        told.ends(result)
+    return result
+
+
+def _attempt(
+    name: str, settings: Plain, ranks: int, takes: str, told: DriverTelemetry | None
+) -> dict[str, Any]:
+    """Raises RayActorError when an agent is lost."""
+    if told:
+        told.places()
+    group, counts = _place(ranks, takes)
+    if told:
+        told.starts()
+    agents = [
+        ray.remote(Agent)
+        .options(
+            num_cpus=count if takes == "CPU" else 0,
+            num_gpus=count if takes == "GPU" else 0,
+            max_concurrency=2,  # it is asked while it trains
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
+        )
+        .remote(name, asdict(settings), count)
+        for index, count in enumerate(counts)
+    ]
+    try:
+        address, port = ray.get(agents[0].place.remote())
+        audience = Audience(told.run, told.job, told.attempts, told.aggregator) if told else None
+        runs = [
+            agent.train.remote(
+                Nodes(settings.run_name, len(agents), f"{address}:{port}", is_first=not index),
+                audience,
+            )
+            for index, agent in enumerate(agents)
+        ]
+        return _watch(agents, runs, told)
+    finally:
+        for agent in agents:
+            ray.kill(agent)
+        remove_placement_group(group)
+
+
+def _place(ranks: int, takes: str) -> tuple[PlacementGroup, list[int]]:
+    """Where Ray finds room for each rank, taken as one bundle a node: how many ranks in each.
+
+    An agent has all CPUs or GPUs of its ranks, and an actor has those of one bundle.
+    """
+    while True:
+        each = placement_group([{takes: 1}] * ranks, strategy="PACK")
+        ray.get(each.ready())
+        nodes = placement_group_table(each)["bundles_to_node_id"].values()
+        counts = [count for _, count in Counter(nodes).most_common()]
+        remove_placement_group(each)
+        group = placement_group([{takes: count} for count in counts], strategy="STRICT_SPREAD")
+        if group.wait(PLACE_S):
+            return group, counts
+        remove_placement_group(group)
+
+
+def _watch(agents: Sequence[Any], runs: list[Any], told: DriverTelemetry | None) -> dict[str, Any]:
+    results: dict[Any, dict[str, Any]] = {}
+    waiting = list(runs)
+    while waiting:
+        done, waiting = ray.wait(waiting, timeout=LOOK_S)
+        if told:
+            told.heard(_heard(agents))
+        for one in done:
+            results[one] = ray.get(one)
+            if "failed" in results[one]:
+                return results[one]
+    return next((result for result in results.values() if result.get("rank", 0) == 0), {})
+
+
+def _heard(agents: Sequence[Any]) -> list[tuple[float, Heard]]:
+    """What those that answer have heard: of one that is lost the end of its run tells."""
+    heard: list[tuple[float, Heard]] = []
+    for answer in [agent.heard.remote() for agent in agents]:
+        try:
+            heard += ray.get(answer, timeout=ANSWER_S)
+        except RayError:
+            continue
+    return heard
+
+
+class Audience(NamedTuple):
+    """Whom an agent tells."""
+
+    run: str
+    job: str
+    """Ray's, of the driver."""
+    attempts: int
+    """Of the drivers before this one."""
+    aggregator: Any
+
+
+class Agent:
+    """The actor of a node."""
+
+    def __init__(self, name: str, config: dict[str, Any], ranks: int) -> None:
+        module = importlib.import_module(job(name).module)
+        self._rank, self._settings = module.rank, getattr(module, SETTINGS)(**config)
+        self._ranks = ranks
+        self._address = ray.util.get_node_ip_address()
+        self._relay: Relay | None = None
+
+    def place(self) -> tuple[str, int]:
+        """Where the others may meet this one."""
+        with socket.socket() as free:
+            free.bind((self._address, 0))
+            return self._address, free.getsockname()[1]
+
+    def train(self, nodes: Nodes, audience: Audience | None) -> dict[str, Any]:
+        # Ray blocks them in this thread, and a rank would inherit that: it would neither end when
+        # torchrun says so, nor when this process is killed.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+        if audience is not None:
+            self._relay = self._listen(audience)
+            os.environ[relay.VARIABLE] = self._relay.address
+        try:
+            there = replace(nodes, address=self._address)
+            return start(self._rank, self._settings, self._ranks, there)
+        finally:
+            if self._relay is not None:
+                self._relay.close()
+
+    def heard(self) -> list[tuple[float, Heard]]:
+        return [] if self._relay is None else self._relay.take()
+
+    def _listen(self, audience: Audience) -> Relay:
+        run, job_id, attempts, aggregator = audience
+        node_id = ray.get_runtime_context().get_node_id()
+        gpu_ids = tuple(int(gpu) for gpu in ray.get_gpu_ids())
+
+        def seat(said: Hello) -> Worker:
+            own = gpu_ids[said.local_rank : said.local_rank + 1]
+            return Worker(
+                rank=said.rank,
+                node_id=node_id,
+                node_ip=self._address,
+                pid=said.pid,
+                gpu_ids=own,
+            )
+
+        def sink() -> ActorSink:
+            return ActorSink(run, job_id, aggregator)
+
+        return Relay(run, seat, lambda: next_attempt(run, attempts), sink, aggregator)
+
+
+def next_attempt(run: str, before: int) -> int:
+    """Counted in the cluster: rank 0 may be on another node each time, one at a time."""
+    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
+
+    key = f"attempts/{run}/{before}".encode()
+    attempt = int(_internal_kv_get(key, namespace=_NAMESPACE) or before) + 1
+    _internal_kv_put(key, str(attempt).encode(), overwrite=True, namespace=_NAMESPACE)
+    return attempt
+
+
+_NAMESPACE = b"cockpit"

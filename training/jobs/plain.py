@@ -1,0 +1,115 @@
+"""A rank that Ray Train did not start: alone, or torchrun's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.checkpoint.in_folder import FolderCheckpoints
+from training.loop.settings import TrainSettings
+from training.loop.train import Parallelizer, train
+from training.loop.world import World
+from training.settings import setting
+from training.stop import Stop
+from training.telemetry.plain import Rank, telling
+
+RESULTS = "~/ray_results"
+"""Where runs are when no path is given: those of Ray Train's jobs are there too."""
+
+
+@dataclass(frozen=True)
+class Plain(TrainSettings):
+    """Without Ray Train"""
+
+    max_restarts: int = setting(
+        3, "times that ranks are started again before the run fails", at_least=0
+    )
+    when_lacking: str = setting(
+        "wait", "on a Ray cluster that has too little for all workers", ("wait", "fail")
+    )
+
+
+def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[str, Any]:
+    """Train as a rank, with checkpoints in the run's folder. What a Stop says is returned, as the
+    loop returns why it stopped.
+    """
+    if world.device.type == "cpu":
+        torch.set_num_threads(1 if world.size > 1 else torch.get_num_threads())
+    where = folder(settings)
+    try:
+        with (
+            telling(world) as told,
+            FolderCheckpoints(
+                where,
+                world.rank,
+                world.size,
+                in_background=settings.checkpoint_upload == "async",
+                may_start_over=settings.start_over,
+                keep=settings.num_to_keep,
+                finished=told.reported if told else nothing,
+            ) as checkpoints,
+        ):
+            result = train(settings, world, ToldCheckpoints(checkpoints, told), spread)
+    except Stop as why:
+        result = {"stopped": str(why)}
+    return {**result, "rank": world.rank, "folder": str(where)}
+
+
+class ToldCheckpoints:
+    """A run's checkpoints, and the telemetry hears when they are read and written."""
+
+    def __init__(self, checkpoints: FolderCheckpoints, told: Rank | None) -> None:
+        self._checkpoints, self._told = checkpoints, told
+
+    @contextmanager
+    def newest(self) -> Iterator[Path | None]:
+        with self._told.reads() if self._told else nullcontext(), self._checkpoints.newest() as at:
+            yield at
+
+    def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
+        if self._told:
+            self._told.reports()
+        self._checkpoints.report(metrics, step, states)
+
+
+def nothing(metrics: Mapping[str, float], checkpoint: Path) -> None:
+    """Nobody listens."""
+
+
+def named(name: str) -> str:
+    """Of a run that was given no name."""
+    return time.strftime(f"{name}-%Y%m%d-%H%M%S")
+
+
+def folder(settings: TrainSettings) -> Path:
+    """Of the run's checkpoints. Raises Stop where that is no folder."""
+    if "://" in settings.storage_path:
+        raise Stop(
+            f"--storage-path {settings.storage_path}: without Ray Train checkpoints go to a folder "
+            "that all ranks see"
+        )
+    storage = Path(settings.storage_path or RESULTS).expanduser()
+    return storage.absolute() / settings.run_name
+
+
+def end(result: Mapping[str, Any]) -> None:
+    """How the run ended, as rank 0's last line. Exits with 1 when it failed or stopped itself."""
+    first = result.get("rank", 0) == 0
+    where = f"; its checkpoints are in {result['folder']}" if "folder" in result else ""
+    for how in ("failed", "stopped"):
+        if how in result:
+            raise SystemExit(f"{how}: {result[how]}{where}" if first else 1)
+    if not first:
+        return
+    if "accuracy" in result:
+        print(
+            f"accuracy {result['accuracy']:.4f} after {result['step']:.0f} steps{where}", flush=True
+        )
+    else:
+        print(f"it was finished before, after {result['step']:.0f} steps{where}", flush=True)

@@ -1,0 +1,155 @@
+"""A run's newest checkpoint behind HTTP, by Ray Serve, until it is stopped.
+
+    python -m training.jobs.serve --run-path ~/ray_results/checkpointed-20261121-180000
+
+`GET /info` says what `POST /predict` takes, and `GET /healthz` which checkpoint answers. What the
+model and its data are, the checkpoint says. A newer one is taken on while requests go on.
+`--check 200` sends held-out examples through HTTP, says how it went, and ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import torch
+
+from training.data import load
+from training.jobs import job, lack
+from training.serving.check import check
+from training.serving.weights import Run, Weights
+from training.settings import parse, setting
+from training.stop import Stop
+
+APPLICATION = "model"
+ANSWERS_S = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Serve"""
+
+    run_path: str = setting("", "directory of the run whose newest checkpoint answers; needed")
+    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0: all of the head's")
+    port: int = setting(8000, "to listen on", at_least=1, at_most=65535)
+    replicas: int = setting(1, "processes that answer, one CPU or GPU each", at_least=1)
+    gpu: str = setting("auto", "auto: when there is one for each", ("auto", "true", "false"))
+    max_batch: int = setting(32, "requests that are answered together, at most", at_least=1)
+    batch_wait_ms: float = setting(2.0, "that a request waits for others to join it", at_least=0)
+    poll_s: float = setting(10.0, "how often to look for a newer checkpoint", at_least=0.1)
+    drain_s: float = setting(20.0, "at the end, for requests that are under way", at_least=0)
+    check: int = setting(0, "send so many held-out examples, and end; 0: until stopped", at_least=0)
+    at_once: int = setting(8, "check: requests under way at the same time", at_least=1)
+    when_lacking: str = setting(
+        "wait", "when the cluster has too little for all replicas", ("wait", "fail")
+    )
+
+
+def main() -> None:
+    settings = parse(Settings, "python -m training.jobs.serve", job("serve").summary)
+    try:
+        run(settings, newest(settings.run_path))
+    except Stop as why:
+        raise SystemExit(f"stopped: {why}") from None
+
+
+def newest(run_path: str) -> Weights:
+    """Exits when there is nothing to serve, before anything is started."""
+    if not run_path:
+        raise SystemExit("--run-path is missing: the directory of a run, with its checkpoints")
+    try:
+        weights = Run(run_path).newest(torch.device("cpu"))
+    except Stop as why:
+        raise SystemExit(f"the newest checkpoint in {run_path} cannot be served: {why}") from None
+    if weights is None:
+        raise SystemExit(
+            f"no checkpoint in {run_path} is whole: give the directory that holds checkpoint_…, "
+            "seen by all nodes"
+        )
+    return weights
+
+
+def run(settings: Settings, weights: Weights) -> None:
+    import ray
+    from ray import serve
+
+    from training.serving.server import Server, Serving
+
+    if not ray.is_initialized():
+        ray.init()
+    stopped = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    takes = lack.found(
+        settings.gpu, settings.replicas, settings.when_lacking, of="replicas"
+    ).resource
+    if not serve.status().proxies:
+        free(settings.host, settings.port)
+
+    serving = Serving(
+        settings.run_path,
+        "true" if takes == "GPU" else "false",
+        settings.max_batch,
+        settings.batch_wait_ms / 1e3,
+        settings.poll_s,
+    )
+    serve.start(
+        proxy_location="HeadOnly", http_options={"host": settings.host, "port": settings.port}
+    )
+    try:
+        deployment: Any = serve.deployment(Server).options(
+            name="Server",
+            num_replicas=settings.replicas,
+            max_ongoing_requests=4 * settings.max_batch,
+            graceful_shutdown_timeout_s=settings.drain_s,
+            ray_actor_options={"num_cpus": 1, "num_gpus": int(takes == "GPU")},
+        )
+        serve.run(deployment.bind(serving), name=APPLICATION)
+        reached(settings.host, settings.port)
+        made = weights.made
+        print(
+            f"{made.model.model} of {weights.name} (step {made.step}) answers at "
+            f"http://{settings.host}:{settings.port}/predict",
+            flush=True,
+        )
+        if settings.check:
+            held_out = load(made.data)
+            done = check(settings.host, settings.port, held_out, settings.check, settings.at_once)
+            print(done, flush=True)
+        else:
+            stopped.wait()
+            print("stopped: requests that are under way are answered first", flush=True)
+    finally:
+        serve.delete(APPLICATION)
+        if not serve.status().applications:
+            serve.shutdown()
+
+
+def free(host: str, port: int) -> None:
+    """Exits when something else listens there."""
+    with socket.socket() as there:
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            there.bind((host, port))
+        except OSError as error:
+            raise SystemExit(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another --port"
+            ) from None
+
+
+def reached(host: str, port: int) -> None:
+    """Exits when Serve was there before: it keeps the address that it began with."""
+    try:
+        socket.create_connection((host, port), timeout=ANSWERS_S).close()
+    except OSError as error:
+        raise SystemExit(
+            f"nothing answers on {host}:{port} ({error}): Ray Serve was running on this cluster "
+            "before, with another address; give that as --host and --port, or end it first"
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

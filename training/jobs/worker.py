@@ -1,0 +1,45 @@
+"""A Ray Train worker's part of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from training.checkpoint.on_ray import RunCheckpoints
+from training.data.examples import Data, NoData
+from training.data.loader import Loader
+from training.loop.settings import TrainSettings
+from training.loop.train import Feed, Parallelizer, train
+from training.loop.world import on_ray
+from training.stop import Stop
+
+
+def work(
+    settings: TrainSettings,
+    spread: Parallelizer,
+    data: Data | None = None,
+    feed: Feed = Loader,
+    start_from: str = "",
+) -> dict[str, Any]:
+    """Train as a rank of a Ray Train run, with its checkpoints. `start_from`: the path of one on
+    the same storage, which a run that has none begins with.
+
+    What a Stop says is returned, as the loop returns why it stopped: an exception would have Ray
+    Train try again. Raises NoData when this rank alone cannot read its examples: the others would
+    wait for one that returned, and the next attempt may find the storage as it should be.
+    """
+    world = on_ray()
+    if world.device.type == "cpu":
+        torch.set_num_threads(1)  # ranks that share a machine would take each other's cores
+    checkpoints = RunCheckpoints(
+        in_background=settings.checkpoint_upload == "async",
+        may_start_over=settings.start_over,
+        start_from=start_from,
+    )
+    try:
+        return train(settings, world, checkpoints, spread, data, feed)
+    except NoData:  # beforehand, where all ranks look, it is a Stop
+        raise
+    except Stop as why:
+        return {"stopped": str(why)}

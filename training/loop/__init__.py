@@ -1,0 +1,1 @@
+"""The training loop, and what it needs to go on exactly where it was."""

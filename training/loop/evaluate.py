@@ -1,0 +1,62 @@
+"""How good a model is on examples that it was not trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from training.data.examples import Examples
+from training.data.loader import Loader
+from training.data.sampler import Sampler
+from training.data.settings import DataSettings
+from training.loop.world import World
+from training.stop import Stop
+from training.techniques.precision import Precision
+
+
+@dataclass(frozen=True)
+class Score:
+    loss: float
+    """Cross entropy, the mean over the answers, in nats."""
+    accuracy: float
+    """The share of answers that are right."""
+
+
+def check_shares(held_out: Examples, world: World) -> None:
+    """Raises Stop when a rank would have nothing to answer, before anything is learnt."""
+    if len(held_out) < world.size:
+        raise Stop(
+            f"{len(held_out)} examples to evaluate on do not go round {world.size} ranks: "
+            "take more examples, or fewer workers"
+        )
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, held_out: Examples, world: World, precision: Precision, settings: DataSettings
+) -> Score:
+    """Every rank answers its share. Draws from no random generator."""
+    share = Sampler(
+        len(held_out), settings.batch_size, world.rank, world.size, seed=0, shuffle=False
+    )
+    # Processes that wait from one evaluation to the next would hold memory.
+    loading = replace(settings, persistent_workers=False)
+    batches = Loader(held_out, share, loading, augmented=False)
+    sums = torch.zeros(3, dtype=torch.float64, device=world.device)
+    answered = 0
+    model.eval()
+    for step in batches.epoch(0):
+        for inputs, targets in step.micro_batches:
+            wanted = targets.to(world.device).flatten()
+            answered += len(wanted)
+            with precision.autocast():
+                answers = model(inputs.to(world.device)).flatten(0, -2)
+            loss = nn.functional.cross_entropy(answers.float(), wanted, reduction="sum")
+            right = (answers.argmax(dim=-1) == wanted).sum()
+            sums[:2] += torch.stack([loss.double(), right.double()])
+    model.train()
+    sums[2] = answered
+    loss_sum, right_sum, answers_sum = world.total(sums).tolist()
+    return Score(loss_sum / answers_sum, right_sum / answers_sum)

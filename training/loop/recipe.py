@@ -1,0 +1,73 @@
+"""What a model was made of, kept with its weights, so that they can be used without the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from training.data.examples import Data
+from training.data.settings import DataSettings
+from training.loop.progress import COUNTS, MADE
+from training.loop.settings import TrainSettings
+from training.models import build
+from training.models.settings import ModelSettings
+from training.parallel import Unfit
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Made:
+    data: DataSettings
+    model: ModelSettings
+    shape: tuple[int, ...]
+    """Of an example: (channels, height, width), or (tokens,)."""
+    classes: int
+    """Of labels, or the vocabulary."""
+    step: int
+    """After which the weights were so."""
+
+    @property
+    def takes_tokens(self) -> bool:
+        return len(self.shape) == 1
+
+    def build(self) -> nn.Module:
+        """Such a model, with weights that have learnt nothing."""
+        return build(self.model, self.shape, self.classes)
+
+
+def saved(settings: TrainSettings, data: Data) -> dict[str, Any]:
+    """What `read` finds in a checkpoint; of the settings only what the model and its data need."""
+    return {
+        "data": vars(part_of(DataSettings, vars(settings))),
+        "model": vars(part_of(ModelSettings, vars(settings))),
+        "shape": tuple(data.shape),
+        "classes": data.classes,
+    }
+
+
+def read(checkpoint: Path) -> Made:
+    """Raises Unfit when the checkpoint does not say."""
+    if not (checkpoint / COUNTS).exists():
+        raise Unfit(f"it has no {COUNTS}, so another version of this code wrote it")
+    counts = torch.load(checkpoint / COUNTS, map_location="cpu", weights_only=True)
+    if not counts.get(MADE):
+        raise Unfit(f"its {COUNTS} does not say what the model was made of: an older job wrote it")
+    made = counts[MADE]
+    return Made(
+        data=part_of(DataSettings, made["data"]),
+        model=part_of(ModelSettings, made["model"]),
+        shape=tuple(made["shape"]),
+        classes=made["classes"],
+        step=counts["step"],
+    )
+
+
+def part_of(kind: type[T], values: dict[str, Any]) -> T:
+    """Those settings of the values, a job's with many others or an older job's with fewer."""
+    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names if name in values})

@@ -1,0 +1,213 @@
+"""A run told to MLflow, by rank 0, from a thread of its own.
+
+Training never waits for the tracking server, nor fails with it: what it does not take is kept, up
+to a bound, and sent when it answers again. mlflow is imported only when a server is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from training.loop.settings import RunSettings
+from training.loop.world import World
+from training.telemetry import witness
+
+EXPERIMENT = "training"
+"""Where MLFLOW_EXPERIMENT_NAME names none."""
+RUN_TAG = "cockpit.run"
+"""Holds the run's id on the telemetry stream."""
+KEPT = 1000
+"""Reports that are kept for a server that does not answer; older ones are dropped."""
+BATCH = 100
+"""Parameters that MLflow takes at once."""
+RETRY_S = 15.0
+LAST_WORD_S = 30.0
+"""How long the end of the run may wait until the server has the rest."""
+REQUEST = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+"""MLflow's own are 120 s and 7 times; ours comes back by itself."""
+_LONGEST = 500
+"""Characters of a tag; a parameter may have 6,000."""
+
+
+class Tracking:
+    """Use as a context: its end tells how the run ended."""
+
+    def __init__(self, settings: RunSettings, world: World, resumed: str = "") -> None:
+        """`resumed`: the `id` that a checkpoint was saved with, of which the run goes on."""
+        self.id = resumed
+        uri = address(settings.mlflow) or os.environ.get("MLFLOW_TRACKING_URI", "")
+        self._teller: _Teller | None = None
+        if uri and world.rank == 0:
+            self._teller = _Teller(uri, settings, world.size, resumed)
+
+    def __enter__(self) -> Tracking:
+        if self._teller is not None:
+            self._teller.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._teller is not None:
+            is_well = error is None or isinstance(error, SystemExit)  # a search ends a trial so
+            self._teller.end("" if is_well else f"{type(error).__name__}: {error}")
+
+    def report(self, metrics: Mapping[str, float], step: int) -> None:
+        if self._teller is not None:
+            self._teller.report(metrics, step)
+            self.id = self._teller.id
+
+    def stopped(self, why: str) -> None:
+        """The run ends, and has not done what it was to do."""
+        if self._teller is not None:
+            self._teller.stopped = why
+
+
+def address(named: str) -> str:
+    """A server's as it is. A folder's is that of a database in it: MLflow 3 refuses plain files."""
+    if not named or ":" in named:
+        return named
+    folder = Path(named).expanduser().absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+class _Teller:
+    def __init__(self, uri: str, settings: RunSettings, world_size: int, resumed: str) -> None:
+        self.id, self.stopped = resumed, ""
+        self._uri, self._settings, self._world_size = uri, settings, world_size
+        self._client: Any = None
+        self._unsaid: deque[tuple[int, int, dict[str, float]]] = deque(maxlen=KEPT)
+        """When (Unix milliseconds), the step, and the metrics."""
+        self._status = ""
+        self._wake, self._ends = threading.Event(), threading.Event()
+        self._has_warned = False
+        self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def report(self, metrics: Mapping[str, float], step: int) -> None:
+        self._unsaid.append((int(time.time() * 1000), step, dict(metrics)))
+        self._wake.set()
+
+    def end(self, error: str) -> None:
+        self.stopped = error or self.stopped
+        self._status = "FAILED" if self.stopped else "FINISHED"
+        self._ends.set()
+        self._wake.set()
+        self._thread.join(LAST_WORD_S)
+        if self._thread.is_alive():
+            self._warn("it does not answer")
+
+    def _run(self) -> None:
+        """Until the end is told, or nobody waits for that any more."""
+        while True:
+            ends = bool(self._status)
+            try:
+                self._tell()
+            except Exception as error:  # noqa: BLE001 - whatever a server, or mlflow itself, does
+                self._warn(error)
+                if ends:
+                    return
+                self._ends.wait(RETRY_S)
+                continue
+            if ends:
+                return
+            self._wake.wait()
+            self._wake.clear()
+
+    def _warn(self, error: object) -> None:
+        if not self._has_warned:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            print(f"mlflow at {self._uri}: {first[:_LONGEST]}; training goes on", flush=True)
+        self._has_warned = True
+
+    def _tell(self) -> None:
+        """Raises what mlflow raises; what was not told is still there then."""
+        from mlflow.entities import Metric
+
+        status = self._status
+        if self._client is None:
+            self._begin()
+        while self._unsaid:
+            at_ms, step, metrics = self._unsaid[0]
+            batch = [Metric(name, value, at_ms, step) for name, value in metrics.items()]
+            self._client.log_batch(self.id, metrics=batch)
+            self._unsaid.popleft()
+        if status:
+            if self.stopped:
+                self._client.set_tag(self.id, "stopped", self.stopped[:_LONGEST])
+            self._client.set_terminated(self.id, status)
+
+    def _begin(self) -> None:
+        for name, value in REQUEST.items():
+            os.environ.setdefault(name, value)
+        from mlflow import MlflowClient
+        from mlflow.tracking.context.registry import resolve_tags
+
+        client = MlflowClient(self._uri)
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+        experiment = client.get_experiment_by_name(name)
+        experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
+        own = {"run_name": self._settings.run_name, "world_size": str(self._world_size)}
+        if run := witness.run():
+            own[RUN_TAG] = run
+        found = self._resumed(client, experiment_id, run)
+        if found is None:
+            # With the tags that the environment gives, the submission's among them.
+            tags = resolve_tags(own)
+            found = client.create_run(experiment_id, tags=tags, run_name=self._settings.run_name)
+        else:
+            client.update_run(found.info.run_id, status="RUNNING")
+        self.id = found.info.run_id
+        self._tell_settings(client, found, own)
+        self._client = client
+
+    def _resumed(self, client: Any, experiment_id: str, run: str) -> Any:
+        """The run of MLflow that this one goes on with: of its checkpoint, or of its stream."""
+        if self.id:
+            from mlflow.exceptions import MlflowException
+
+            try:
+                found = client.get_run(self.id)
+                # A trial of a search may go on from the checkpoint of another, which is no run of
+                # its own.
+                if found.data.tags.get("run_name") == self._settings.run_name:
+                    return found
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+        if not run:
+            return None
+        asked = f"tags.`{RUN_TAG}` = '{run}'"
+        return next(iter(client.search_runs([experiment_id], asked, max_results=1)), None)
+
+    def _tell_settings(self, client: Any, found: Any, own: Mapping[str, str]) -> None:
+        """MLflow lets no parameter change: what a resumed run has another value of is a tag."""
+        from mlflow.entities import Param, RunTag
+
+        known = found.data.params
+        settings = {name: str(value) for name, value in asdict(self._settings).items()}
+        new = [Param(name, value) for name, value in settings.items() if name not in known]
+        changed = {
+            name: value for name, value in settings.items() if known.get(name, value) != value
+        }
+        tags = [RunTag(name, value) for name, value in own.items()]
+        if changed:
+            tags.append(RunTag("resumed_with", json.dumps(changed)[:_LONGEST]))
+        client.log_batch(found.info.run_id, tags=tags)
+        for first in range(0, len(new), BATCH):
+            client.log_batch(found.info.run_id, params=new[first : first + BATCH])

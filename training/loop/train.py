@@ -1,0 +1,192 @@
+"""The training loop of one rank, the same for every job.
+
+The settings, the world, where checkpoints go, and how the model is spread over the ranks come from
+the job. What is learnt from is the settings' data set, unless it is given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from training import telemetry
+from training.data import load
+from training.data.examples import Data, Examples
+from training.data.loader import Batches, Loader
+from training.data.sampler import Sampler
+from training.loop import recipe
+from training.loop.checkpoints import Checkpoints
+from training.loop.divergence import Finite, why_not_finite
+from training.loop.evaluate import check_shares, evaluate
+from training.loop.flops import flops
+from training.loop.progress import Progress, seed_all
+from training.loop.settings import TrainSettings
+from training.loop.tracking import Tracking
+from training.loop.world import World
+from training.models import build
+from training.parallel import Parallel
+from training.techniques import attention, blocks, compiled, hooks, limits, memory
+from training.techniques.average import Average
+from training.techniques.precision import Precision
+from training.techniques.schedule import schedule
+
+Parallelizer = Callable[[nn.Module, World, TrainSettings], Parallel]
+Feed = Callable[[Examples, Sampler, TrainSettings], Batches]
+
+
+@memory.explained
+def train(
+    settings: TrainSettings,
+    world: World,
+    checkpoints: Checkpoints,
+    spread: Parallelizer,
+    data: Data | None = None,
+    feed: Feed = Loader,
+) -> dict[str, Any]:
+    """Returns the last step and how good the model is then, or why it stopped."""
+    data = data or world.together(lambda: load(settings))
+    world.together(lambda: limits.check(settings, world))
+    memory.limit(settings, world.device)
+
+    parallel = spread(_model(settings, data), world, settings)
+    if world.rank == 0:
+        for idle in limits.without_effect(settings, world, uses_ddp=parallel.uses_ddp):
+            print(idle, flush=True)
+    learners = parallel.learners
+    check_shares(data.held_out, learners)
+    stages = world.size // learners.size
+    batches = feed(data.train, sampler(settings, learners, len(data.train), stages), settings)
+
+    optimizer = parallel.optimizer(settings)
+    step_examples = settings.batch_size * settings.accumulate * (settings.workers // stages)
+    rates = schedule(settings, batches.steps, settings.epochs, step_examples)
+    precision = Precision(
+        settings.precision,
+        world.device,
+        casts_itself=parallel.casts_itself,
+        in_parts=parallel.in_parts,
+    )
+    average = Average(parallel.model, settings.ema_decay)
+    finite = Finite(world.device, skips_steps=precision.skips_steps)
+    progress = Progress(
+        parallel,
+        optimizer,
+        precision,
+        average,
+        model=settings.model,
+        steps=batches.steps,
+        made=recipe.saved(settings, data),
+        epoch_loss=torch.zeros((), dtype=torch.float64, device=world.device),
+    )
+    seed_all(settings.seed, world.rank)  # other noise on every rank
+
+    with checkpoints.newest() as directory:
+        if directory is not None:
+            inexact = world.together(lambda: progress.load(directory, world.rank, world.size))
+            telemetry.resume(step=progress.step)
+            if parallel.uses_ddp:
+                inexact = inexact or hooks.not_exact(settings, world)
+            if world.rank == 0:
+                print(f"resumed at step {progress.step}, {inexact or 'exactly'}", flush=True)
+
+    metrics: dict[str, float] = {}
+
+    def checkpoint() -> float:
+        """Evaluate, report and save; returns how long saving held training up, in seconds."""
+        with average.used():
+            score = evaluate(parallel.model, data.held_out, learners, precision, settings)
+        metrics.update(
+            accuracy=score.accuracy,
+            held_out_loss=score.loss,
+            loss=progress.mean_loss,
+            epoch=progress.epochs,
+            step=float(progress.step),
+        )
+        tracking.report(metrics, progress.step)
+        progress.tracked = tracking.id
+        if progress.batch == batches.steps:
+            progress.end_epoch()
+        began = time.perf_counter()
+        checkpoints.report(metrics, progress.step, progress.states(world.rank, world.size))
+        return time.perf_counter() - began
+
+    def not_finite(newest: bool) -> str:
+        wrong = finite.first_wrong(newest=newest)
+        return "" if wrong is None else why_not_finite(wrong[0], world.gather(wrong[1]))
+
+    checkpoint_s = 0.0
+    tracking = Tracking(settings, world, progress.tracked)
+    with tracking, attention.kernel(settings.attention):
+        # A run that had all of its steps before has none left.
+        while progress.epoch < settings.epochs and not 0 < settings.max_steps <= progress.step:
+            for step in batches.epoch(progress.epoch, after=progress.batch):
+                loss, samples = parallel.passes(step, precision, settings)
+
+                number = progress.step + 1
+                last = number == settings.max_steps
+                every = settings.checkpoint_every_steps
+                due = last or progress.batch + 1 == batches.steps or (every and number % every == 0)
+
+                with telemetry.section("optimizer"):
+                    precision.unscale(optimizer)
+                    grad_norm = parallel.clip(settings.clip_norm)
+                    if settings.stop_on_nan:
+                        finite.step(number, loss, grad_norm)
+                    if why := not_finite(newest=bool(due)):
+                        telemetry.step(loss=loss, grad_norm=grad_norm)
+                        tracking.stopped(why)
+                        return {"stopped": why}
+                    learning_rate = rates.rate(progress.epoch * batches.steps + progress.batch)
+                    for group in optimizer.param_groups:
+                        group["lr"] = learning_rate
+                    precision.step(optimizer)
+                    optimizer.zero_grad()
+                    average.update()
+
+                progress.end_step(loss)
+                telemetry.step(
+                    loss=loss,
+                    samples=samples,
+                    tokens=samples * data.shape[0] if data.is_tokens else None,
+                    epoch=progress.epochs,
+                    learning_rate=learning_rate,
+                    grad_norm=grad_norm,
+                    step=progress.step,
+                    checkpoint_s=checkpoint_s,
+                )
+                checkpoint_s = checkpoint() if due else 0.0
+                if last:
+                    return {"step": progress.step, **metrics}
+    return {"step": progress.step, **metrics}
+
+
+def _model(settings: TrainSettings, data: Data) -> nn.Module:
+    """The same on every rank, with what the settings switch on; its FLOPs are told."""
+    torch.manual_seed(settings.seed)
+    model = build(settings, data.shape, data.classes)
+    telemetry.model(flops_per_sample=flops(model, data.held_out.batch(np.arange(1), None)))
+    if settings.channels_last:
+        model.to(memory_format=torch.channels_last)
+    if settings.activation_checkpointing:
+        blocks.compute_again(model)
+    if settings.compile:
+        compiled.compile(model)
+    return model
+
+
+def sampler(settings: TrainSettings, world: World, examples: int, stages: int = 1) -> Sampler:
+    """`world`: of those that learn from examples of their own, each of them `stages` workers."""
+    return Sampler(
+        examples=examples,
+        batch_size=settings.batch_size,
+        rank=world.rank,
+        world_size=world.size,
+        seed=settings.seed,
+        workers=settings.workers // stages,
+        accumulate=settings.accumulate,
+    )

@@ -1,0 +1,72 @@
+"""Recovery in Ray Train's controller, without a change to the user's script.
+
+Loaded by `RAY_TRAIN_CALLBACKS=training.recovery.callback.RecoveryCallback`. Every hook is guarded:
+where Ray is of another version and something of it is not there, the run restarts as Ray does it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
+
+from training.recovery import deaths, elastic, spares
+from training.recovery.settings import LOOK_S, SPARES
+from training.recovery.spares import Spares
+from training.telemetry.guard import guarded
+
+log = logging.getLogger(__name__)
+
+
+class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self._spares: Spares | None = None
+        self._has_hook = False
+        self._elastic_run = ""
+        self._nodes: frozenset[str] = frozenset()
+        self._counted_s = float("-inf")
+
+    @guarded
+    def after_controller_start(self, train_run_context: Any) -> None:
+        deaths.bear_at_start()
+        deaths.bear_at_end()
+        self._elastic_run = (
+            train_run_context.run_id if train_run_context.scaling_config.elasticity_enabled else ""
+        )
+        # Where the script has its own environment for ranks, that is not ours to change.
+        environment = train_run_context.run_config.worker_runtime_env
+        if SPARES and not environment:
+            environment["env_vars"] = dict(spares.HOOK)
+            self._has_hook = True
+        elif SPARES:
+            log.warning(
+                "no spare processes are kept: the run has a runtime environment of its own (%s)",
+                ", ".join(environment.get("env_vars", environment)),
+            )
+
+    @guarded
+    def after_worker_group_training_start(self, worker_group: Any) -> None:
+        workers = worker_group.get_workers()
+        self._nodes = frozenset(item.metadata.node_id for item in workers)
+        if self._has_hook:
+            self._spares = Spares(workers, worker_group.get_resources_per_worker())
+
+    @guarded
+    def before_worker_group_shutdown(self, worker_group: Any) -> None:
+        if self._spares is not None:
+            self._spares.stop()
+
+    @guarded
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+        """The controller says so again and again while an elastic run has too few nodes."""
+        waits = current_state._state_type.name in ("RESTARTING", "RESCHEDULING")
+        if not self._elastic_run or not waits:
+            return
+        if type(previous_state) is not type(current_state):
+            elastic.wait_for_the_dead(self._nodes)
+        elif time.monotonic() - self._counted_s < LOOK_S:
+            return
+        elastic.count_anew(self._elastic_run)
+        self._counted_s = time.monotonic()

@@ -1,0 +1,37 @@
+"""An elastic run restarts at once on the nodes that are left.
+
+Its policy asks an actor what is there, and that looks at the cluster every 20 s only
+(`_AutoscalingCoordinatorActor.TICK_INTERVAL_S`, Ray 2.60). So it counts a node that has just died,
+starts a group of the old size, and waits for a replacement. The actor can be told to look now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+import ray
+
+from training.recovery.nodes import dying
+from training.recovery.settings import DYING_S
+
+ANSWER_S = 5.0
+_POLL_S = 0.1
+
+
+def wait_for_the_dead(ids: Collection[str]) -> None:
+    """Until the GCS knows which of these nodes have died, or for DYING_S: it counts them before."""
+    deadline = time.monotonic() + DYING_S
+    while dying(ids) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def count_anew(run_id: str) -> None:
+    """Have the actor see the cluster as it is. Raises what Ray raises."""
+    from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
+        get_or_create_autoscaling_coordinator,
+    )
+
+    coordinator = get_or_create_autoscaling_coordinator()
+    asked = coordinator.get_reserved_resources.remote(f"train-{run_id}", recompute=True)
+    ray.get(asked, timeout=ANSWER_S)

@@ -1,0 +1,63 @@
+"""Ray's nodes as the controller sees them, and which of a run's have died under it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import ray
+
+ANSWER_S = 2.0
+"""How long a raylet may take to answer."""
+_PROBES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: str
+    address: str
+    port: int
+    """The raylet's."""
+    resources: Mapping[str, float]
+
+    def room(self, resources: Mapping[str, float]) -> int:
+        """How many ranks of these resources could run on it, were it empty."""
+        wanted = {name: amount for name, amount in resources.items() if amount > 0}
+        return min(
+            (int(self.resources.get(name, 0) // amount) for name, amount in wanted.items()),
+            default=0,
+        )
+
+
+def alive() -> list[Node]:
+    """As the GCS has it: one that has just died is among them."""
+    return [
+        Node(
+            str(raw["NodeID"]),
+            str(raw["NodeManagerAddress"]),
+            int(raw["NodeManagerPort"]),
+            raw["Resources"],
+        )
+        for raw in ray.nodes()
+        if raw["Alive"]
+    ]
+
+
+def dying(ids: Collection[str]) -> set[str]:
+    """Of these nodes, those that the GCS has for alive although they drain or do not answer."""
+    draining = set(ray._private.state.state.get_draining_nodes())
+    nodes = [node for node in alive() if node.id in ids]
+    with ThreadPoolExecutor(_PROBES, thread_name_prefix="probe") as probes:
+        answers = list(probes.map(_answers, nodes))
+    silent = {node.id for node, answer in zip(nodes, answers, strict=True) if not answer}
+    return silent | {node.id for node in nodes if node.id in draining}
+
+
+def _answers(node: Node) -> bool:
+    try:
+        socket.create_connection((node.address, node.port), timeout=ANSWER_S).close()
+    except OSError:
+        return False
+    return True

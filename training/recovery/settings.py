@@ -1,0 +1,20 @@
+"""The few numbers of recovery. Environment variables so that a job can be tuned without an edit."""
+
+from __future__ import annotations
+
+import os
+
+SPARES = os.environ.get("COCKPIT_RECOVERY_SPARES", "1") != "0"
+"""Whether each node holds spare processes for the run."""
+
+SPARE_MEMORY_BYTES = int(float(os.environ.get("COCKPIT_RECOVERY_SPARE_MB", "1024")) * (1 << 20))
+"""A spare imports nothing where less memory than this is left: the ranks come first."""
+
+LOOK_S = 2.0
+"""How often the controller looks for nodes that have no spares yet."""
+
+KEEP_S = 30 * 24 * 3600
+"""How long Ray leaves an idle spare alone; it goes with its job in any case."""
+
+DYING_S = 10.0
+"""How long an elastic restart waits for the GCS to notice a node that does not answer any more."""

@@ -1,0 +1,161 @@
+"""Spare worker processes: started, and with the run's libraries imported, before they are needed.
+
+Starting the ranks' processes is most of a restart: Python, Ray and torch are 4 to 6 s of CPU for
+each, all at once. Ray keeps idle processes, gives one to the next actor that has the same runtime
+environment, and a raylet can be asked to start some (`NodeManagerService.PrestartWorkers`, the
+call with which Ray itself meets a new driver). So each node on which a rank may start holds them.
+
+A spare costs memory, about what `import torch` takes, and some seconds of CPU after each start.
+It goes with its job. Nothing here raises: without spares a run restarts as Ray does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+import sysconfig
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+
+from training.recovery.nodes import ANSWER_S, Node, alive
+from training.recovery.settings import KEEP_S, LOOK_S, SPARE_MEMORY_BYTES
+
+log = logging.getLogger(__name__)
+
+HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "training.recovery.spares.preload"}
+"""Ray's variable for what a worker process does first (`ray_constants`, Ray 2.60)."""
+
+_NAMESPACE = b"cockpit"
+
+
+class Spares:
+    """Those of one worker group, kept from a thread of the controller."""
+
+    def __init__(self, workers: Sequence[Any], resources: Mapping[str, float]) -> None:
+        """`resources` are those of one rank. Starts at once, and waits for the ranks' imports."""
+        self._workers = workers
+        self._resources = dict(resources)
+        self._end = threading.Event()
+        self._asked: set[str] = set()
+        threading.Thread(target=self._run, name="spares", daemon=True).start()
+
+    def stop(self) -> None:
+        """Those that are there stay: the next attempt is to have them."""
+        self._end.set()
+
+    def _run(self) -> None:
+        try:
+            runtime_env = self._wait_for_imports()
+            while runtime_env and not self._end.wait(LOOK_S):
+                self._look(runtime_env)
+        except Exception:
+            if not self._end.is_set():  # a rank that was asked has died, and its group with it
+                log.warning("no spare processes are kept; the run goes on", exc_info=True)
+
+    def _wait_for_imports(self) -> str:
+        """Until rank 0 has imported what it needs; its runtime environment. Empty: too late."""
+        before = -1
+        while not self._end.wait(LOOK_S):
+            runtime_env, names = ray.get(self._workers[0].execute_async(loaded))
+            if len(names) == before:
+                _publish(names, lean="GPU" in self._resources)
+                return str(runtime_env)
+            before = len(names)
+        return ""
+
+    def _look(self, runtime_env: str) -> None:
+        """A node that joined, such as a replacement, gets its spares too."""
+        for node in alive():
+            room = min(node.room(self._resources), len(self._workers))
+            if room and node.id not in self._asked:
+                self._asked.add(node.id)
+                _ask(node, runtime_env, room)
+
+
+def loaded() -> tuple[str, list[str]]:
+    """In a rank: its runtime environment as Ray compares it, and the libraries it has imported.
+
+    Only what is installed, and ours: a script's own modules may do things when imported.
+    """
+    roots = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    names = [
+        name
+        for name, module in list(sys.modules.items())
+        if name.startswith("training.") or str(getattr(module, "__file__", None)).startswith(roots)
+    ]
+    return ray.get_runtime_context().get_runtime_env_string(), sorted(names)
+
+
+def preload() -> None:
+    """In every new process of a rank, before it takes work.
+
+    For those of the first attempt there is no list yet, and nothing is done. Ray ends a process
+    whose hook raises, so this never does.
+    """
+    try:
+        from ray.experimental.internal_kv import _internal_kv_get
+
+        listed = _internal_kv_get(_key(), namespace=_NAMESPACE)
+        if not listed or not _has_room():
+            return
+    except Exception:
+        log.warning("nothing was imported beforehand; the run goes on", exc_info=True)
+        return
+    for name in json.loads(listed):
+        try:
+            importlib.import_module(name)
+        except Exception:
+            log.debug("%s was not imported beforehand", name, exc_info=True)
+
+
+def _publish(names: Sequence[str], *, lean: bool) -> None:
+    """`lean`: of libraries that are known not to touch a GPU when imported.
+
+    A process that asks CUDA anything before Ray tells it its GPUs sees all of them for good.
+    """
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    kept = [name for name in names if not lean or name.partition(".")[0] in _LEAN]
+    _internal_kv_put(_key(), json.dumps(kept).encode(), overwrite=True, namespace=_NAMESPACE)
+
+
+_LEAN = sys.stdlib_module_names | {"torch", "ray", "numpy", "training", "pyarrow", "pandas"}
+
+
+def _key() -> bytes:
+    return f"recovery/modules/{ray.get_runtime_context().get_job_id()}".encode()
+
+
+def _has_room() -> bool:
+    """Of the container's memory, or of the machine's."""
+    from ray._common.utils import get_system_memory
+    from ray._private.utils import get_used_memory
+
+    return bool(get_system_memory() - get_used_memory() > SPARE_MEMORY_BYTES)
+
+
+def _ask(node: Node, runtime_env: str, count: int) -> None:
+    """Raises grpc.RpcError where the node does not answer."""
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import (
+        common_pb2,
+        node_manager_pb2,
+        node_manager_pb2_grpc,
+        runtime_environment_pb2,
+    )
+
+    request = node_manager_pb2.PrestartWorkersRequest(
+        language=common_pb2.Language.PYTHON,
+        job_id=bytes.fromhex(ray.get_runtime_context().get_job_id()),
+        runtime_env_info=runtime_environment_pb2.RuntimeEnvInfo(serialized_runtime_env=runtime_env),
+        keep_alive_duration_secs=KEEP_S,
+        num_workers=count,
+    )
+    with init_grpc_channel(f"{node.address}:{node.port}") as channel:
+        stub = node_manager_pb2_grpc.NodeManagerServiceStub(channel)
+        stub.PrestartWorkers(request, timeout=ANSWER_S)

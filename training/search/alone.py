@@ -1,0 +1,86 @@
+"""A trial that trains in its own process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
+from ray import tune
+
+from training.checkpoint.part import write
+from training.checkpoint.restore import NothingWhole, newest_whole
+from training.checkpoint.storage import RunDirectory
+from training.loop.settings import TrainSettings
+from training.loop.train import train
+from training.loop.world import alone
+from training.parallel.whole import whole
+from training.search.trial_telemetry import told
+
+
+class TrialCheckpoints:
+    """Tune keeps them, and says which one to go on from: the trial's own, or that of another whose
+    weights it takes over.
+    """
+
+    def __init__(self, *, may_start_over: bool) -> None:
+        self._may_start_over = may_start_over
+        self._from = ""
+
+    @contextmanager
+    def newest(self) -> Iterator[Path | None]:
+        """Raises NothingWhole when the one that Tune says is damaged, or gone and no other is left.
+
+        A search that was killed may know of an older one than the trial has kept.
+        """
+        given = tune.get_checkpoint()
+        if given is None:
+            yield None
+            return
+        storage = tune.get_context().get_storage()
+        own = RunDirectory(storage.storage_filesystem, storage.trial_fs_path)
+        is_own = given.path.rpartition("/")[0] == own.path
+        others = [path for path in own.checkpoints() if path != given.path] if is_own else []
+
+        def opened(path: str) -> AbstractContextManager[str]:
+            found: AbstractContextManager[str] = tune.Checkpoint(
+                path, storage.storage_filesystem
+            ).as_directory()
+            return found
+
+        def unused(path: str, why: str) -> None:
+            print(f"{path} is not used: {why}", flush=True)
+
+        with newest_whole([given.path, *others], opened, unused) as path:
+            if path is None and not self._may_start_over:
+                raise NothingWhole(f"{given.path} cannot be gone on from")
+            self._from = path or ""
+            if path is None:
+                yield None
+                return
+            with opened(path) as directory:
+                yield Path(directory)
+
+    def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
+        """Tune copies the files to the storage, and looks at the result before it returns. It may
+        not return: a trial that is stopped or paused ends here.
+        """
+        with TemporaryDirectory() as directory:
+            write(LocalFileSystem(), directory, states, rank=0, world_size=1, step=step)
+            tune.report(
+                {**metrics, "resumed_from": self._from},
+                checkpoint=tune.Checkpoint.from_directory(directory),
+            )
+
+
+def train_alone(settings: TrainSettings, environment: Mapping[str, str]) -> dict[str, Any]:
+    world = alone(settings.gpu)
+    if world.device.type == "cpu":
+        torch.set_num_threads(1)  # trials that share a machine would take each other's cores
+    checkpoints = TrialCheckpoints(may_start_over=settings.start_over)
+    with told(settings.run_name, environment):
+        return train(settings, world, checkpoints, whole)

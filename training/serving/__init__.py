@@ -1,0 +1,1 @@
+"""A run's newest model behind HTTP: its weights, what is asked of it, and what answers."""

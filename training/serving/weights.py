@@ -1,0 +1,136 @@
+"""The newest model of a run, as its checkpoints hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+
+from training.checkpoint import sharded
+from training.checkpoint.restore import newest_whole
+from training.checkpoint.storage import RunDirectory
+from training.loop.recipe import Made, read
+from training.parallel import Unfit
+from training.parallel.named import STEPS, named
+from training.parallel.whole import AVERAGE, MODEL, compare, fit, shapes
+
+
+@dataclass(frozen=True)
+class Weights:
+    checkpoint: str
+    """Its path on the run's storage."""
+    made: Made
+    model: nn.Module
+    """On its device, for evaluation; with the moving average of its weights where there is one."""
+
+    @property
+    def name(self) -> str:
+        return self.checkpoint.rpartition("/")[2]
+
+
+class Run:
+    """A run's directory: Ray Train's, or a folder that ranks without it wrote to."""
+
+    def __init__(self, path: str) -> None:
+        """`path` is a directory, or an object store's address."""
+        from pyarrow.fs import FileSystem, LocalFileSystem  # type: ignore[import-untyped]
+
+        self._is_local = "://" not in path
+        if self._is_local:
+            self._run = RunDirectory(LocalFileSystem(), str(Path(path).expanduser().absolute()))
+        else:
+            self._run = RunDirectory(*FileSystem.from_uri(path))
+        self._told: set[str] = set()
+
+    @property
+    def path(self) -> str:
+        return self._run.path
+
+    def newest(self, device: torch.device, known: str = "") -> Weights | None:
+        """Of the newest checkpoint that is whole; None when there is none newer than `known`.
+
+        Raises Stop when no model can be made of it, OSError when it cannot be read just now.
+        """
+        newer = takewhile(lambda path: path != known, self._run.checkpoints())
+        with newest_whole(newer, self._opened, self._unused) as path:
+            if path is None:
+                return None
+            with self._opened(path) as directory:
+                return loaded(path, Path(directory), device)
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[str]:
+        if self._is_local:
+            yield path
+            return
+        from ray.train import Checkpoint
+
+        with Checkpoint(path, self._run.filesystem).as_directory() as directory:
+            yield directory
+
+    def _unused(self, path: str, why: str) -> None:
+        """It is looked at each time, and told of once: it may be under way."""
+        if path not in self._told:
+            print(f"{path.rpartition('/')[2]} is not used: {why}", flush=True)
+        self._told.add(path)
+
+
+def loaded(path: str, directory: Path, device: torch.device) -> Weights:
+    """Of either form, whole or in parts. Raises Unfit when it is neither, or of who knows what, and
+    DoesNotFit when it says that it is of a model that there cannot be.
+    """
+    made = read(directory)
+    model = made.build()
+    if (directory / sharded.METADATA).exists():
+        try:
+            fill_from_parts(model, directory)
+        except CheckpointException as why:  # no Exception, and a traceback of many lines
+            last = str(why).strip().splitlines()[-1]
+            raise Unfit(f"its parts cannot be read: {last}") from why
+    elif (directory / MODEL).exists():
+        fill_from_whole(model, directory)
+    else:
+        raise Unfit(f"its model is neither in {MODEL} nor in torch's parts ({sharded.METADATA})")
+    return Weights(path, made, model.to(device).eval())
+
+
+def fill_from_whole(model: nn.Module, directory: Path) -> None:
+    saved, average = (
+        torch.load(directory / name, map_location="cpu", weights_only=True)
+        for name in (MODEL, AVERAGE)
+    )
+    fit(saved, model)
+    model.load_state_dict(saved)
+    if average:
+        fill(model, average["average"])
+
+
+def fill_from_parts(model: nn.Module, directory: Path) -> None:
+    """As `training.parallel.named` names them."""
+    saved = sharded.saved(directory)
+    parts = {name: found.size for name, found in saved.items()}
+    of_model = {name: size for name, size in parts.items() if name.startswith("model/")}
+    wanted = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    compare(of_model, shapes(wanted))
+    sharded.load(directory, wanted)
+    if STEPS in saved:
+        names = named(model).names
+        averages = [(f"average/{names[id(item)]}", item) for item in learnt(model)]
+        sharded.load(directory, {name: item.detach() for name, item in averages})
+
+
+@torch.no_grad()
+def fill(model: nn.Module, average: list[Tensor]) -> None:
+    """As `training.techniques.average` saved it: what is evaluated is what is served."""
+    for own, value in zip(learnt(model), average, strict=True):
+        own.copy_(value)
+
+
+def learnt(model: nn.Module) -> list[nn.Parameter]:
+    return [item for item in model.parameters() if item.requires_grad]

@@ -1,0 +1,121 @@
+"""A job's settings: a frozen dataclass, its fields as flags of the command line.
+
+A field is declared with its help, `epochs: int = setting(60, "passes over the data")`, and becomes
+`--epochs N`. Types are bool, int, float and str; bools take true or false. The class that declares
+a field gives its group: the first line of its docstring. A job's own class may declare a field
+anew, for another default; it stays in its group.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    type: str
+    default: Value
+    help: str
+    choices: tuple[str, ...]
+    """The words that it may be; () for any."""
+    group: str
+    at_least: float | None = None
+    at_most: float | None = None
+    """The numbers that it may be; None: without end."""
+
+
+def setting(
+    default: T,
+    help: str,
+    choices: Sequence[str] = (),
+    *,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+) -> T:
+    """A field with its help. Typed as the default is, like `dataclasses.field`."""
+    metadata = {"help": help, "choices": tuple(choices), "range": (at_least, at_most)}
+    declared: T = field(default=default, metadata=metadata)
+    return declared
+
+
+def describe(settings: type[Any]) -> tuple[Setting, ...]:
+    """Each field, in the group of the class that declares it first, from the last base on."""
+    groups = {
+        name: (declaring.__doc__ or "").partition("\n")[0].rstrip(".")
+        for declaring in settings.__mro__  # from the job's own to those that it inherits from
+        for name in vars(declaring).get("__annotations__", {})
+    }
+    return tuple(
+        Setting(
+            item.name,
+            str(item.type),
+            cast(Value, item.default),
+            item.metadata["help"],
+            item.metadata["choices"],
+            groups[item.name],
+            *(None if math.isinf(end) else end for end in item.metadata["range"]),
+        )
+        for item in fields(settings)
+    )
+
+
+def parse(settings: type[T], program: str, summary: str, argv: Sequence[str] | None = None) -> T:
+    """The settings of a command line; exits with 2 and says why when it is wrong."""
+    parser = argparse.ArgumentParser(
+        program, description=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    groups: dict[str, Any] = {}
+    for item in describe(settings):
+        if item.group not in groups:
+            groups[item.group] = parser.add_argument_group(item.group)
+        groups[item.group].add_argument(
+            "--" + item.name.replace("_", "-"),
+            # `--set learning_rate=0.1` becomes `--learning_rate 0.1`
+            *(["--" + item.name] if "_" in item.name else []),
+            # a bool needs no word: `--quick` is `--quick true`
+            **({"nargs": "?", "const": True} if item.type == "bool" else {}),
+            type=_within(_PARSERS[item.type], item.at_least, item.at_most),
+            default=item.default,
+            choices=item.choices or None,
+            metavar="|".join(item.choices) or item.type.upper(),
+            help=item.help.replace("%", "%%"),
+        )
+    return settings(**vars(parser.parse_args(argv)))
+
+
+def _within(
+    parser: Callable[[str], Any], least: float | None, most: float | None
+) -> Callable[[str], Any]:
+    def parsed(word: str) -> Any:
+        value = parser(word)
+        too_small = least is not None and not value >= least
+        if too_small or (most is not None and not value <= most):
+            raise argparse.ArgumentTypeError(f"{value} is not {_range(least, most)}")
+        return value
+
+    parsed.__name__ = parser.__name__.lstrip("_")  # "invalid int value"
+    return parsed
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if least is None or most is None:
+        return f"{most:g} or less" if least is None else f"{least:g} or more"
+    return f"{least:g} to {most:g}"
+
+
+def _bool(word: str) -> bool:
+    if word.lower() not in _WORDS:
+        raise argparse.ArgumentTypeError(f"{word!r} is neither true nor false")
+    return _WORDS[word.lower()]
+
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_PARSERS: dict[str, Any] = {"bool": _bool, "int": int, "float": float, "str": str}

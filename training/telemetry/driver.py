@@ -1,0 +1,124 @@
+"""A run that its own driver starts, without Ray Train: its states, attempts and reports."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
+
+from training.telemetry import budget, lineage
+from training.telemetry.guard import guarded
+from training.telemetry.lifecycle import Lifecycle
+from training.telemetry.lineage import Lineage
+from training.telemetry.outbox import ActorOutbox
+from training.telemetry.reason import of_ranks
+from training.telemetry.relay import Began, Ended, Heard
+from training.telemetry.settings import LAST_WORD_TIMEOUT_S
+from training.telemetry.submission import submission
+from training.telemetry.wire import CALLBACK, Report
+
+
+def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
+    """What has Ray Train's runs told has these told too."""
+    return CALLBACK in environment.get("RAY_TRAIN_CALLBACKS", "").split(",")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A run's, as `lineage` takes it."""
+
+    experiment_fs_path: str
+    storage_filesystem: Any
+
+
+class DriverTelemetry:
+    def __init__(self, name: str, folder: Path, max_restarts: int) -> None:
+        self._folder = Folder(os.fspath(folder), LocalFileSystem())
+        before = lineage.read(self._folder)
+        self.run = before.run if before else uuid.uuid4().hex
+        self.attempts = before.attempts if before else 0
+        """Of the drivers before this one."""
+        self.job = ray.get_runtime_context().get_job_id()
+        self._outbox = ActorOutbox(self.job)
+        self._lifecycle = Lifecycle(
+            run=self.run,
+            name=name,
+            job=self.job,
+            submission=submission(),
+            outbox=self._outbox,
+            attempts=self.attempts,
+            max_failures=max_restarts,
+        )
+        self._ended: dict[int, str] = {}
+        """Of the attempt that is up, by rank: why it ended."""
+        self._why = ""
+        """Why the last attempt ended."""
+        self._lifecycle.state("INITIALIZING")
+        if before and before.is_up:
+            self._lifecycle.cut_off(before.attempts)
+
+    @property
+    def aggregator(self) -> Any:
+        return self._outbox.aggregator
+
+    @guarded
+    def places(self, lack: str = "") -> None:
+        self._lifecycle.state("SCHEDULING", lack)
+        self._lifecycle.phase("placement group")
+
+    @guarded
+    def starts(self) -> None:
+        """The agents have their nodes."""
+        self._lifecycle.phase("actor start")
+
+    @guarded
+    def heard(self, said: Sequence[tuple[float, Heard]]) -> None:
+        """By all agents since the last time."""
+        for t, one in sorted(said, key=lambda item: item[0]):
+            match one:
+                case Report():
+                    self._lifecycle.send(t, one)
+                case Ended():
+                    self._ended[one.rank] = one.why
+                case Began():
+                    self._attempt_ends("")
+                    self._lifecycle.attempt_starts(one.workers, one.attempt)
+                    self._lifecycle.state("RUNNING")
+                    self._remember()
+        if any(self._ended.values()):
+            self._attempt_ends("")
+            self._lifecycle.state("RESTARTING", self._why)
+
+    @guarded
+    def lost(self, why: str) -> None:
+        """A node is gone: the agents start anew."""
+        self._attempt_ends(why)
+        self._lifecycle.state("RESTARTING", why)
+
+    @guarded
+    def ends(self, result: Mapping[str, Any]) -> None:
+        failed = str(result.get("failed", ""))
+        self._attempt_ends(failed)
+        self._lifecycle.state("SHUTTING_DOWN")
+        said = failed or str(result.get("stopped", ""))
+        self._lifecycle.state("ERRORED" if failed else "FINISHED", said)
+        self._outbox.drain(LAST_WORD_TIMEOUT_S)
+
+    def _attempt_ends(self, why: str) -> None:
+        ended, self._ended = self._ended, {}
+        if not self._lifecycle.is_up:
+            return  # of the last one: ranks that fell with the first to fail
+        self._why = of_ranks(ended) or why
+        charged = budget.FAILURES if self._why else budget.NOTHING
+        self._lifecycle.attempt_ends(self._why or "finished", charged)
+        self._remember()
+
+    def _remember(self) -> None:
+        told = Lineage(self.run, self._lifecycle.attempt, self._lifecycle.is_up)
+        lineage.write(self._folder, told)

@@ -1,0 +1,98 @@
+"""Telemetry of a rank that Ray Train did not start: through its agent's relay, if it has one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from training import telemetry
+from training.stop import Stop
+from training.telemetry import witness
+from training.telemetry.relay import VARIABLE, Began, Ended, Hello, Line, Noted, Seat
+from training.telemetry.settings import LAST_WORD_TIMEOUT_S
+from training.telemetry.wire import Report
+from training.telemetry.witness import REPORT_BEGINS, TELLING_RANKS, Witness
+from training.telemetry.worker import RankTelemetry
+
+if TYPE_CHECKING:
+    from training.loop.world import World
+
+
+class _Notes:
+    """To a Witness, the aggregator's handle: `note.remote(…)`, where `note` is this object."""
+
+    def __init__(self, line: Line) -> None:
+        self._line, self.note = line, self
+
+    def remote(self, run: str, attempt: int, rank: int, what: str, t: float) -> None:
+        self._line.say(Noted(attempt, rank, what, t))
+
+
+class Rank:
+    """What one rank tells of itself beside its steps."""
+
+    def __init__(self, line: Line, world: World) -> None:
+        """All ranks have to. Raises OSError and EOFError when the agent does not answer."""
+        seat: Seat = line.ask(Hello(world.rank, world.local_rank, os.getpid()))
+        workers = world.gather_all(seat.worker)
+        attempt = line.ask(Began(tuple(workers))) if world.rank == 0 else 0
+        self.attempt = world.gather_all(attempt)[0]
+        self._line, self._run, self._rank = line, seat.run, world.rank
+        gpu_ids = [str(gpu) for gpu in seat.worker.gpu_ids]
+        telemetry._rank = RankTelemetry(world.rank, self.attempt, line, gpu_ids)
+        telemetry._rank.start()
+        witness._witness = Witness(_Notes(line), seat.run, self.attempt, world.rank)
+
+    def reads(self) -> AbstractContextManager[None]:
+        """Around reading a checkpoint: one rank tells for all."""
+        told = witness._witness if self._rank == 0 else None
+        return nullcontext() if told is None else told.reads()
+
+    def reports(self) -> None:
+        """At the beginning of each report."""
+        if self._rank < TELLING_RANKS and witness._witness is not None:
+            witness._witness.tell(REPORT_BEGINS)
+
+    def reported(self, metrics: Mapping[str, float], checkpoint: Path) -> None:
+        """Rank 0: the checkpoint of a report is finished."""
+        size_bytes = sum(file.stat().st_size for file in checkpoint.iterdir())
+        self._line.say(
+            Report(
+                run=self._run,
+                attempt=self.attempt,
+                metrics=dict(metrics),
+                checkpoint=str(checkpoint),
+                checkpoint_bytes=size_bytes,
+            )
+        )
+
+    def ends(self, why: str) -> None:
+        if telemetry._rank is not None:
+            telemetry._rank.flush(LAST_WORD_TIMEOUT_S)
+            telemetry._rank.close()
+        telemetry._rank, witness._witness = None, None
+        self._line.say(Ended(self._rank, why))
+        self._line.close()
+
+
+@contextmanager
+def telling(world: World) -> Iterator[Rank | None]:
+    """Around the training of a rank; None where nobody listens: outside of a Ray cluster."""
+    address = os.environ.get(VARIABLE)
+    if not address:
+        yield None
+        return
+    rank = Rank(Line(address), world)
+    try:
+        yield rank
+    except Stop:  # no failure: the rank returns what it says, and the driver tells of it
+        rank.ends("")
+        raise
+    except BaseException as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        rank.ends(f"{type(error).__name__}: {first}")
+        raise
+    rank.ends("")
