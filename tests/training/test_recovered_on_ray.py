@@ -18,9 +18,9 @@ from training.telemetry.wire import AttemptStart, Notice, Record, Report
 pytestmark = pytest.mark.ray
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32", "--checkpoint-every-steps", "20"]
-EPOCHS = ["--epochs", "4", "--num-to-keep", "8"]
-LAST = 130
-"""In the midst of the third epoch of 45 steps."""
+EPOCHS = ["--epochs", "12", "--num-to-keep", "8"]
+LAST = 490
+"""In the midst of the eleventh epoch of 45 steps, and long after both kills."""
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_a_run_goes_on_with_fewer_ranks_though_its_newest_checkpoint_was_deleted
     said = f"resumed at step {step}, saved by 2 ranks, now 1: same examples, other noise"
     assert said in outcome.output
     last = reports(outcome.records)[-1].metrics
-    assert (last["step"], last["epoch"]) == (180, 4)
+    assert (last["step"], last["epoch"]) == (540, 12)
 
 
 def test_without_a_checkpoint_that_is_whole_the_run_stops_until_it_may_start_over(

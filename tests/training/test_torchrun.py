@@ -115,6 +115,13 @@ def test_the_rank_that_died_without_a_word_is_named_before_those_that_missed_it(
     assert of_ranks({0: "", 1: ""}) == ""
 
 
+def test_a_rank_that_is_ended_because_another_one_has_is_not_named() -> None:
+    assert of_ranks({1: DIED, 0: DIED}) == f"rank 1: {DIED}"
+    bad = "ValueError: no more data"
+    assert of_ranks({1: bad, 0: DIED}) == f"rank 1: {bad}"
+    assert of_ranks({2: bad, 0: bad, 1: DIED}) == f"ranks 0, 2: {bad}"
+
+
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for name, weight in expected.items():
         assert torch.equal(found[name], weight), name

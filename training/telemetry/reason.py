@@ -36,24 +36,22 @@ def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None
 
 
 def of_ranks(told: Mapping[int, str]) -> str:
-    """Of what each rank that ended said of its end, '' for one that ended well; '' for no failure.
+    """Of what each rank that ended said of its end, '' for one that ended well, in the order in
+    which they ended; '' for no failure.
 
-    A rank that died without a word comes before those that missed it.
+    The first that does not look like a victim is the cause. When it has ended its launcher kills
+    the others, so a death without a word that comes later is no news.
     """
-
-    def order(rank: int) -> tuple[int, int]:
-        if told[rank] == DIED:
-            return 0, rank
-        return (2 if _COLLECTIVE.search(told[rank]) else 1), rank
-
-    failed = sorted((rank for rank, why in told.items() if why), key=order)
+    failed = [rank for rank, why in told.items() if why]
     if not failed:
         return ""
-    kind = order(failed[0])[0]
-    alike = [rank for rank in failed if order(rank)[0] == kind]
+    causes = [rank for rank in failed if not _COLLECTIVE.search(told[rank])]
+    first = (causes or failed)[0]
+    spoken = [rank for rank in causes or failed if told[rank] != DIED]
+    alike = [first] if told[first] == DIED else sorted(spoken)
     who = f"rank {alike[0]}" if len(alike) == 1 else f"ranks {', '.join(map(str, alike))}"
-    why = told[alike[0]]
-    line = f"{who}: lost a peer: {_without_place(why)}" if kind == 2 else f"{who}: {why}"
+    why = told[alike[0]] if causes else f"lost a peer: {_without_place(told[alike[0]])}"
+    line = f"{who}: {why}"
     return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
 
 
