@@ -152,7 +152,7 @@ class Experiment:
         armed = await self._within(self.plan.timeouts.prepare_s, "preparing", self.prepare())
         self._chronicle.note(*await self.caution(armed))
         self._chronicle.stage(Stage.BEFORE)
-        failed = await self._inquiry.hypothesis("before") or await self._inquiry.abort_conditions()
+        failed = await self._inquiry.holds_before() or await self._inquiry.abort_conditions()
         if failed:
             return f"the hypothesis does not hold before the fault: {failed}", ""
         self._brake.armed = True

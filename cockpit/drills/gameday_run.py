@@ -30,7 +30,7 @@ from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
-from cockpit.store.select import current_run
+from cockpit.store.select import going_run
 from cockpit.store.store import Store
 
 LOOK_S = 0.5
@@ -203,7 +203,7 @@ class GameDayRun:
     async def _launch(self, step: Launch) -> str:
         going = await self._ground.ask(going_run)
         if going and not step.always:
-            return f"run {going} goes on: nothing was launched"
+            return f"run {going.name} goes on: nothing was launched"
         job_id = await self._hands.launch(step.job, step.settings)
         self._launched.append(job_id)
 
@@ -246,12 +246,6 @@ def missing(step: Inject, backend: str) -> str:
         if why := catalogue.fault(spec.fault).obstacle(backend):
             return f"there is no {spec.fault} here: {why}"
     return ""
-
-
-def going_run(store: Store) -> str:
-    """The name of the run that a day takes as its own, launching none; empty: there is none."""
-    run = current_run(store)
-    return "" if run is None or run.state.is_over else run.name
 
 
 def _run_of(store: Store, job_id: str) -> RunView | None:

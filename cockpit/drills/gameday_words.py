@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from cockpit.drills import catalogue
 from cockpit.drills.available import why_not
 from cockpit.drills.gameday import GameDay, Inject, Launch, Step
-from cockpit.drills.gameday_run import going_run, missing
+from cockpit.drills.gameday_run import missing
 from cockpit.launch.beside import beside
 from cockpit.model.cluster import Capability
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
+from cockpit.store.select import going_run
 from cockpit.store.store import Store
 
 
@@ -23,13 +24,14 @@ class Here:
     backend: str
     rights: Mapping[str, Capability]
     run: str = ""
-    """The one that goes on, if there is one."""
+    """The name of the one that goes on, which a day takes as its own; empty: there is none."""
     jobs: Sequence[Job] = ()
 
 
 def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
     """The cluster as it is now."""
-    return Here(backend, rights, going_run(store), tuple(store.jobs.values()))
+    run = going_run(store)
+    return Here(backend, rights, run.name if run else "", tuple(store.jobs.values()))
 
 
 def steps_said(day: GameDay, at: Here | None) -> list[str]:

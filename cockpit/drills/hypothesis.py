@@ -52,11 +52,11 @@ KINDS = {
         ProbeKind("training", "the run makes steps", "training"),
         ProbeKind(
             "throughput", "the run's samples/s, in percent of what they were before the fault",
-            "throughput >= 80", ">=", 90.0, "%", ("after",),
+            "throughput >= 80", ">=", 90.0, "%",
         ),
         ProbeKind(
             "loss-continuous", "the loss after the recovery goes on where it was before",
-            "loss-continuous", when=("after",),
+            "loss-continuous",
         ),
         ProbeKind(
             "checkpoint-age", "seconds since the newest checkpoint", "checkpoint-age <= 120", "<=",

@@ -13,6 +13,7 @@ from cockpit.drills.probe import Prober
 from cockpit.model.drill import ProbeResult
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
+from cockpit.store.select import going_run
 
 EVERY_S = 2.0
 """Between two questions of the same probe."""
@@ -39,6 +40,25 @@ class Inquiry:
             return _failed([answer for answer in answers if answer.ok is not None])
         self._tell(answers)
         return _failed(answers)
+
+    async def holds_before(self) -> str:
+        """The probes before: a run that goes on and cannot answer yet has some time for it, since
+        what is compared with before needs a before. Only their last answers are told.
+        """
+        deadline_s = self._ground.clock() + self._plan.timeouts.before_s
+        is_told = False
+        while True:
+            answers = await self._answers("before")
+            unknown = [answer for answer in answers if answer.ok is None]
+            left_s = deadline_s - self._ground.clock()
+            may_come = unknown and all(answer.ok is not False for answer in answers)
+            if not may_come or left_s <= 0 or not await self._ground.ask(going_run):
+                self._tell(answers)
+                return _failed(answers)
+            if not is_told:
+                self._chronicle.note(f"waiting for a steady state: {_failed(unknown)}")
+                is_told = True
+            await asyncio.sleep(min(EVERY_S, left_s))
 
     async def holds_again(self) -> str:
         """The probes after: each has some time to come true, since a run that is back is not at

@@ -54,6 +54,8 @@ class Timeouts:
     """Seconds that each stage may take."""
 
     prepare_s: float = 30.0
+    before_s: float = 30.0
+    """For a run that has just begun to have a steady state, which the hypothesis is about."""
     inject_s: float = 60.0
     undo_s: float = 60.0
     recover_s: float = 300.0

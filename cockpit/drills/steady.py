@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cockpit.drills.plan import ProbeSpec
+from cockpit.insight.continuity import LEAST, losses_known
 from cockpit.insight.recovery import Reading, recovery
 from cockpit.insight.robust import median, window
 from cockpit.model.drill import Drill
 from cockpit.store.run import RunView
-from cockpit.store.select import current_run
+from cockpit.store.select import going_run
 from cockpit.store.store import Store
 
 WINDOW_S = 10.0
@@ -93,9 +94,14 @@ def throughput(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
 
 
 def loss_continuous(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
+    """Before there is a fault, whether there is a curve that may go on."""
     drill = moment.drill
     if drill is None:
-        return None, "there was no run"
+        run = _run(store, moment)
+        if run is None:
+            return None, "there is no run"
+        known = losses_known(run)
+        return known >= LEAST or None, f"{known} losses known, of {LEAST} at least"
     found = recovery(store, drill, moment.readings.get(drill.id)).continuity
     if found is None:
         return None, "too few losses are known before and after"
@@ -116,8 +122,7 @@ def _run(store: Store, moment: Moment) -> RunView | None:
     """The run that was hit, else the one that is going."""
     if moment.drill is not None:
         return store.runs.get(moment.drill.run_id)
-    run = current_run(store)
-    return None if run is None or run.state.is_over else run
+    return going_run(store)
 
 
 def _attempt_began_s(run: RunView) -> float:

@@ -13,7 +13,7 @@ from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
-from cockpit.store.select import current_run, pod_of_rank, pods_in_order
+from cockpit.store.select import going_run, pod_of_rank, pods_in_order
 from cockpit.store.store import Store
 
 T = TypeVar("T")
@@ -40,8 +40,8 @@ def choose(store: Store, kind: FaultKind, spec: TargetSpec, random: Random) -> V
 
 
 def _going(store: Store) -> RunView | None:
-    run = current_run(store)
-    return run if run is not None and run.attempt is not None and not run.state.is_over else None
+    run = going_run(store)
+    return run if run is not None and run.attempt is not None else None
 
 
 def _ranks(store: Store, run: RunView | None, spec: TargetSpec, random: Random) -> Victims:

@@ -27,6 +27,7 @@ from cockpit.store.series import Series
 
 RECORDS = 20
 LEAST = 3
+"""Records on either side."""
 FIRST = 5
 SIGMAS = 4.0
 RISE_PERCENT = 10.0
@@ -69,6 +70,11 @@ def continuity(
         abs(_first(run) - before) * FALLEN_PERCENT / 100.0,
     )
     return Continuity(before, after, varied, bool(after <= before + limit))
+
+
+def losses_known(run: RunView) -> int:
+    """LEAST of them before a fault are what `continuity` needs."""
+    return len(_series(run))
 
 
 def _first(run: RunView) -> float:

@@ -21,6 +21,12 @@ def current_run(store: Store) -> RunView | None:
     return found[-1] if found else None
 
 
+def going_run(store: Store) -> RunView | None:
+    """The current run, unless it is over."""
+    run = current_run(store)
+    return None if run is None or run.state.is_over else run
+
+
 def pod_of_rank(store: Store, rank: RankView) -> Pod | None:
     """The pod on whose address the rank was placed."""
     if rank.placement is None:

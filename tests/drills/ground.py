@@ -34,7 +34,7 @@ from tests.simulated_backend import ScriptedBackend
 T = TypeVar("T")
 
 QUICK = Timeouts(
-    prepare_s=2.0, inject_s=2.0, undo_s=2.0, recover_s=0.3, probe_s=0.3, after_s=0.0
+    prepare_s=2.0, before_s=0.0, inject_s=2.0, undo_s=2.0, recover_s=0.3, probe_s=0.3, after_s=0.0
 )  # fmt: skip
 
 

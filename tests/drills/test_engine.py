@@ -79,6 +79,26 @@ async def test_nothing_is_injected_when_the_hypothesis_does_not_hold_before() ->
     assert not any(isinstance(event, DrillInjected) for event in ground.told)
 
 
+async def test_a_run_that_has_just_begun_has_some_time_for_a_steady_state() -> None:
+    ground = ScriptedGround(trained())
+    prober = Scripted({"ready": [(None, "2 of 3 losses"), (True, "3 of 3 losses")]})
+    wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
+    drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
+    record = await drill.conduct()
+    assert record.verdict is Verdict.PASSED, record.why
+    assert "waiting for a steady state: ready: 2 of 3 losses" in record.notes
+    assert [probe.value for probe in record.probes if probe.when == "before"] == ["3 of 3 losses"]
+
+
+async def test_a_steady_state_is_not_waited_for_where_no_run_goes_on() -> None:
+    ground = ScriptedGround([pods(1.0, HEAD, ONE, TWO)])
+    prober = Scripted({"ready": [(None, "there is no run"), (True, "a run")]})
+    wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
+    record = await experiment(ground, Obedient(), wanted, prober=prober).conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert "there is no run" in record.why
+
+
 async def test_a_hypothesis_that_cannot_be_asked_is_not_taken_to_hold() -> None:
     ground = ScriptedGround(trained())
 

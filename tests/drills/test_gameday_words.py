@@ -16,8 +16,7 @@ from cockpit.drills.catalogue import fault
 from cockpit.drills.fault import Order
 from cockpit.drills.gameday import GameDay
 from cockpit.drills.gameday_file import game_day, parsed
-from cockpit.drills.gameday_run import going_run
-from cockpit.drills.gameday_words import Here, steps_said
+from cockpit.drills.gameday_words import Here, here, steps_said
 from cockpit.drills.plan import TargetSpec
 from cockpit.drills.target import choose
 from cockpit.drills.values import parsed as values
@@ -66,7 +65,7 @@ def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
 
 
 def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> None:
-    at = replace(LOCAL, run=going_run(ScriptedGround(trained()).store))
+    at = here(ScriptedGround(trained()).store, "local", {})
     assert after(steps_said(game_day("smoke"), at), "launch checkpointed") == (
         f"Nothing is launched: run {at.run} goes on, and the drills hit that one."
     )

@@ -63,7 +63,7 @@ def test_words_that_are_no_probe_are_answered_with_what_is(text: str, said: str)
 
 def test_a_probe_is_called_by_what_it_asks_and_asked_when_it_makes_sense() -> None:
     assert name_of(probe("throughput >= 80 %")) == "throughput >= 80"
-    assert probe("throughput").when == ("after",)
+    assert probe("throughput").when == ("before", "after")
     assert probe("throughput", ("during",)).when == ("during",)
     spec = probe('prometheus: sum(up{job="a"} > bool 0) == 3')
     assert (spec.query, spec.operator, spec.limit) == ('sum(up{job="a"} > bool 0)', "==", 3.0)
@@ -118,8 +118,16 @@ async def test_a_checkpoint_has_an_age() -> None:
 
 
 async def test_the_loss_cannot_be_told_without_a_run() -> None:
-    assert await asked("loss-continuous") == (None, "there was no run")
+    assert await asked("loss-continuous") == (None, "there is no run")
     assert (await asked("loss-continuous", *trained(), after=True))[0] is None
+
+
+async def test_a_loss_that_is_to_go_on_has_a_curve_before_the_fault() -> None:
+    assert await asked("loss-continuous", *trained()) == (None, "2 losses known, of 3 at least")
+    more = tick(1, 99.9, 51, 60)
+    assert await asked("loss-continuous", *trained(), more) == (
+        True, "3 losses known, of 3 at least",
+    )  # fmt: skip
 
 
 async def test_a_command_holds_when_it_exits_with_0() -> None:
