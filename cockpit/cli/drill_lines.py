@@ -24,6 +24,7 @@ class Lines:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._stages = 0
+        self._message = ""
         self._probes = 0
         self._reached: set[tuple[str, Milestone]] = set()
 
@@ -36,6 +37,9 @@ class Lines:
             tell(f"{at_s - view.began_s:7.1f} s  {one_line(words)}")
 
     def _of_drill(self, view: DrillView) -> Iterator[tuple[float, str]]:
+        if view.message not in ("", self._message) and self._stages == len(view.stages):
+            yield view.stages[-1][1], f"{view.stage.value}: {view.message}"
+        self._message = view.message
         for stage, at_s in view.stages[self._stages :]:
             words = f": {view.message}" if view.message and stage is view.stage else ""
             if stage is Stage.PREPARING:
@@ -58,10 +62,9 @@ class Lines:
                 if instant.milestone is Milestone.INJECTED:
                     yield at_s, f"{drill.fault} of {drill.target or 'the cluster'}"
                 else:
-                    yield (
-                        at_s,
-                        f"+{instant.after_s:.1f} s {instant.milestone.value} ({instant.source})",
-                    )
+                    # A run that was down already had its last step before: + 0.0 makes -0.0 0.0.
+                    after_s = round(instant.after_s, 1) + 0.0
+                    yield at_s, f"{after_s:+.1f} s {instant.milestone.value} ({instant.source})"
 
 
 def probe_line(result: ProbeResult) -> str:

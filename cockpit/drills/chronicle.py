@@ -36,8 +36,10 @@ class Chronicle:
         self._notes: list[str] = []
 
     def stage(self, stage: Stage, message: str = "") -> None:
+        """It begins; said again, it goes on with another message."""
         at_s = self._ground.clock()
-        self._stages.append((stage, at_s))
+        if not self._stages or self._stages[-1][0] is not stage:
+            self._stages.append((stage, at_s))
         self._ground.dispatch(
             DrillStaged(
                 at_s=at_s,

@@ -10,7 +10,7 @@ from cockpit.drills.fault import Ground
 from cockpit.drills.hypothesis import name_of
 from cockpit.drills.plan import DrillPlan, ProbeSpec, When
 from cockpit.drills.probe import Prober
-from cockpit.model.drill import ProbeResult
+from cockpit.model.drill import ProbeResult, Stage
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.store.select import going_run
@@ -46,7 +46,6 @@ class Inquiry:
         what is compared with before needs a before. Only their last answers are told.
         """
         deadline_s = self._ground.clock() + self._plan.timeouts.before_s
-        is_told = False
         while True:
             answers = await self._answers("before")
             unknown = [answer for answer in answers if answer.ok is None]
@@ -55,9 +54,7 @@ class Inquiry:
             if not may_come or left_s <= 0 or not await self._ground.ask(going_run):
                 self._tell(answers)
                 return _failed(answers)
-            if not is_told:
-                self._chronicle.note(f"waiting for a steady state: {_failed(unknown)}")
-                is_told = True
+            self._chronicle.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
             await asyncio.sleep(min(EVERY_S, left_s))
 
     async def holds_again(self) -> str:

@@ -203,7 +203,11 @@ def _troubles(
 ) -> list[Trouble]:
     since_s = drill.injected_s
     found: list[Trouble] = []
+    placements = attempt.placements if attempt is not None else ()
+    on = {placement.node_ip for placement in placements}
     for pod in pods.hit:
+        # One that an attempt was made without, after the fault, is missed by nobody.
+        has_rank = bool(drill.ranks) and (not on or not pod.ip or pod.ip in on)
         left_s = pod.left_s(since_s)
         if left_s is None and pod.gone_s is not None and pod.gone_s >= since_s:
             left_s = pod.gone_s
@@ -211,10 +215,10 @@ def _troubles(
             again_s = None if pod.gone_s is not None else pod.ready_s(left_s)
             ended_s = math.inf if again_s is None else again_s
             began_s = left_s if pod.gone_s is None else min(left_s, pod.gone_s)
-            found.append(Trouble(began_s, ended_s, "backend", hurts=bool(drill.ranks)))
+            found.append(Trouble(began_s, ended_s, "backend", has_rank))
     if attempt is None:
         return found
-    placed = {p.rank: p for p in attempt.placements}
+    placed = {p.rank: p for p in placements}
     nodes = {placed[rank].node_id for rank in drill.ranks if rank in placed}
     ips = {pod.ip for pod in pods.hit if pod.ip}
     found += [

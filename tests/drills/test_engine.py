@@ -13,7 +13,7 @@ from cockpit.drills.journal import Journal
 from cockpit.drills.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
-from cockpit.model.event import DrillInjected
+from cockpit.model.event import DrillInjected, DrillStaged
 from cockpit.session import Session
 from tests.drills.ground import (
     FREEZE,
@@ -86,7 +86,10 @@ async def test_a_run_that_has_just_begun_has_some_time_for_a_steady_state() -> N
     drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
     record = await drill.conduct()
     assert record.verdict is Verdict.PASSED, record.why
-    assert "waiting for a steady state: ready: 2 of 3 losses" in record.notes
+    said = [event.message for event in ground.told if isinstance(event, DrillStaged)]
+    assert "no steady state yet: ready: 2 of 3 losses" in said
+    assert ground.stages[1:3] == [Stage.BEFORE, Stage.BEFORE]
+    assert [stage for stage, _ in record.stages][1:3] == [Stage.BEFORE, Stage.INJECTING]
     assert [probe.value for probe in record.probes if probe.when == "before"] == ["3 of 3 losses"]
 
 

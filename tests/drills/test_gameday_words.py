@@ -21,11 +21,12 @@ from cockpit.drills.plan import TargetSpec
 from cockpit.drills.target import choose
 from cockpit.drills.values import parsed as values
 from cockpit.model.cluster import Capability
-from cockpit.model.drill import Verdict
-from cockpit.model.event import SourceHealth
+from cockpit.model.drill import Stage, Verdict
+from cockpit.model.event import DrillInjected, DrillStaged, SourceHealth
 from cockpit.model.run import Job, JobStatus
 from cockpit.recorder.drills import DrillHistory
 from tests.drills.ground import Obedient, ScriptedGround, experiment, trained
+from tests.events import the_recovery
 from tests.recorder.test_drills import kept, record
 from tests.simulated_backend import ScriptedBackend
 
@@ -135,6 +136,35 @@ def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture
     asyncio.run(refused.conduct())
     Lines(refused).tell(ground.store)
     assert capsys.readouterr().err.splitlines() == ["    0.0 s  preparing: nothing is done yet"]
+
+
+def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_told(capsys: Capture) -> None:
+    ground = ScriptedGround(trained())
+    drill = experiment(ground, Obedient())
+    lines = Lines(drill)
+    for message in ("", "no steady state yet", "no steady state yet"):
+        ground.dispatch(
+            DrillStaged(
+                at_s=99.5,
+                source="user",
+                drill_id=drill.id,
+                name="test",
+                stage=Stage.BEFORE,
+                message=message,
+            )
+        )
+        lines.tell(ground.store)
+    for event in the_recovery():
+        if isinstance(event, DrillInjected):  # a second later than the last step
+            later = replace(event.drill, id=f"{drill.id}.1", injected_s=101.5)
+            event = replace(event, at_s=101.5, drill=later)
+        ground.dispatch(event)
+    lines.tell(ground.store)
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "    0.0 s  checking before", "    0.0 s  checking before: no steady state yet",
+    ]  # fmt: skip
+    assert "    1.0 s  -1.0 s training stopped (telemetry: ranks)" in said
 
 
 @pytest.mark.parametrize(("what", "whom"), [("pod-kill", "worker pod"), ("rank-kill", "rank")])

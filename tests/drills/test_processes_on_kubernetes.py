@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -9,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from cockpit.actions import ClusterActions
 from cockpit.cli import connect
-from cockpit.cli.main import main
 from cockpit.drills import undo, values
 from cockpit.drills.catalogue import fault
 from cockpit.drills.fault import Order, Prepared, RankVictim, Victims
@@ -31,19 +34,33 @@ OOM_KILLS += "'/sys/fs/cgroup/memory.events')) if p.exists()])"
 
 
 @pytest.fixture(scope="module")
-def session(ray_on_kubernetes: RealCluster) -> Iterator[Session]:
-    """With a run of one rank, which goes on until the last test has the head begin anew."""
+def session(
+    ray_on_kubernetes: RealCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session]:
+    """With a run of one rank, and a process that stays to send it again when the head is lost."""
     ref = ray_on_kubernetes.ref
     ray_on_kubernetes.wait_ready(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", str(ray_on_kubernetes.kubeconfig))
-        where = ("-n", ref.namespace, "--cluster", ref.name, "--context", ref.context)
-        settings = ("epochs=100000", "max_failures=-1", f"storage_path={STORAGE}/processes")
-        argv = ("launch", "checkpointed", "--workers", "1", "--yes", *where)
-        assert main([*argv, *(f"--set={setting}" for setting in settings)]) == 0
-    with connect.session_on(ray_on_kubernetes.backend()) as session:
-        assert session.wait(lambda store: steps(store, 1) >= 20, 240.0)
-        yield session
+    where = ("-n", ref.namespace, "--cluster", ref.name, "--context", ref.context)
+    settings = ("epochs=100000", "max_failures=-1", f"storage_path={STORAGE}/processes")
+    argv = ("launch", "checkpointed", "--workers", "1", "--resubmit", "3", "--yes", *where)
+    with (
+        (tmp_path_factory.mktemp("resubmit") / "said").open("w+") as said,
+        subprocess.Popen(
+            [sys.executable, "-m", "cockpit", *argv, *(f"--set={each}" for each in settings)],
+            env={**os.environ, "KUBECONFIG": str(ray_on_kubernetes.kubeconfig)},
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        ) as stays,
+        connect.session_on(ray_on_kubernetes.backend()) as session,
+    ):
+        try:
+            begun = session.wait(lambda store: steps(store, 1) >= 20, 240.0)
+            assert begun, Path(said.name).read_text(encoding="utf-8")
+            yield session
+        finally:
+            stays.terminate()
+            job = run_of(session.store).submission_id
+            session.call(ClusterActions.on(session).stop_job(job), 30.0)
     ray_on_kubernetes.wait_ready(1)
 
 
@@ -152,16 +169,20 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     assert said.startswith("done: ")
 
 
-def test_a_killed_gcs_ends_the_heads_container(
-    session: Session, ray_on_kubernetes: RealCluster
+def test_a_killed_gcs_ends_the_heads_container_and_the_run_is_sent_again(
+    session: Session, ray_on_kubernetes: RealCluster, tmp_path: Path
 ) -> None:
+    """The driver dies with the head, and the new head has never heard of the job."""
     session.drain()
-    pod = head(session.store)
-    before = restarts(ray_on_kubernetes, pod.name)
-    order = Order("drill-g.1", {}, Random(0))
-    prepared = session.call(fault("gcs-kill").prepare(session, Victims((pod,)), order), 30.0)
-    session.call(applied(prepared), 30.0)
-    assert session.wait(lambda store: restarts(ray_on_kubernetes, pod.name) > before, 60.0)
+    pod, run = head(session.store), run_of(session.store)
+    before, attempts = restarts(ray_on_kubernetes, pod.name), max(run.attempts)
+    record = conduct(session, plan("gcs-kill", "head", recover_s=300), tmp_path)
+    (recovery,) = record.recoveries
+    assert restarts(ray_on_kubernetes, pod.name) > before
+    assert recovery.recovered, (record.why, record.notes, run_of(session.store).attempts)
+    after = run_of(session.store)
+    assert (after.name, max(after.attempts)) == (run.name, attempts + 1), "the same run goes on"
+    assert after.submission_id != run.submission_id
     ray_on_kubernetes.wait_ready(1)
     assert session.wait(lambda store: head(store).ready, 60.0)
 

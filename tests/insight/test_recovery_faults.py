@@ -311,6 +311,33 @@ def test_a_fault_in_anothers_recovery_gets_none_of_its_milestones() -> None:
     assert measured.first_step_s == pytest.approx(10.0), "attempt 2's, short as it was"
 
 
+def test_a_pod_lost_in_anothers_recovery_does_not_wait_for_what_ends_the_next_attempt() -> None:
+    """The attempt that was to come is made without it, and ends of something else, later."""
+    incident = Incident().begin()
+    incident.save()
+    incident.inject("pod-kill", 1, ranks=(1,), id="drill-1.1.1")
+    incident.lose(1)
+    incident.wait(2.0)
+    incident.down("rank 1: its node died")
+    incident.add(2, ready=True)
+    incident.wait(1.0)
+    second = incident.inject("pod-kill", 0, ranks=(0,), id="drill-1.1.2")
+    incident.lose(0)
+    incident.add(3, ready=True)
+    incident.wait(2.0)
+    incident.restart(2, 3)
+    incident.train(90.0)
+    incident.inject("pod-kill", 2, ranks=(0,), id="drill-1.1.3")
+    incident.wait(2.0)
+    incident.down("rank 0: its node died")
+    incident.restart(2, 3)
+    incident.train(30.0)
+    told = recovery(incident.store, second)
+    assert told.interrupted is False
+    assert M.ATTEMPT_ENDED not in reached(told)
+    assert told.reached(M.THROUGHPUT_BACK) is not None
+
+
 def test_an_attempt_that_never_stepped_is_not_the_recovery() -> None:
     incident = Incident().begin()
     incident.save()
