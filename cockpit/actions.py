@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from cockpit import audit
 from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
 from cockpit.drills import kill
-from cockpit.launch import rayjob, submission
+from cockpit.launch import rayjob, resubmit, submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.drill import Drill
@@ -149,6 +149,17 @@ class ClusterActions:
                 job = await submission.launch(dashboard, spec)
         await self._done(change)
         return job
+
+    async def stay(
+        self,
+        spec: LaunchSpec,
+        times: int,
+        say: Callable[[str], None],
+        sends: Callable[[str], None],
+    ) -> Job:
+        """Until the job is over; it is sent again when the cluster has lost it (`resubmit`)."""
+        async with self._dashboard() as dashboard:
+            return await resubmit.stay(dashboard, spec, times, say, sends=sends)
 
     async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
         """Make a RayJob resource of the job; the resource's name."""

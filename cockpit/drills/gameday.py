@@ -19,6 +19,8 @@ class Launch:
     """Until its first checkpoint."""
     always: bool = False
     """Also when a run is going."""
+    resubmit: int = 0
+    """So often it is sent again, until the day's end, when the cluster has lost it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ DEFAULT_KEYS = (
 KEYS = {
     "drill": (*FAULT_KEYS, *DEFAULT_KEYS, "seed"),
     "faults": ("faults", *DEFAULT_KEYS, "seed"),
-    "launch": ("launch", "workers", "set", "within_s", "always"),
+    "launch": ("launch", "workers", "set", "within_s", "always", "resubmit"),
     "wait_s": ("wait_s",),
     "expect": ("expect", "within_s"),
     "scale": ("scale", "to", "within_s"),
@@ -145,7 +145,8 @@ class _File:
                 raise read.wrong((*at, "workers"), f"Job {name} has no number of workers.")
             settings["workers"] = str(workers)
         within_s = read.number(raw, at, "within_s", 180.0) or 0.0
-        return Launch(name, settings, within_s, read.truth(raw, at, "always"))
+        times = read.whole(raw, at, "resubmit") or 0
+        return Launch(name, settings, within_s, read.truth(raw, at, "always"), times)
 
     def _inject(self, raw: Mapping[str, Any], at: At) -> Inject:
         read = self._reader

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from cockpit.backends.protocol import Scaled
@@ -26,8 +27,11 @@ from cockpit.drills.gameday import (
 )
 from cockpit.drills.plan import DrillPlan
 from cockpit.drills.probe import Prober
+from cockpit.launch import submission
+from cockpit.launch.submission import LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError
+from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.select import going_run
@@ -43,7 +47,15 @@ GOES_ON = (Verdict.PASSED, Verdict.FAILED, Verdict.REFUSED)
 class Hands(Protocol):
     """What changes the cluster: `cockpit.actions.ClusterActions` is one."""
 
-    async def launch(self, name: str, settings: Mapping[str, str]) -> str: ...
+    async def submit(self, spec: LaunchSpec) -> Job: ...
+
+    async def stay(
+        self,
+        spec: LaunchSpec,
+        times: int,
+        say: Callable[[str], None],
+        sends: Callable[[str], None],
+    ) -> Job: ...
 
     async def stop_job(self, job_id: str) -> None: ...
 
@@ -76,6 +88,8 @@ class GameDayRun:
         self._brake = Brake(_nothing, LOOK_S)
         self._aborted = ""
         self._launched: list[str] = []
+        """Jobs, by the newest id of each."""
+        self._staying: list[asyncio.Task[Job]] = []
         self._results: list[StepResult] = []
 
     def abort(self, why: str = "by the user") -> None:
@@ -204,8 +218,11 @@ class GameDayRun:
         going = await self._ground.ask(going_run)
         if going and not step.always:
             return f"run {going.name} goes on: nothing was launched"
-        job_id = await self._hands.launch(step.job, step.settings)
+        spec = submission.bundled_spec(step.job, step.settings)
+        job_id = (await self._hands.submit(spec)).id
         self._launched.append(job_id)
+        if step.resubmit:
+            self._staying.append(asyncio.create_task(self._stay(spec, step.resubmit)))
 
         def begun(store: Store) -> bool:
             job, run = store.jobs.get(job_id), _run_of(store, job_id)
@@ -216,6 +233,14 @@ class GameDayRun:
         await self._until(begun, step.within_s, f"job {job_id} has made no checkpoint")
         return f"{job_id} has its first checkpoint"
 
+    async def _stay(self, spec: LaunchSpec, times: int) -> Job:
+        at = len(self._launched) - 1
+
+        def sends(job_id: str) -> None:
+            self._launched[at] = job_id
+
+        return await self._hands.stay(spec, times, self._say, sends)
+
     async def _until(self, come: Callable[[Store], bool], within_s: float, missing: str) -> None:
         deadline_s = self._ground.clock() + within_s
         while not await self._ground.ask(come):
@@ -224,14 +249,20 @@ class GameDayRun:
             await asyncio.sleep(LOOK_S)
 
     async def _stop_launched(self, *, wait: bool) -> None:
+        for task in self._staying:
+            task.cancel()
+        stayed = await asyncio.gather(*self._staying, return_exceptions=True)
+        for lost in [ended for ended in stayed if isinstance(ended, CockpitError)]:
+            self._say(f"nobody stayed to send the job again: {one_line(lost.what)}")
         for job_id in self._launched:
 
-            def over(store: Store, job_id: str = job_id) -> bool:
+            def over(store: Store, job_id: str = job_id, unknown: bool = True) -> bool:
                 job = store.jobs.get(job_id)
-                return job is None or job.status.is_over
+                return unknown if job is None else job.status.is_over
 
             try:
-                if wait and await self._ground.ask(over):
+                # One that was just sent again may not have been listed yet.
+                if wait and await self._ground.ask(partial(over, unknown=False)):
                     continue
                 await self._hands.stop_job(job_id)
                 if wait:

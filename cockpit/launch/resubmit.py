@@ -42,9 +42,12 @@ async def stay(
     times: int,
     say: Callable[[str], None],
     *,
+    sends: Callable[[str], None] = lambda job_id: None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Job:
     """Until the job that was submitted by `spec`, or the last after it, is over: that one.
+
+    `sends` is told each new id just before it is sent.
 
     Sends it again at most `times` times; one that was lost once more than that is FAILED.
     A cluster that does not answer is waited for, without end: nobody knows yet what became of it.
@@ -70,7 +73,7 @@ async def stay(
         if not was_lost(job) or times <= 0:
             return job
         times -= 1
-        spec = await _again(dashboard, spec, say, sleep)
+        spec = await _again(dashboard, spec, say, sends, sleep)
         away = ""
 
 
@@ -89,6 +92,7 @@ async def _again(
     dashboard: Dashboard,
     spec: LaunchSpec,
     say: Callable[[str], None],
+    sends: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]],
 ) -> LaunchSpec:
     """Send it under a new id, as often as it takes for a head that is still starting."""
@@ -99,6 +103,7 @@ async def _again(
         metadata={**spec.metadata, submission.RESUMED_FROM: spec.submission_id},
     )
     say(f"The cluster lost {spec.submission_id}; it goes on as {again.submission_id}.")
+    sends(again.submission_id)
     backoff, waited_s = Backoff(), 0.0
     while True:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from cockpit.drills.gameday_run import GameDayRun
 from cockpit.drills.plan import DrillPlan
 from cockpit.drills.probe import GroundProber
 from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from tests.drills.ground import QUICK, Obedient, ScriptedGround, experiment, recovering, trained
@@ -187,8 +188,8 @@ class Hands:
     verdicts: list[Verdict] = field(default_factory=list)
     """What the drills are said to have come to, whatever they did."""
 
-    async def launch(self, name: str, settings: Mapping[str, str]) -> str:
-        self.asked.append(f"launch {name}")
+    async def submit(self, spec: LaunchSpec) -> Job:
+        self.asked.append(f"launch {spec.metadata[BUNDLED]}")
         at_s = self.ground.clock()
         job = Job("job-1", "python", JobStatus.RUNNING)
         self.ground.dispatch(JobsListed(at_s=at_s, source="ray", jobs=(job,)))
@@ -203,7 +204,18 @@ class Hands:
                 at_s=at_s, source="telemetry", run_id="new", attempt=1, checkpoint=Checkpoint(1, "")
             )
         )
-        return "job-1"
+        return job
+
+    async def stay(
+        self,
+        spec: LaunchSpec,
+        times: int,
+        say: Callable[[str], None],
+        sends: Callable[[str], None],
+    ) -> Job:
+        self.asked.append(f"stay {times} times")
+        sends("job-2")
+        return await asyncio.Future()
 
     async def stop_job(self, job_id: str) -> None:
         self.asked.append(f"stop {job_id}")
@@ -266,6 +278,29 @@ async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end()
     assert result.passed
     assert "nothing was launched" in result.steps[0].why
     assert hands.asked == []
+
+
+async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() -> None:
+    ground = ScriptedGround()
+    day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 3\n[[step]]\nwait_s = 0.01\n"
+    run, hands, _ = run_of(ground, day_of(day))
+    assert (await run.conduct()).passed
+    assert hands.asked == ["launch checkpointed", "stay 3 times", "stop job-2"]
+
+
+async def test_a_job_that_cannot_be_sent_again_is_told_and_the_day_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ground = ScriptedGround()
+    day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 1\n[[step]]\nwait_s = 0.01\n"
+    run, _, said = run_of(ground, day_of(day))
+
+    async def away(*_: object) -> Job:
+        raise UnreachableError("Nobody answers.")
+
+    monkeypatch.setattr(Hands, "stay", away)
+    assert (await run.conduct()).passed
+    assert "nobody stayed to send the job again: Nobody answers." in said
 
 
 async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:

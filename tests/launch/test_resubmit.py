@@ -25,6 +25,7 @@ class Cluster(Ray):
         self.is_up = True
         self.is_deleted = False
         self.takes_jobs = True
+        self.told: list[str] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.is_deleted:
@@ -63,7 +64,9 @@ async def stay(cluster: Cluster, times: int = 3) -> tuple[Any, list[str]]:
         DashboardRoute("http://ray"), transport=httpx.MockTransport(cluster)
     ) as dashboard:
         await submission.launch(dashboard, spec)
-        job = await resubmit.stay(dashboard, spec, times, said.append, sleep=cluster.sleep)
+        job = await resubmit.stay(
+            dashboard, spec, times, said.append, sends=cluster.told.append, sleep=cluster.sleep
+        )
     return job, said
 
 
@@ -71,6 +74,7 @@ async def test_a_job_that_a_new_head_does_not_know_goes_on_under_the_same_run_na
     cluster = Cluster("down", "down", "new head", JobStatus.RUNNING, JobStatus.SUCCEEDED)
     job, said = await stay(cluster)
     assert job.status is JobStatus.SUCCEEDED
+    assert cluster.told == [job.id]
     (sent,) = cluster.jobs.values()
     first = sent["metadata"]["cockpit.resumed_from"]
     assert sent["submission_id"] != first

@@ -7,6 +7,7 @@ then, so a picture taken there is always the same picture.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from cockpit.drills.kill import KillPlan, kill
 from cockpit.drills.plan import DrillPlan
 from cockpit.drills.probe import GroundProber
 from cockpit.launch.job import BundledJob
+from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -128,6 +130,20 @@ class SimulatedActions:
         self.launched.append((name, settings))
         self.ways.append(via)
         return "raysubmit_new" if via == "job" else f"{name}-x7k2p"
+
+    async def submit(self, spec: LaunchSpec) -> Job:
+        self._fail()
+        self.launched.append((spec.metadata[BUNDLED], {}))
+        return Job("raysubmit_new", spec.command, JobStatus.PENDING)
+
+    async def stay(
+        self,
+        spec: LaunchSpec,
+        times: int,
+        say: Callable[[str], None],
+        sends: Callable[[str], None],
+    ) -> Job:
+        return await asyncio.Future()
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
         return self.jobs
