@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tests.training.cluster import Cluster, Outcome, drive, started
 from training.checkpoint.manifest import check
 from training.checkpoint.storage import PREFIX
-from training.telemetry.wire import AttemptStart, Notice, Record, Report
+from training.telemetry.wire import CALLBACK, AttemptEnd, AttemptStart, Notice, Record, Report
 
 pytestmark = pytest.mark.ray
 
@@ -171,3 +172,51 @@ def test_without_a_checkpoint_that_is_whole_the_run_stops_until_it_may_start_ove
     assert outcome.code == 0, outcome.output[-4000:]
     assert "is whole: the run starts over" in outcome.output
     assert [report.metrics["step"] for report in reports(outcome.records)] == [5]
+
+
+DIES_WHILE_THEY_MEET = """
+import os, sys
+from pathlib import Path
+
+import ray.train
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+from ray.train.torch.config import _TorchBackend
+
+mark = Path(sys.argv[1]) / "died"
+
+class Backend(_TorchBackend):
+    def on_start(self, group, config):
+        if not mark.exists():
+            mark.touch()
+            group.execute_single(1, os._exit, 1)
+        super().on_start(group, config)
+
+class Config(TorchConfig):
+    backend_cls = Backend
+
+TorchTrainer(
+    lambda: ray.train.report({"score": 1.0}),
+    torch_config=Config(),
+    scaling_config=ScalingConfig(num_workers=3),
+    run_config=RunConfig(name="meets", storage_path=sys.argv[1]),
+).fit()
+"""
+
+
+def test_a_rank_that_dies_while_the_ranks_meet_leaves_nothing_that_the_next_group_waits_for(
+    cluster: Cluster,
+) -> None:
+    """Of 4 CPUs the group takes 3: a second one has no room beside what a first one left."""
+    script = cluster.directory / "meets.py"
+    script.write_text(DIES_WHILE_THEY_MEET)
+    callbacks = f"{CALLBACK},training.recovery.callback.RecoveryCallback"
+    fast = replace(cluster, environment=cluster.environment | {"RAY_TRAIN_CALLBACKS": callbacks})
+    outcome = drive(fast, [str(script), str(cluster.directory)], limit_s=100)
+    assert outcome.code == 0, outcome.output[-4000:]
+    assert "At least one of the worker actors failed to initialize" in outcome.output
+    assert [report.metrics for report in reports(outcome.records)] == [{"score": 1.0}]
+    ends = [record.body for record in outcome.records if isinstance(record.body, AttemptEnd)]
+    assert [end.attempt for end in ends] == [1, 2]
+    assert ends[0].reason.startswith("the worker group did not start: "), ends
+    assert ends[1].reason == "finished"

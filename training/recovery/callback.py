@@ -30,6 +30,7 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
 
     @guarded
     def after_controller_start(self, train_run_context: Any) -> None:
+        deaths.end_what_did_not_start()
         deaths.bear_at_start()
         deaths.bear_at_end()
         self._elastic_run = (

@@ -195,6 +195,8 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 
     def _flush_workers(self) -> dict[int, BaseException]:
         """Have the ranks that still live send their last numbers. Returns the dead, with why."""
+        if not self._worker_group.has_started():
+            return {}  # it failed to start, and was ended at once
         asked = {
             item.execute_async(worker.flush, FLUSH_TIMEOUT_S): item.distributed_context.world_rank
             for item in self._worker_group.get_workers()
