@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 
 class AlertWatch:
-    """`look` finds what is wrong with the current run and dispatches what is raised and cleared.
+    """`look` finds what is wrong with the current run and with jobs, and dispatches what is raised
+    and cleared.
 
     It is called by whoever owns the store, between two calls of `drain`. `past` is asked once for
     each run, on a thread of its own since it reads files: recorded runs, of whatever job.
@@ -56,11 +57,11 @@ class AlertWatch:
         store = self._store()
         run = current_run(store)
         limits = self.settings.limits
-        found = []
+        past: Sequence[RunSummary] = ()
         if run is not None:
             self._heard.note(run, now_s)
             past = self.past_of(run)
-            found = findings(store, run, now_s, past, limits, self._heard)
+        found = findings(store, run, now_s, past, limits, self._heard)
         for event in self._alarm.look(store, run, found, now_s, limits):
             self._tell(store, event)
             self._dispatch(event)

@@ -1,4 +1,5 @@
-"""`cockpit alerts`: what is wrong with the current run now, and with --watch as it is raised.
+"""`cockpit alerts`: what is wrong with the current run and with jobs now; with --watch as it is
+raised.
 
 One look has no past of its own: it tells every finding, without the time that it must last before
 the screen or --watch raise it.
@@ -83,7 +84,7 @@ def _look(args: argparse.Namespace, store: Store, now_s: float, settings: AlertS
 
     going = current_run(store)
     limits, past = settings.limits, _recorded()
-    found = findings(store, going, now_s, past, limits) if going is not None else []
+    found = findings(store, going, now_s, past, limits)
     found = [it for it in found if is_at_least(it.severity, Severity(args.severity))]
     told = diagnosis(store, going, now_s, past, limits) if going is not None else None
     if args.diagnosis:

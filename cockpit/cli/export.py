@@ -11,7 +11,7 @@ from cockpit.cli import output
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("recording", help="a recording's file, its name, or its run")
+    parser.add_argument("recording", help="a recording's file, its name, its run or its job")
     parser.add_argument(
         "--format",
         choices=("parquet", "csv", "jsonl"),

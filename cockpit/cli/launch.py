@@ -17,9 +17,11 @@ from cockpit.launch.beside import beside
 from cockpit.launch.catalogue import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.resubmit import stay
+from cockpit.launch.room import shortage
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.recovery import FAST, PROFILES, profile
 from cockpit.model.run import JobStatus
+from cockpit.session import Session
 from cockpit.sources.dashboard import Dashboard
 
 
@@ -95,10 +97,14 @@ def run(args: argparse.Namespace) -> int:
     spec = replace(_spec(args), recovery=profile(args.recovery))
     # It takes nothing away, so it does not ask; it says what it does.
     args.yes = True
-    kinds = ("cluster", "rayjobs") if options else ()
+    on_another = options is not None and options.own_cluster
+    kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
     with connect.session(args, sources=(), kinds=kinds) as session:
         allowed.require(session, "rayjob" if options else "launch")
-        if not confirm.confirmed(args, _plan(session.backend, spec, options)):
+        plan = _plan(session.backend, spec, options)
+        if args.dry_run and not on_another:
+            plan += _lacking(session, spec)
+        if not confirm.confirmed(args, plan):
             return int(ExitCode.DONE)
         if options is None:
             return session.call(_launch(args, session.backend, spec))
@@ -122,6 +128,15 @@ def _plan(
     if options.deadline_s is not None:
         limits.append(f"The job is ended after {options.deadline_s} s.")
     return [how, *limits]
+
+
+def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
+    """The job itself says what it waits for, once it runs; who tries it out hears of it before."""
+    if session.backend.ref.backend == "address":
+        return []  # its nodes come and go as they like: there is no most
+    session.wait(lambda store: bool(store.groups), connect.SETTLE_S)
+    lack = shortage(spec, session.store.groups.values())
+    return [lack] if lack else []
 
 
 async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
@@ -167,7 +182,7 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
 def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
     bundled = {job.name for job in bundled_jobs()}
     if args.command or (args.job not in (None, *bundled) and "--" in sys.argv):
-        if args.set or args.settings or args.workers:
+        if args.set or args.settings or args.workers is not None:
             raise UsageError(
                 "--set, --settings and --workers are for bundled jobs, not for a command."
             )

@@ -18,6 +18,7 @@ from cockpit.recorder.recorder import Recorder
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.logs import JobLogSource
 from cockpit.store.run import RunView
+from cockpit.store.select import loss_of, step_of
 from cockpit.watched import WatchedSession
 
 LINE_EVERY_S = 60.0
@@ -102,9 +103,9 @@ class Watch:
         parts = [f"{_clock()} {_name(run, run.id)} {run.state.value}"]
         if run.attempt is not None:
             parts.append(f"attempt {run.attempt.number}")
-        if run.step is not None:
-            parts.append(f"step {run.step}")
-        if (loss := run.curves["loss"].last) is not None:
+        if (step := step_of(run)) is not None:
+            parts.append(f"step {step}")
+        if (loss := loss_of(run)) is not None:
             parts.append(f"loss {loss:.4g}")
         if (rate := run.curves["samples_per_s"].last) is not None:
             parts.append(f"{rate:.4g} samples/s")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("recording", help="a recording's file, its name, or its run")
+    parser.add_argument("recording", help="a recording's file, its name, its run or its job")
     parser.add_argument(
         "--speed", type=float, default=10.0, metavar="N", help="times real time (default: 10)"
     )

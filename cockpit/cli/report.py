@@ -22,7 +22,9 @@ ENDINGS = {"html": ".html", "md": ".md", "json": ".json"}
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
-        "recording", metavar="FILE|RUN", help="a recording, or the name or id of a recorded run"
+        "recording",
+        metavar="FILE|RUN",
+        help="a recording, or the name or id of a recorded run, or its job's",
     )
     parser.add_argument(
         "-o",
@@ -78,6 +80,7 @@ def written(document: Document, how: str) -> str:
 def _read(name: str) -> tuple[str, Document]:
     """The report, and what a file of it is called: by the run's name and its recording's."""
     from cockpit.recorder.library import Library
+    from cockpit.recorder.lock import is_held
     from cockpit.recorder.recording import opened
     from cockpit.report.report import report
     from cockpit.store.select import current_run
@@ -101,7 +104,12 @@ def _read(name: str) -> tuple[str, Document]:
             trouble.append(f"It was recorded from {late:,.0f} s after its start on.")
         words = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
         return _plain(words), report(
-            store, run, past=library.summaries(), read_from=path.name, trouble=trouble
+            store,
+            run,
+            past=library.summaries(),
+            read_from=path.name,
+            trouble=trouble,
+            left=not is_held(path),
         )
 
 

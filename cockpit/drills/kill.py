@@ -28,6 +28,8 @@ class KillPlan:
     attempt: int
     step: int
     world_size: int
+    has_checkpoint: bool
+    """The run told of one, or began from one: the next attempt need not begin anew."""
 
     @property
     def fault(self) -> str:
@@ -46,11 +48,18 @@ class KillPlan:
             ranks = f"rank {names}" if len(self.ranks) == 1 else f"ranks {names}"
             said.append(
                 f"It carries {ranks} of {self.world_size} of run {self.run_name}: attempt "
-                f"{self.attempt} ends near step {self.step}, and resumes from its last checkpoint."
+                f"{self.attempt} ends near step {self.step}, and {self._after}."
             )
         else:
             said.append("No rank of a run is on it.")
         return tuple(said)
+
+    @property
+    def _after(self) -> str:
+        """How the run goes on."""
+        if self.has_checkpoint:
+            return "resumes from its last checkpoint"
+        return "the next one starts from the beginning: the run has told of no checkpoint"
 
 
 def plan_kill(store: Store, target: str, grace_s: float) -> KillPlan:
@@ -74,6 +83,7 @@ def plan_kill(store: Store, target: str, grace_s: float) -> KillPlan:
         attempt=attempt.number if attempt else 0,
         step=(run.step or 0) if run and attempt else 0,
         world_size=(run.world_size or 0) if run else 0,
+        has_checkpoint=run is not None and _has_checkpoint(run),
     )
 
 
@@ -96,10 +106,31 @@ async def kill(backend: Backend, plan: KillPlan, clock: Callable[[], float]) -> 
     )
 
 
+def _has_checkpoint(run: RunView) -> bool:
+    """An attempt that began later than at step 1 was restored, from a run before it at least."""
+    began = (attempt.first_step for attempt in run.attempts.values())
+    return run.checkpoint is not None or any(step is not None and step > 1 for step in began)
+
+
+def _without_ranks(store: Store, run: RunView | None) -> str:
+    """Which run goes on, or is to come, and has no rank yet; empty where there is none such."""
+    if run is not None and not run.state.is_over:
+        return "" if run.ranks else f"Run {run.name or run.id} has not started an attempt yet."
+    begun = {view.submission_id for view in store.runs.values()}
+    begun |= {view.job_id for view in store.runs.values()}
+    jobs = [job for job in store.jobs.values() if not job.status.is_over]
+    to_come = [job.id for job in jobs if job.id not in begun and job.ray_id not in begun - {""}]
+    return f"The run of job {to_come[-1]} has not begun yet." if to_come else ""
+
+
 def _find(store: Store, run: RunView | None, target: str) -> Pod:
     if (pod := store.pods.get(target)) is not None:
         return pod
     number = target.removeprefix("rank:").removeprefix("rank-")
+    if number.isdecimal() and (waits := _without_ranks(store, run)):
+        raise UsageError(
+            f"There is no rank {number} yet.", waits, "Wait for its first attempt: cockpit ranks"
+        )
     if number.isdecimal() and run is not None:
         rank = run.ranks.get(int(number))
         if rank is not None and (pod := pod_of_rank(store, rank)) is not None:

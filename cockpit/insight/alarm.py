@@ -6,7 +6,8 @@ is told anew when its severity changes, and at most every half minute when only 
 it gets worse it counts as raised just then: who has seen or snoozed it hears of it again.
 
 Nothing is raised or cleared of a source that is silent: what was true last stays on the screen. The
-alerts of a run are cleared when it is over, since nothing can be done for it any more.
+alerts of a run are cleared when it is over, since nothing can be done for it any more; those of
+jobs are not of a run, and stay.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cockpit.insight.findings import source_of, unbelieved
+from cockpit.insight.findings import WITHOUT_RUN, source_of, unbelieved
 from cockpit.insight.thresholds import Thresholds
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised
@@ -35,6 +36,8 @@ RAISE_AFTER_S = {
     "old-checkpoint": 0.0,
     "no-checkpoint": 0.0,
     "slow-start": 0.0,
+    "stuck-start": 30.0,
+    "failed-job": 0.0,
     "silent-rank": 5.0,
     "straggler": 20.0,
     "slowed-rank": 60.0,
@@ -51,7 +54,8 @@ RAISE_AFTER_S = {
     "low-goodput": 60.0,
 }
 """By kind, where a look or two would be too quick or the usual time too slow: those that already
-are over a time of their own are raised at once."""
+are over a time of their own are raised at once. A start that was stuck for want of a node may still
+be under way when the node has come."""
 CLEAR_AFTER_S = {"loss-spike": 120.0, "unused-gpus": 60.0, "silent-rank": 10.0}
 
 
@@ -92,15 +96,18 @@ class Alarm:
         Alerts that the store has from somewhere else (a replay, an earlier look) are taken over.
         """
         self._take_over(store, now_s)
-        if run is None or run.state.is_over or run.id != self.run_id:
+        over = run is None or run.state.is_over
+        if run is None or over or run.id != self.run_id:
             self.run_id = run.id if run is not None else ""
             kept = [key for key, it in self.watched.items() if _is_of(it.finding, run)]
             for key in [key for key in self.watched if key not in kept]:
                 yield from self._clear(key, now_s)
-        if run is None or run.state.is_over:
-            return
         silent = unbelieved(store, now_s, limits)
-        now = {alert_id(f): f for f in found if source_of(f.kind) not in silent}
+        now = {
+            alert_id(f): f
+            for f in found
+            if source_of(f.kind) not in silent and (not over or f.kind in WITHOUT_RUN)
+        }
         for key, finding in now.items():
             yield from self._seen(key, finding, now_s, limits)
         for key in [key for key in self.watched if key not in now]:
@@ -150,7 +157,9 @@ class Alarm:
 
 
 def _is_of(finding: Finding, run: RunView | None) -> bool:
-    """Whether the finding is still this run's, and the run still there to have it."""
+    """Whether the finding is still this run's, and the run still there to have it; or of none."""
+    if finding.kind in WITHOUT_RUN:
+        return True
     return run is not None and not run.state.is_over and finding.run_id in ("", run.id)
 
 

@@ -1,4 +1,4 @@
-"""Every diagnosis of one run, together."""
+"""Every diagnosis of one run, together, and of jobs that have none."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from cockpit.insight import (
     bottleneck,
     checkpoint,
+    failed,
     goodput,
     gpus,
     loss,
@@ -16,6 +17,7 @@ from cockpit.insight import (
     regression,
     scaling,
     silence,
+    startup,
     straggler,
 )
 from cockpit.insight.state import Heard, is_believed, listed
@@ -26,8 +28,10 @@ from cockpit.model.summary import RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
-SOURCE_OF = {"node-memory": "ray", "unused-gpus": "ray"}
+SOURCE_OF = {"node-memory": "ray", "unused-gpus": "ray", failed.KIND: "ray"}
 """Which source a kind is believed of; the rest are telemetry's."""
+WITHOUT_RUN = frozenset({failed.KIND})
+"""Kinds that are of no run: they are found without one, and stay when one is over."""
 TELEMETRY = "telemetry"
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
@@ -44,25 +48,37 @@ def unbelieved(store: Store, now_s: float, limits: Thresholds) -> frozenset[str]
 
 def findings(
     store: Store,
-    run: RunView,
+    run: RunView | None,
     now_s: float,
     past: Sequence[RunSummary] = (),
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
     heard: Heard | None = None,
 ) -> list[Finding]:
-    """What is wrong with the run now, the worst first; none for a run that is over.
+    """What is wrong now, the worst first. Of a run that is over, and of none, only what is of jobs.
 
     Nothing is found from a source that is silent, see `unbelieved`. `past`: recorded runs, those of
     other jobs are left out here. `heard`: see there; without one, the clocks of nodes are believed.
     """
-    if run.state.is_over:
-        return []
     silent = unbelieved(store, now_s, limits)
-    if TELEMETRY in silent:
-        return []
+    found = failed.find(store, now_s, limits)
+    if run is not None and not run.state.is_over and TELEMETRY not in silent:
+        found += _folded(_of_run(store, run, now_s, past, limits, heard), run, limits.fold_ranks)
+    known = [finding for finding in found if source_of(finding.kind) not in silent]
+    return sorted(known, key=lambda it: _ORDER[it.severity])
+
+
+def _of_run(
+    store: Store,
+    run: RunView,
+    now_s: float,
+    past: Sequence[RunSummary],
+    limits: Thresholds,
+    heard: Heard | None,
+) -> list[Finding]:
     job = job_of(store, run)
     same_job = [it for it in past if it.job == job and it.run_id != run.id]
-    found = [
+    return [
+        *startup.find(run, now_s, limits),
         *silence.find(run, now_s, limits, heard or Heard()),
         *loss.find(run, limits),
         *gpus.find(store, run, limits),
@@ -74,8 +90,6 @@ def findings(
         *bottleneck.find(run, limits),
         *scaling.find(run, same_job, limits),
     ]
-    known = [finding for finding in found if source_of(finding.kind) not in silent]
-    return sorted(_folded(known, run, limits.fold_ranks), key=lambda it: _ORDER[it.severity])
 
 
 def _folded(found: Sequence[Finding], run: RunView, most: int) -> list[Finding]:

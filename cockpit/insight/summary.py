@@ -8,8 +8,10 @@ import re
 from cockpit.insight.goodput import goodput
 from cockpit.insight.robust import median, window
 from cockpit.insight.state import gpus_of, newest_s
+from cockpit.model.run import Job
 from cockpit.model.summary import RunSummary
 from cockpit.store.run import RunView
+from cockpit.store.select import step_of
 from cockpit.store.store import Store
 
 BUNDLED = "cockpit.job"
@@ -21,8 +23,8 @@ _CHANGING = re.compile(r"\S*(?:/tmp/|_ray_pkg_|raysubmit_)\S*|\b[0-9a-f]{16,}\b|
 
 def summary(store: Store, run: RunView) -> RunSummary:
     """As it is known now; of a run that is over, the last word."""
-    newest = newest_s(run)
-    end = run.ended_s if run.ended_s is not None else newest
+    told = [at_s for at_s in (newest_s(run), run.reported_s) if at_s is not None]
+    end = run.ended_s if run.ended_s is not None else max(told, default=None)
     found = goodput(run, end) if end is not None else None
     return RunSummary(
         run_id=run.id,
@@ -34,19 +36,23 @@ def summary(store: Store, run: RunView) -> RunSummary:
         started_s=run.started_s or None,
         ended_s=run.ended_s,
         attempts=len(run.attempts),
-        steps=run.step or 0,
+        steps=step_of(run) or 0,
         samples_per_s=_steady(run, "samples_per_s"),
         step_time_s=_steady(run, "step_time_s"),
         loss=_last_loss(run),
         goodput_percent=found.percent if found is not None else None,
+        submission_id=run.submission_id,
     )
 
 
 def job_of(store: Store, run: RunView) -> str:
     """The bundled job's name, or the command line without what changes from time to time."""
     job = store.jobs.get(run.submission_id)
-    if job is None:
-        return run.name
+    return run.name if job is None else name_of(job)
+
+
+def name_of(job: Job) -> str:
+    """The same for a job, whether or not it has a run."""
     return job.metadata.get(BUNDLED) or " ".join(_CHANGING.sub("", job.entrypoint).split())
 
 

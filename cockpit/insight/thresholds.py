@@ -79,6 +79,10 @@ class Thresholds:
     """… so many median steps."""
     first_step_s: float = 600.0
     """An attempt whose ranks have been up for this long without a step."""
+    between_s: float = 120.0
+    """A run without ranks that tries to start them, and has no lack of resources to wait for."""
+    failed_job_s: float = 1_800.0
+    """A job that failed is told for this long, unless it was launched again."""
     report_s: float = 900.0
     """A run that only reports, and has not for the longer of this and …"""
     report_intervals: float = 10.0

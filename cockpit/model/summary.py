@@ -30,3 +30,5 @@ class RunSummary:
     loss: float | None = None
     """The last one."""
     goodput_percent: float | None = None
+    submission_id: str = ""
+    """Of the job that it was, or is, part of."""

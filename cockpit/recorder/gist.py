@@ -17,11 +17,13 @@ from cockpit.model.event import (
     Event,
     JobsListed,
     Marked,
+    MetricsReported,
     RankSampled,
     RunSeen,
 )
 from cockpit.model.run import Job, RankSample, RunState
 from cockpit.model.summary import RunSummary
+from cockpit.store.select import reported_step
 from cockpit.store.series import Series
 from cockpit.store.store import ENDED_WITH_JOB
 
@@ -53,6 +55,12 @@ class Gist:
     loss: float | None = None
     gpus: float = 0.0
     _running: bool = False
+    _stepped: bool = False
+    """Its ranks tell of their steps: what is reported as one may be something else."""
+    _driver: str = ""
+    _seen_s: float = -math.inf
+    _listed: dict[str, tuple[JobsListed, float]] = field(default_factory=dict)
+    """By source: the jobs as it told them last, and the moment of that."""
     _newest: dict[int, RankSample] = field(default_factory=dict)
     _samples_per_s: Series = field(default_factory=lambda: Series(POINTS))
     _step_time_s: Series = field(default_factory=lambda: Series(POINTS))
@@ -71,10 +79,11 @@ class Gist:
                 self._newest.clear()
                 return Marker(when_s, "attempt", f"attempt {event.attempt}")
             case JobsListed():
-                for job in event.jobs:
-                    if job.id == self.submission:
-                        self.entrypoint = job.entrypoint
-                        return self._end_with(job, event.at_s, when_s)
+                self._listed[event.source] = event, when_s
+                return self._end_with_job(when_s)
+            case MetricsReported():
+                step = None if self._stepped else reported_step(event.metrics)
+                self.steps = max(self.steps, step or 0)
             case DrillInjected():
                 return Marker(when_s, "drill", f"{event.drill.fault} of {event.drill.target}")
             case AlertRaised():
@@ -83,16 +92,37 @@ class Gist:
                 return Marker(when_s, "mark", event.text)
         return None
 
-    def _end_with(self, job: Job, at_s: float, when_s: float) -> Marker | None:
-        """A run whose job was stopped or killed never says so itself (as in the store)."""
+    def _end_with_job(self, when_s: float) -> Marker | None:
+        """A run whose job was stopped or killed never says so itself (as in the store).
+
+        The job may have been listed before the run told that it is its own.
+        """
+        found = self._job()
+        if found is None:
+            return None
+        job, listed_at_s, listed_when_s = found
+        self.entrypoint = job.entrypoint
         if self.state.is_over or not job.status.is_over:
             return None
         self.state, self._running = ENDED_WITH_JOB[job.status], False
-        self.ended_s = job.ended_s or at_s
-        return Marker(when_s, "end", self.state.value)
+        self.ended_s = job.ended_s or listed_at_s
+        return Marker(max(when_s, listed_when_s), "end", self.state.value)
+
+    def _job(self) -> tuple[Job, float, float] | None:
+        """The run's own, and when it was listed; Ray's word on it counts before the backend's."""
+        for source in sorted(self._listed, key=lambda source: source == "backend"):
+            event, when_s = self._listed[source]
+            for job in event.jobs:
+                if self.submission and job.id == self.submission:
+                    return job, event.at_s, when_s
+        return None
 
     def _seen(self, event: RunSeen, when_s: float) -> Marker | None:
         self.run_id = self.run_id or event.run_id
+        other = bool(self._driver and event.job_id) and event.job_id != self._driver
+        if other and event.at_s < self._seen_s:
+            return None  # of an earlier driver, whose stream is read later (as in the store)
+        self._driver, self._seen_s = event.job_id or self._driver, event.at_s
         self.name = event.name or self.name
         self.submission = event.submission_id or self.submission
         self.world_size = event.world_size or self.world_size
@@ -100,11 +130,15 @@ class Gist:
         was_over, self.state = self.state.is_over, event.state
         self._running = event.state is RunState.RUNNING
         self.ended_s = event.at_s if event.state.is_over else None
-        if event.state.is_over and not was_over:
+        ended = self._end_with_job(when_s)
+        if was_over:
+            return None
+        if event.state.is_over:
             return Marker(when_s, "end", event.state.value)
-        return None
+        return ended
 
     def _sampled(self, event: RankSampled, when_s: float) -> None:
+        self._stepped = True
         spreads = {spread.name: spread for spread in event.spreads}
         for sample in event.samples:
             self.steps = max(self.steps, sample.step)
@@ -150,6 +184,7 @@ class Gist:
             samples_per_s=_median(self._samples_per_s),
             step_time_s=_median(self._step_time_s),
             loss=self.loss,
+            submission_id=self.submission,
         )
 
 

@@ -69,7 +69,8 @@ class Library:
         return [one.summary for one in self.list() if not one.trouble]
 
     def find(self, name: str) -> Path:
-        """By path, by the file's name or how it begins or ends, by run id, or by the run's name.
+        """By path, by the file's name or how it begins or ends, by run id, by the run's name, or
+        by its job's submission id.
 
         Raises CockpitError when there is none, or several are meant.
         """
@@ -87,6 +88,7 @@ class Library:
         for wanted in (
             [one for one in rows if name in (one.name, one.summary.run_id)],
             [one for one in rows if name == one.summary.name],
+            [one for one in rows if name == one.summary.submission_id],
             [one for one in rows if one.name.startswith(name) or one.name.endswith(name)],
         ):
             if len(wanted) == 1:

@@ -184,6 +184,8 @@ def _gist_of(summary: RunSummary) -> Gist:
         run_id=summary.run_id,
         name=summary.name,
         state=summary.state,
+        # The RunSeen that told it may be in the file, and is not taken in again.
+        submission=summary.submission_id,
         entrypoint="" if summary.job == summary.name else summary.job,
         world_size=summary.world_size,
         started_s=summary.started_s,
@@ -193,6 +195,7 @@ def _gist_of(summary: RunSummary) -> Gist:
         loss=summary.loss,
         gpus=summary.gpus,
         _running=summary.state is RunState.RUNNING,
+        _stepped=summary.step_time_s is not None,
     )
 
 

@@ -105,11 +105,14 @@ def _moments(run: RunView) -> Iterator[float]:
         for moment in (attempt.started_s, attempt.ended_s, attempt.first_step_s):
             if moment is not None:
                 yield moment
-    for name in run.curves:
-        times = run.curves[name].times
-        if times:
-            yield times[0]
-            yield times[-1]
+    # A script without telemetry has no curve of its steps, only what it reports.
+    for curves in (run.curves, run.reported):
+        for name in curves:
+            if times := curves[name].times:
+                yield times[0]
+                yield times[-1]
+    if run.reported_s is not None:
+        yield run.reported_s
     yield from (at_s for at_s, _ in run.checkpoints)
 
 

@@ -9,12 +9,13 @@ from cockpit.report import format, points
 from cockpit.report.document import Fact, Facts, Kind, Tone
 from cockpit.report.extent import extent, running_periods
 from cockpit.store.run import RunView
+from cockpit.store.select import step_of
 from cockpit.store.series import Series
 from cockpit.store.store import Store
 
 
-def head(store: Store, run: RunView) -> Facts:
-    """What was run, where and when."""
+def head(store: Store, run: RunView, *, left: bool = False) -> Facts:
+    """What was run, where and when; `left` as for `verdict`."""
     job = store.jobs.get(run.submission_id)
     when = extent(run)
     ended = run.ended_s if run.state.is_over else None
@@ -31,24 +32,35 @@ def head(store: Store, run: RunView) -> Facts:
         Fact("ended", format.date(ended) if ended else "", Kind.WORD, title="ended"),
     ]
     if not run.state.is_over:
-        facts.append(Fact("known_until", format.date(when.end_s), Kind.WORD, title="known until"))
+        title = "recorded until" if left else "known until"
+        facts.append(Fact("known_until", format.date(when.end_s), Kind.WORD, title=title))
     return Facts(tuple(fact for fact in facts if fact.value not in ("", None)))
 
 
-def verdict(store: Store, run: RunView, goodput_percent: float | None) -> tuple[str, Tone]:
-    """The run in one line, and how it stands."""
+def verdict(
+    store: Store, run: RunView, goodput_percent: float | None, *, left: bool = False
+) -> tuple[str, Tone]:
+    """The run in one line, and how it stands.
+
+    `left`: nobody records it any more, so what came after the last that is known of it is unknown.
+    """
     tone = _tone(store, run)
     took = format.duration(extent(run).duration_s)
+    doing = run.state.value.lower().replace("_", " ")
     how = {
         RunState.FINISHED: f"Finished after {took}",
         RunState.ERRORED: f"Failed after {took}",
         RunState.ABORTED: f"Aborted after {took}",
-    }.get(run.state, f"Still {run.state.value.lower().replace('_', ' ')} after {took}")
+    }.get(run.state)
+    if how is None and left:
+        how = f"The recording ends after {took}, before the end of the run, which was {doing}"
+    elif how is None:
+        how = f"Still {doing} after {took}"
     if run.state in (RunState.ERRORED, RunState.ABORTED) and run.message:
         how += f": {format.text(run.message, 160).rstrip('.')}"
     parts = []
-    if run.step is not None:
-        parts.append(f"{run.step:,} steps")
+    if (step := step_of(run)) is not None:
+        parts.append(f"{step:,} steps")
     losses = _losses(run).values
     if losses:
         first, last = (format.shown(value, Kind.NUMBER) for value in (losses[0], losses[-1]))
@@ -75,7 +87,7 @@ def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
     """The numbers that one run is told by. Rates are over the time that the run was RUNNING."""
     facts = [
         Fact("duration_s", extent(run).duration_s, Kind.SECONDS, "duration"),
-        Fact("steps", run.step, Kind.COUNT),
+        Fact("steps", step_of(run), Kind.COUNT),
         _over_time(run, "samples_per_s", Kind.RATE, "throughput"),
         _over_time(run, "step_time_s", Kind.SECONDS, "step time"),
         Fact("loss", _losses(run).last, Kind.NUMBER, "final loss", _lowest(run)),

@@ -25,16 +25,18 @@ def report(
     past: Sequence[RunSummary] = (),
     read_from: str = "",
     trouble: Sequence[str] = (),
+    left: bool = False,
 ) -> Document:
     """A section that nothing is known of is left out.
 
     `past`: recorded runs to compare it with, of this job and of others. `read_from`: where the
-    store came from; `trouble`: what could not be read of that.
+    store came from; `trouble`: what could not be read of that. `left`: nobody records
+    it any more.
     """
     when = extent(run)
     useful = goodput(run, when.end_s)
     percent = useful.percent if useful is not None and useful.wall_s > 0 else None
-    line, tone = overview.verdict(store, run, percent)
+    line, tone = overview.verdict(store, run, percent, left=left)
     sections = (
         Section("numbers", "Key numbers", (overview.key_numbers(run, percent),)),
         curves.charts(run),
@@ -57,7 +59,7 @@ def report(
         verdict=line,
         tone=tone,
         begin_s=when.begin_s,
-        facts=overview.head(store, run),
+        facts=overview.head(store, run, left=left),
         sections=tuple(section for section in sections if section.blocks),
         marks=curves.marks(store, run),
     )

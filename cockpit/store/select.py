@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from cockpit.model.cluster import Node, NodeType, Pod
 from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
@@ -70,6 +73,20 @@ def loss_of(run: RunView) -> float | None:
     if told is not None:
         return told
     return next((run.metrics[name] for name in LOSS_NAMES if name in run.metrics), None)
+
+
+STEP_NAMES = ("step", "global_step")
+
+
+def step_of(run: RunView) -> int | None:
+    """As the ranks told it last; of a run whose script tells no step, as it reported it."""
+    return reported_step(run.metrics) if run.step is None else run.step
+
+
+def reported_step(metrics: Mapping[str, float]) -> int | None:
+    """The step among what a script gave to its report."""
+    known = (metrics[name] for name in STEP_NAMES if name in metrics)
+    return next((int(value) for value in known if math.isfinite(value)), None)
 
 
 def only_reports(run: RunView) -> bool:

@@ -147,7 +147,11 @@ class ReplayScreen(MainScreen):
         from cockpit.tui.screens.help import help_text, key_lines
 
         name = self.view_name
-        text = Content("\n\n").join([key_lines("Replay", REPLAY_KEYS), help_text(name)])
+
+        def text(width: int) -> Content:
+            parts = [key_lines("Replay", REPLAY_KEYS, width), help_text(name, width)]
+            return Content("\n\n").join(parts)
+
         self.app.push_screen(Reading(f"Keys · {TITLES[name]}", text))
 
     def _move(self, by_s: float) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from cockpit.alerts.settings import AlertSettings
 from cockpit.cli import alerts
+from cockpit.model.event import JobsListed
+from cockpit.model.run import Job, JobStatus
 from cockpit.store.store import Store
 from tests.insight.training_run import Training
 
@@ -70,3 +72,13 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
 def test_without_a_run_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
     assert alerts._look(arguments("--fail"), Store(), 0.0, AlertSettings()) == 0
     assert capsys.readouterr().out == "No alerts: no training run.\n"
+
+
+def test_a_job_that_failed_without_a_run_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store()
+    job = Job("nowhere-1", "python nowhere.py", JobStatus.FAILED, "exit code 2", ended_s=100.0)
+    store.apply(JobsListed(at_s=100.0, source="ray", jobs=(job,)))
+    assert alerts._look(arguments("--fail"), store, 110.0, AlertSettings()) == 1
+    out = capsys.readouterr().out
+    assert "Job nowhere-1 failed: exit code 2" in out
+    assert "cockpit logs nowhere-1" in out

@@ -9,15 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import launch_list
+from cockpit.cli import connect, launch_list
 from cockpit.cli import main as cli
 from cockpit.cli.launch import _spec
 from cockpit.cli.launch import arguments as launch_arguments
 from cockpit.launch.beside import beside
 from cockpit.launch.catalogue import bundled_job, bundled_jobs
 from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.launch.room import shortage
 from cockpit.launch.submission import LaunchSpec
+from cockpit.model.cluster import Resources, WorkerGroup
+from cockpit.model.error import UsageError
+from cockpit.model.event import GroupsListed
 from cockpit.model.run import Job, JobStatus
+from tests.simulated_backend import ScriptedBackend
 
 
 def spec(*argv: str) -> LaunchSpec:
@@ -25,6 +30,67 @@ def spec(*argv: str) -> LaunchSpec:
     parser = cli.Parser()
     launch_arguments(parser, "launch")
     return _spec(parser.parse_args(argv))
+
+
+@pytest.mark.parametrize("count", ["0", "-1"])
+@pytest.mark.parametrize("job", [job.name for job in bundled_jobs() if job.has("workers")])
+def test_a_number_of_workers_below_one_is_refused_before_anything_is_asked(
+    job: str, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and not the one for a cluster that does not answer."""
+    address = ("--address", "http://127.0.0.1:9")
+    assert cli.main(["launch", job, "--workers", count, *address]) == 2
+    assert f"workers={count} is not 1 or more" in capsys.readouterr().err
+
+
+def test_a_least_number_of_workers_below_zero_is_refused() -> None:
+    with pytest.raises(UsageError, match="min_workers=-1 is not 0 or more"):
+        spec("elastic", "--set", "min-workers=-1")
+
+
+def test_no_workers_are_for_a_command_either() -> None:
+    with pytest.raises(UsageError, match="for bundled jobs"):
+        spec("--workers", "0", "--", "python", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("argv", "lacks"),
+    [
+        (("checkpointed", "--workers", "64"), "64 workers take a CPU or GPU each"),
+        (("checkpointed", "--workers", "9"), "room for 8 at most (6 pods)"),
+        (("checkpointed", "--workers", "8"), ""),
+        (("elastic", "--workers", "64"), ""),  # it begins with one
+        (("elastic", "--workers", "64", "--set", "min-workers=32"), "32 workers"),
+        (("baseline", "--workers", "64"), ""),  # one process
+    ],
+)
+def test_what_the_worker_groups_can_never_have_is_said(argv: tuple[str, ...], lacks: str) -> None:
+    groups = [
+        WorkerGroup("cpu", 1, 1, 0, 4),
+        WorkerGroup("gpu", 0, 0, 0, 2, Resources(cpus=1.5, gpus=2)),
+    ]
+    said = shortage(spec(*argv), groups)
+    assert lacks in said
+    assert bool(said) == bool(lacks)
+    assert shortage(spec(*argv), []) == ""
+
+
+@pytest.mark.parametrize(("workers", "lacks"), [("64", True), ("4", False)])
+def test_a_dry_run_says_when_there_can_never_be_so_many(
+    workers: str,
+    lacks: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    groups = (WorkerGroup("cpu", 1, 1, 0, 4),)
+    scripted = ScriptedBackend((GroupsListed(at_s=0.0, source="backend", groups=groups),))
+    monkeypatch.setattr(connect, "backend", lambda args, **how: scripted)
+    assert cli.main(["launch", "checkpointed", "--workers", workers, "--dry-run"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == "Dry run: nothing was changed."
+    assert ("room for 4 at most (4 pods)" in told[1]) == lacks
+    assert len(told) == 2 + lacks
+    assert scripted.asked == [("aclose",)]
 
 
 def test_jobs_are_listed_with_their_summaries_in_eighty_columns(

@@ -23,7 +23,7 @@ from cockpit.cli.replay import seconds
 from cockpit.model.error import UsageError
 from cockpit.recorder.library import Library
 from tests.recorder.test_recorder import record, script
-from tests.tui.simulated import RUN, START_S
+from tests.tui.simulated import JOB, RUN, START_S
 
 
 @pytest.fixture
@@ -118,6 +118,13 @@ def test_a_recording_is_exported_as_csv(path: Path, capsys: pytest.CaptureFixtur
     assert rows[0]["gpu_power_w"] == ""
     with Path(RUN, "attempts.csv").open(newline="") as file:
         assert next(csv.DictReader(file))["reason"].startswith("Worker group")
+
+
+def test_a_recording_is_found_by_its_job(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(capsys, "recordings")[0]["submission_id"] == JOB
+    assert asked(capsys, "replay", JOB, "--headless")["path"] == str(path)
+    assert main(["export", JOB, "--format", "csv", "--out", "by-job"]) == 0
+    assert Path("by-job", "samples.csv").exists()
 
 
 def test_a_recording_is_exported_as_json_lines(

@@ -16,6 +16,7 @@ from cockpit.cli.main import main
 from cockpit.cli.report import form
 from cockpit.model.event import Event, Notice
 from cockpit.recorder.library import Library
+from cockpit.recorder.lock import Lock
 from cockpit.recorder.recorder import Recorder
 from tests.report.runs import PASSWORD, RUN, START_S, TOKEN, events
 
@@ -53,6 +54,25 @@ def test_a_recorded_run_becomes_a_file_and_the_path_is_said(
     assert TOKEN not in page
     assert PASSWORD not in page
     assert oct(written.stat().st_mode & 0o777) == oct(0o666 & ~_umask())
+
+
+def test_a_recording_that_was_left_says_that_it_ends_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = record("llama-ft", (e for e in events("llama-ft") if e.at_s < START_S + 100))
+    asked = ["report", "raysubmit_1", "-o", "md", "--out", "-"]  # as its job is called
+    assert main(asked) == 0
+    told = capsys.readouterr().out
+    assert "The recording ends after 1 m " in told
+    assert "before the end of the run, which was running; " in told
+    assert "recorded until" in told
+    lock = Lock(path)
+    lock.take()
+    try:
+        assert main(asked) == 0
+        assert "Still running after 1 m " in capsys.readouterr().out
+    finally:
+        lock.release()
 
 
 def _umask() -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cockpit.insight.thresholds import Thresholds
 from cockpit.model.cluster import Node
-from cockpit.model.event import MetricsReported, NodesListed, SourceHealth
+from cockpit.model.event import MetricsReported, NodesListed, RunSeen, SourceHealth
 from cockpit.model.run import RankSample, RunState
 from tests.insight.training_run import GIB, RUN, Training, Watcher
 
@@ -169,7 +169,73 @@ def test_checkpoints_that_stop_coming_are_told() -> None:
 
 def test_a_run_that_waits_for_resources_has_no_findings() -> None:
     training = Training()
-    training.state(RunState.SCHEDULING)
+    scheduling(training, "waits for resources: 4 workers need 4 CPU and the cluster has 2")
     watcher = Watcher(training)
     watcher.idle(700)
     assert watcher.found == {}
+
+
+TIMED_OUT = "WorkerGroupStartupTimeoutError: The worker group startup timed out after 60.0 seconds"
+
+
+def scheduling(training: Training, message: str = "", state: str = "SCHEDULING") -> None:
+    training.tell(
+        RunSeen(
+            at_s=training.clock, source="telemetry", run_id=RUN, name="r",
+            state=RunState(state), submission_id="ddp-1", message=message,
+        )
+    )  # fmt: skip
+
+
+def tried_again(watcher: Watcher, times: int) -> None:
+    """As Ray Train does it: a minute each, and no attempt begins or ends."""
+    for _ in range(times):
+        scheduling(watcher.training)
+        watcher.idle(60)
+        scheduling(watcher.training, TIMED_OUT, "RESCHEDULING")
+        watcher.idle(1)
+
+
+def test_ranks_that_do_not_come_up_again_and_again_are_told() -> None:
+    watcher = Watcher(Training())
+    tried_again(watcher, 8)
+    assert set(watcher.raised) == {"stuck-start"}
+    assert watcher.raised["stuck-start"] <= 155
+    at_s, finding = watcher.found["stuck-start"]
+    assert at_s == 121
+    assert finding.what == (
+        f"The ranks are not up yet after 121 s, the run is SCHEDULING: {TIMED_OUT}"
+    )
+    assert "cockpit stop ddp-1" in finding.todo
+    assert watcher.cleared == {}
+    training = watcher.training
+    training.start()
+    watcher.watch(60)
+    assert set(watcher.cleared) == {"stuck-start"}
+
+
+def test_ranks_that_do_not_come_back_are_told_from_the_end_of_their_attempt() -> None:
+    watcher = started(Training())
+    watcher.watch(200)
+    training = watcher.training
+    training.end("rank 1 died")
+    watcher.idle(1)
+    ended_s = training.now_s - 1
+    tried_again(watcher, 3)
+    at_s, finding = watcher.found["stuck-start"]
+    assert at_s == ended_s + 121
+    assert "not up again after 121 s" in finding.what
+
+
+def test_a_start_that_waited_for_a_node_and_has_it_now_is_no_trouble() -> None:
+    training = Training()
+    scheduling(training, "waits for resources: 2 workers need 2 CPU and the cluster has 1")
+    watcher = Watcher(training)
+    watcher.idle(300)
+    scheduling(training, TIMED_OUT, "RESCHEDULING")
+    watcher.idle(1)
+    scheduling(training)
+    watcher.idle(20)
+    training.start()
+    watcher.watch(100)
+    assert watcher.raised == {}

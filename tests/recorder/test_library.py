@@ -16,12 +16,19 @@ from cockpit.recorder.recorder import Recorder
 NOW_S = 1_800_000_000.0
 
 
-def make(library: Library, run_id: str, name: str, *, age_days: float = 0.0) -> Path:
+def make(library: Library, run_id: str, name: str, *, age_days: float = 0.0, job: str = "") -> Path:
     path = library.path_of(run_id)
     at_s = NOW_S - age_days * DAY_S
     recorder = Recorder(path, clock=lambda: at_s)
     recorder.take(
-        RunSeen(at_s=at_s, source="telemetry", run_id=run_id, name=name, state=RunState.RUNNING)
+        RunSeen(
+            at_s=at_s,
+            source="telemetry",
+            run_id=run_id,
+            name=name,
+            state=RunState.RUNNING,
+            submission_id=job,
+        )
     )
     recorder.close()
     os.utime(path, (at_s, at_s))
@@ -30,17 +37,17 @@ def make(library: Library, run_id: str, name: str, *, age_days: float = 0.0) -> 
 
 def test_a_recording_is_found_by_any_of_its_names(tmp_path: Path) -> None:
     library = Library(tmp_path)
-    path = make(library, "3f9a77", "digits")
+    path = make(library, "3f9a77", "digits", job="train-fb14a4be")
     make(library, "81bb", "other")
-    for name in ("3f9a77", "digits", "3f9a", str(path), "3f9a77.cockpit"):
+    for name in ("3f9a77", "digits", "3f9a", str(path), "3f9a77.cockpit", "train-fb14a4be"):
         assert library.find(name) == path
 
 
 def test_a_name_that_several_have_is_refused_with_what_they_are(tmp_path: Path) -> None:
     library = Library(tmp_path)
-    make(library, "aaa1", "digits")
-    make(library, "aaa2", "digits")
-    for name in ("digits", "aaa"):
+    make(library, "aaa1", "digits", job="train-1")
+    make(library, "aaa2", "digits", job="train-1")
+    for name in ("digits", "aaa", "train-1"):
         with pytest.raises(CockpitError) as told:
             library.find(name)
         assert "aaa1" in told.value.why

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.summary import job_of
+from cockpit.insight.summary import job_of, summary
 from cockpit.model.event import MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import Checkpoint, Phase, RunState
 from cockpit.model.summary import RunSummary
@@ -61,6 +61,10 @@ def test_a_run_that_failed_says_why_and_one_that_goes_on_says_so() -> None:
     going = report(store := reduced(events), store.runs[SMALL])
     assert going.tone is Tone.GOING
     assert going.verdict.startswith("Still running after")
+    left = report(store, store.runs[SMALL], left=True)
+    assert left.tone is Tone.GOING
+    assert left.verdict.startswith("The recording ends after ")
+    assert ", before the end of the run, which was running; " in left.verdict
     failed = RunSeen(
         at_s=130.0,
         source="telemetry",
@@ -313,3 +317,31 @@ def test_what_lies_outside_of_the_run_is_not_drawn_at_its_edge(store: Store) -> 
     line = replace(chart.lines[0], times=[1.0, 2.0, 3.0], values=[7.0, 8.0, 9.0])
     drawn = chart_svg(replace(chart, lines=(line,), band=None))
     assert 'class="c c0"' not in drawn
+
+
+def test_a_script_without_telemetry_lasts_as_long_as_it_reports() -> None:
+    started = [
+        RunSeen(at_s=at_s, source="telemetry", run_id="a", name="plain", state=state)
+        for at_s, state in ((100.0, RunState.SCHEDULING), (112.0, RunState.RUNNING))
+    ]
+    reports = [
+        MetricsReported(
+            at_s=113.0 + n,
+            source="telemetry",
+            run_id="a",
+            attempt=1,
+            metrics={"loss": 1 / (n + 1), "step": float(n)},
+        )
+        for n in range(48)
+    ]
+    store = reduced([*started, *reports])
+    run = store.runs["a"]
+    assert extent(run).duration_s == 60.0
+    told = report(store, run)
+    assert told.verdict.startswith("Still running after 1 m 00 s; 47 steps, loss 1 → 0.02083")
+    numbers = key_numbers(told)
+    assert numbers["goodput_percent"] == pytest.approx(80.0)
+    assert numbers["steps"] == 47
+    summed = summary(store, run)
+    assert summed.steps == 47
+    assert summed.goodput_percent == pytest.approx(80.0)

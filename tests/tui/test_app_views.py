@@ -135,6 +135,17 @@ async def test_help_lists_the_keys_of_the_view(cockpit: Open) -> None:
         await seen.sees("Keys · Charts", "One curve a rank", ":kill POD|RANK [GRACE]")
 
 
+async def test_help_is_laid_out_for_the_terminal_that_there_is(cockpit: Open) -> None:
+    async with cockpit(size=(120, 60)) as seen:
+        await seen.press("2", "question_mark")
+        await seen.sees("flame graph (asks for how long)")
+        await seen.pilot.resize_terminal(80, 60)
+        await seen.until(lambda: "spends its time, as a flame" not in seen.text)
+        lines = seen.text.splitlines()
+        at = next(n for n, line in enumerate(lines) if "Where the rank's" in line)
+        assert lines[at + 1].index("flame graph") == lines[at].index("Where the rank's")
+
+
 async def test_an_unknown_command_says_what_there_is(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("colon", *"frobnicate", "enter")

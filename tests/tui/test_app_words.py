@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cockpit.drills.kill import plan_kill
+from cockpit.model.drill import Drill
 from cockpit.model.error import UsageError
 from cockpit.store.select import current_run
 from cockpit.tui import commands
+from cockpit.tui.cells import width_of
 from cockpit.tui.objects import yaml
 from cockpit.tui.rows.events import event_rows
 from cockpit.tui.rows.order import Order
 from cockpit.tui.rows.pods import PodRows
 from cockpit.tui.rows.ranks import RankRows
+from cockpit.tui.screens.help import help_text
 from cockpit.tui.widgets.table import Cell, Column, Row
-from tests.tui.simulated import Simulation, digits, wide
+from tests.tui.simulated import START_S, Simulation, digits, wide
 
 
 def at(simulation: Simulation, at_s: float) -> Simulation:
@@ -92,6 +97,28 @@ def test_events_come_newest_first_with_unique_keys() -> None:
     times = [row.cells[0][0] for row in rows]
     assert times == sorted(times, reverse=True)
     assert len({row.key for row in rows}) == len(rows)
+
+
+def test_a_drill_tells_of_a_grace_only_where_there_is_one() -> None:
+    store = at(digits(), 60).session.store
+    slow = Drill("drill-1.1", "slow-rank", "demo-workers-2", (1,), START_S + 60, 0.0)
+    store.drills += [slow, replace(slow, id="drill-2.1", fault="pod-delete", grace_s=30.0)]
+    told = [row.cells[3][0] for row in event_rows(store) if row.cells[2][0] == "Drill"]
+    assert sorted(told) == ["pod-delete, grace 30 s, hit rank 1", "slow-rank, hit rank 1"]
+
+
+def test_words_of_a_long_command_stand_off_from_it_and_wrap_under_one_another() -> None:
+    for width in (66, 40, 5):
+        lines = help_text("drills", width).plain.splitlines()
+        at_line = next(n for n, line in enumerate(lines) if line.startswith("  :drill ["))
+        assert ":drill [FAULT [WHOM] …] inject" in lines[at_line]
+        assert lines[at_line].index("inject") == 26
+        if width > 5:
+            assert max(map(width_of, lines)) <= width
+    wrapped = help_text("drills", 40).plain.splitlines()
+    at_line = next(n for n, line in enumerate(wrapped) if line.startswith("  :drill ["))
+    assert wrapped[at_line + 1].startswith(" " * 26)
+    assert wrapped[at_line + 1][26] != " "
 
 
 def test_the_simulated_kill_hits_rank_one() -> None:

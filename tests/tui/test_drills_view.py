@@ -243,10 +243,37 @@ async def test_every_other_view_has_one_line_of_it(cockpit: Open) -> None:
         await seen.until(lambda: "drill pod-kill recovering" not in seen.text)
 
 
+async def test_a_fault_that_may_end_no_attempt_does_not_wait_for_ray(cockpit: Open) -> None:
+    simulation = digits(kill_s=None)
+    async with cockpit(simulation=simulation, size=(120, 40)) as seen:
+
+        async def staged(stage: Stage, at_s: float) -> None:
+            simulation.session.dispatch(
+                DrillStaged(
+                    at_s=START_S + at_s, source="user", drill_id="drill-1", name="slow-rank",
+                    stage=stage,
+                )
+            )  # fmt: skip
+            await seen.advance(at_s + 1)
+
+        await staged(Stage.INJECTING, 60)
+        drill = Drill(
+            "drill-1.1", "slow-rank", "demo-workers-2", (1,), START_S + 61, 0.0, RUN, 1, 880
+        )
+        simulation.session.dispatch(DrillInjected(at_s=START_S + 61, source="user", drill=drill))
+        await staged(Stage.DURING, 61)
+        await seen.sees("drill slow-rank fault lasts", "waiting for: end of the fault")
+        await staged(Stage.RECOVERING, 64)
+        await seen.sees("slow-rank recovering", "waiting for: throughput back or attempt ended")
+        await seen.press("6")
+        await seen.sees("waiting for: throughput back or attempt ended", "outcome")
+        assert "detected by Ray" not in seen.text
+
+
 async def test_the_overview_waits_for_what_the_fault_will_show_first(cockpit: Open) -> None:
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation) as seen:
-        for fault, words in (("pod-kill", "the pod to end"), ("rank-freeze", "Ray to notice")):
+        for fault, words in (("pod-kill", "the pod to end"), ("rank-freeze", "what the run does")):
             drill = Drill("drill-1", fault, "demo-workers-2", (1,), START_S + 60, 0.0, RUN, 1, 880)
             simulation.session.dispatch(
                 DrillInjected(at_s=START_S + 60, source="user", drill=drill)

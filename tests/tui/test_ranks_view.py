@@ -11,6 +11,7 @@ from cockpit.model.event import RankSampled
 from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.screens.rank import RankScreen
+from cockpit.tui.screens.ranks import RanksView
 from cockpit.tui.symbols import Symbols, use_symbols
 from cockpit.tui.widgets.heatmap import HeatCell, HeatMap, strip_lines
 from cockpit.tui.widgets.table import Cell, Column, LineTable, Row
@@ -77,6 +78,40 @@ async def test_the_key_turns_the_heat_map_from_strip_to_full_to_none(cockpit: Op
         assert table.has_focus
         await press(seen, "H")
         assert (heat.display, table.display) == (True, True)
+
+
+async def test_of_few_ranks_the_heat_map_never_stands_alone(cockpit: Open) -> None:
+    async with cockpit(at_s=60, size=(120, 40)) as seen:
+        await press(seen, "2")
+        heat = seen.app.screen.query_one(HeatMap)
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        for is_there in (True, False, True):
+            await press(seen, "H")
+            assert (heat.display, table.display) == (is_there, True)
+
+
+async def test_what_fills_a_small_terminal_leaves_room_for_the_table_in_a_large_one(
+    cockpit: Open,
+) -> None:
+    async with cockpit(at_s=30.6, size=(80, 24), simulation=uneven()) as seen:
+        await press(seen, "2", "H")
+        heat = seen.app.screen.query_one(HeatMap)
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        for size, has_table in (((200, 50), True), ((80, 24), False), ((120, 40), True)):
+            await press(seen, "1")
+            await seen.pilot.resize_terminal(*size)
+            await press(seen, "2")
+            assert (heat.display, table.display) == (True, has_table)
+
+
+async def test_a_view_without_a_size_yet_has_no_heat_map(cockpit: Open) -> None:
+    async with cockpit(at_s=60, size=(120, 40)) as seen:
+        view = RanksView()
+        await seen.app.screen.query_one("#view").mount(view)
+        view.display = False
+        await seen.pilot.pause()
+        view.draw(seen.app.look())
+        assert not view.query_one(HeatMap).display
 
 
 async def test_a_cell_chooses_the_rank_and_enter_opens_it(cockpit: Open) -> None:
@@ -208,8 +243,11 @@ def opened() -> Iterator[Callable[[Simulation, float], CockpitApp]]:
         simulation.session.close()
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
-@pytest.mark.parametrize("keys", [(), ("H",)], ids=["strip", "full"])
+@pytest.mark.parametrize(
+    ("keys", "size"),
+    [((), (80, 24)), ((), (200, 50)), (("H",), (80, 24))],
+    ids=["strip-80x24", "strip-200x50", "full-80x24"],
+)
 def test_a_thousand_uneven_ranks(
     opened: Callable[[Simulation, float], CockpitApp],
     snap_compare: Compare,

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery
 from cockpit.tui.cells import width_of
 from cockpit.tui.symbols import Symbols
 from cockpit.tui.widgets.fewlines import cut
-from cockpit.tui.widgets.phases import bar, legend, named, phases, summary, waits_for
+from cockpit.tui.widgets.phases import bar, is_open, legend, named, phases, summary, waits_for
 from cockpit.tui.widgets.recovery import RecoveryBar
 from tests.tui.stage import Stage, lines, watch_repaints
 
@@ -136,6 +138,16 @@ def test_what_is_waited_for_depends_on_what_was_hit() -> None:
     no_run = Drill("1", "pod-kill", "demo-worker-x", (), T0, 0.0)
     assert waits_for(Recovery(no_run)) is Milestone.POD_REPLACED
     assert waits_for(seen((Milestone.POD_REPLACED, 1.0), drill=no_run)) is Milestone.POD_READY
+
+
+def test_whether_there_will_be_a_restart_is_open_until_something_of_it_is_seen() -> None:
+    slow = replace(DRILL, fault="slow-rank")
+    symptom = (Milestone.SYMPTOM, 1.0)
+    assert is_open(seen(symptom, drill=slow))
+    assert [one.name for one in phases(seen(symptom, drill=slow), T0 + 9)] == ["symptom", "outcome"]
+    assert not is_open(seen(symptom, (Milestone.DETECTED, 2.0), drill=slow))
+    assert not is_open(seen(symptom, drill=slow, interrupted=False))
+    assert not is_open(seen(symptom)), "Ray sees the node of a killed pod die"
 
 
 def test_a_legend_without_room_leaves_out_first_what_the_bar_says_itself() -> None:

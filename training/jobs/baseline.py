@@ -23,7 +23,9 @@ from training.techniques.memory import OutOfMemory
 
 @dataclass(frozen=True)
 class Settings(Plain):
-    workers: int = setting(1, "ranks whose share of each step this one process learns from")
+    workers: int = setting(
+        1, "ranks whose share of each step this one process learns from", at_least=1
+    )
     epochs: int = setting(20, "passes over the data")
 
 

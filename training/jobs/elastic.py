@@ -22,8 +22,8 @@ from training.settings import parse, setting
 
 @dataclass(frozen=True)
 class Settings(Elastic):
-    workers: int = setting(4, "the most training workers (ranks), one CPU or GPU each")
-    min_workers: int = setting(1, "begin, and go on, with so few; 0: not elastic")
+    workers: int = setting(4, "the most training workers (ranks), one CPU or GPU each", at_least=1)
+    min_workers: int = setting(1, "begin, and go on, with so few; 0: not elastic", at_least=0)
     epochs: int = setting(20, "passes over the data")
 
 

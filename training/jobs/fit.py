@@ -30,7 +30,9 @@ class OnRay(TrainSettings):
 class Elastic(OnRay):
     """Elastic"""
 
-    min_workers: int = setting(0, "go on with so few when some are lost; 0: not elastic")
+    min_workers: int = setting(
+        0, "go on with so few when some are lost; 0: not elastic", at_least=0
+    )
     resize_interval_s: float = setting(60.0, "how often to look for lost workers' return")
 
 

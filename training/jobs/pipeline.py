@@ -23,7 +23,7 @@ from training.settings import parse, setting
 
 @dataclass(frozen=True)
 class Settings(PipelineSettings, OnRay):
-    workers: int = setting(2, "stages of the pipeline, one CPU or GPU each")
+    workers: int = setting(2, "stages of the pipeline, one CPU or GPU each", at_least=1)
     model: str = setting(
         "gpt-tiny", "which one; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
     )

@@ -14,7 +14,7 @@ from training.techniques.settings import NetworkSettings, OptimizerSettings, Spe
 class RunSettings:
     """Run"""
 
-    workers: int = setting(2, "training workers (ranks), one CPU or GPU each")
+    workers: int = setting(2, "training workers (ranks), one CPU or GPU each", at_least=1)
     epochs: int = setting(100, "passes over the data")
     max_steps: int = setting(0, "stop after so many steps, for a smoke test; 0: all")
     seed: int = setting(0, "of the model, the order of the data, and every rank's noise")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -13,6 +15,9 @@ from textual.widgets import Static
 
 from cockpit.model.text import clean, one_line
 from cockpit.tui.titles import entitle
+
+Laid: TypeAlias = Callable[[int], Content]
+"""A text for lines of so many cells."""
 
 
 class Reading(ModalScreen[None]):
@@ -34,26 +39,26 @@ class Reading(ModalScreen[None]):
         Binding("G,end", "end(True)", "Bottom"),
     ]
 
-    def __init__(self, title: str, text: str | Content) -> None:
+    def __init__(self, title: str, text: str | Content | Laid) -> None:
         super().__init__()
         self.heading = one_line(title)
-        self.text = text if isinstance(text, Content) else _clean(text)
+        self.text: str | Content | Laid = _clean(text) if isinstance(text, str) else text
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
             entitle(box, self.heading)
             box.border_subtitle = "esc closes"
-            yield Static(self.text, markup=False)
+            yield _Text()
 
     def on_mount(self) -> None:
         # It may have been filled after it was composed.
-        self.query_one(Static).update(self.text)
+        self.query_one(_Text).show(self.text)
 
     def fill(self, text: str) -> None:
         """Show this in place of what was there."""
         self.text = _clean(text)
         if self.is_mounted:
-            self.query_one(Static).update(self.text)
+            self.query_one(_Text).show(self.text)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
@@ -65,6 +70,30 @@ class Reading(ModalScreen[None]):
     def action_end(self, bottom: bool) -> None:
         box = self.query_one(VerticalScroll)
         (box.scroll_end if bottom else box.scroll_home)(animate=False)
+
+
+class _Text(Static):
+    """Laid out anew when its width changes, where the text is one that can be."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._shown: str | Content | Laid = ""
+        self._laid_for = 0
+
+    def show(self, text: str | Content | Laid) -> None:
+        self._shown, self._laid_for = text, 0
+        if callable(text):
+            self._lay_out(self.size.width or self.app.size.width)
+        else:
+            self.update(text)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out(event.size.width)
+
+    def _lay_out(self, width: int) -> None:
+        if callable(self._shown) and width != self._laid_for:
+            self._laid_for = width
+            self.update(self._shown(width))
 
 
 def _clean(text: str) -> str:

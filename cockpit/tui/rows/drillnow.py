@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.insight.recovery import Reading, recovery
-from cockpit.model.drill import Drill, ProbeResult, Recovery, Stage, Verdict
+from cockpit.model.drill import Drill, Milestone, ProbeResult, Recovery, Stage, Verdict
 from cockpit.model.text import one_line
 from cockpit.store.drill import DrillView
 from cockpit.store.run import RunView
@@ -16,7 +16,7 @@ from cockpit.tui import format
 from cockpit.tui.sentences import clock, run_style, run_word
 from cockpit.tui.symbols import Symbols, symbols
 from cockpit.tui.widgets.fewlines import StyledLine
-from cockpit.tui.widgets.phases import instants, waits_for
+from cockpit.tui.widgets.phases import instants, is_open, waits_for
 from cockpit.tui.widgets.spark import sparkline
 
 BEFORE_S = 30.0
@@ -83,7 +83,8 @@ def line(found: Live, now_s: float) -> StyledLine:
     if last is None:
         return [*parts, (f"  {one_line(found.view.message)}", "muted")]
     since = format.duration(max(0.0, now_s - last.drill.injected_s))
-    return [*parts, (f"  {since} since the fault", ""), (f"  {_waits(last)}", "muted")]
+    waits = _waits(last, lasts=found.view.stage is Stage.DURING)
+    return [*parts, (f"  {since} since the fault", ""), (f"  {waits}", "muted")]
 
 
 def headline(found: Live, now_s: float) -> list[StyledLine]:
@@ -121,13 +122,18 @@ def _whom(found: Live) -> StyledLine:
     return [*parts, (f"  {one_line(given, 120)}", "muted")]
 
 
-def _waits(measured: Recovery) -> str:
+def _waits(measured: Recovery, *, lasts: bool = False) -> str:
+    """`lasts`: the fault itself goes on, and the run with it, as far as is known."""
     waited = waits_for(measured)
     if waited is None:
         return "all of it was seen"
     seen = [one for one in instants(measured) if one.after_s > 0 and one.milestone != "injected"]
     after = f"{seen[-1].milestone.value}; " if seen else ""
-    return f"{after}waiting for: {waited.value}"
+    what = waited.value
+    if is_open(measured):
+        may_come = f"{Milestone.THROUGHPUT_BACK.value} or {Milestone.ATTEMPT_ENDED.value}"
+        what = "end of the fault" if lasts else may_come
+    return f"{after}waiting for: {what}"
 
 
 def probe_lines(probes: Sequence[ProbeResult], most: int) -> list[StyledLine]:

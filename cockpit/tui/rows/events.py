@@ -75,7 +75,11 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
         yield notice.at_s, notice.name, notice.reason, notice.message, style
     for drill in store.drills:
         hit = ", ".join(map(str, drill.ranks))
-        message = f"{drill.fault}, grace {drill.grace_s:g} s" + (f", hit rank {hit}" if hit else "")
+        message = drill.fault
+        if drill.grace_s > 0:
+            message += f", grace {drill.grace_s:g} s"
+        if hit:
+            message += f", hit rank {hit}"
         yield drill.injected_s, drill.target, "Drill", message, "accent"
     for mark in store.marks:
         yield mark.at_s, "you", "Mark", mark.text, "accent"

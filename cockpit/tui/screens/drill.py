@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -153,7 +154,8 @@ class DrillScreen(Screen[None]):
         self.dismiss(None)
 
     def action_help(self) -> None:
-        self.app.push_screen(Reading("Keys · Drill", key_lines("This page", _KEYS)))
+        keys = partial(key_lines, "This page", _KEYS)
+        self.app.push_screen(Reading("Keys · Drill", keys))
 
     def action_save(self) -> None:
         self.cockpit.save_screen()

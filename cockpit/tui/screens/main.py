@@ -187,7 +187,8 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         from cockpit.tui.screens.help import help_text
 
         name = self.view_name
-        self.app.push_screen(Reading(f"Keys · {keys.TITLES[name]}", help_text(name)))
+        heading = f"Keys · {keys.TITLES[name]}"
+        self.app.push_screen(Reading(heading, lambda width: help_text(name, width)))
 
     async def action_command(self) -> None:
         await self._ask(":")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -147,7 +148,8 @@ class RankScreen(Screen[None]):
             self.cockpit.redraw()
 
     def action_help(self) -> None:
-        self.app.push_screen(Reading("Keys · Rank", key_lines("This page", _KEYS)))
+        keys = partial(key_lines, "This page", _KEYS)
+        self.app.push_screen(Reading("Keys · Rank", keys))
 
     def action_save(self) -> None:
         self.cockpit.save_screen()

@@ -27,7 +27,7 @@ from cockpit.tui.screens.curves import (
 )
 from cockpit.tui.screens.ordered import OrderedView
 from cockpit.tui.sentences import clock
-from cockpit.tui.widgets.heatmap import HEAD_LINES, HeatMap, strip_lines
+from cockpit.tui.widgets.heatmap import HEAD_LINES, HeatMap, strip_fold, strip_lines
 from cockpit.tui.widgets.table import Column, LineTable
 
 PLOTS_BELOW = (LOSS, THROUGHPUT, STEP_TIMES)
@@ -56,6 +56,8 @@ class RanksView(OrderedView):
         self.colour = STEP_TIME.column.key
         self.heat = ""
         """`strip`, `full` or `off`, as the user has it; empty: a strip where it helps."""
+        self._strip_folds = False
+        """A cell of the strip stands for several ranks: over all of the view there is more."""
 
     def compose(self) -> ComposeResult:
         yield Line(id="summary")
@@ -95,10 +97,12 @@ class RanksView(OrderedView):
                 chart.show_ranks(run, marks, look.now_s)
 
     def toggle_heat(self) -> None:
-        """A strip over the table, all of the view, none."""
+        """A strip over the table, all of the view where it shows more than that, none."""
         is_there = self.query_one(HeatMap).display
         now = self.heat or ("strip" if is_there else "off")
         self.heat = {"off": "strip", "strip": "full", "full": "off"}[now]
+        if self.heat == "full" and not self._strip_folds:
+            self.heat = "off"
 
     def next_colour(self) -> None:
         """Colour the heat map by the next number that some rank tells of."""
@@ -169,14 +173,19 @@ class RanksView(OrderedView):
         )
 
     def _show_heat(self, shown: Shown) -> None:
+        # Before it is laid out it has no size, and any world would seem too large for it.
+        size = self.size or self.screen.query_one("#view").size
         field = self.ranks.field(self.colour)
         heat_map = self.query_one(HeatMap)
         table = self.query_one("#ranks", LineTable)
         head = 2 if self.query_one("#spread", Line).display else 1
-        room = self.size.height - head
+        room = size.height - head
         most = int(room * STRIP_SHARE) - HEAD_LINES
-        strip = HEAD_LINES + max(1, strip_lines(shown.total, self.size.width, most))
+        strip = HEAD_LINES + max(1, strip_lines(shown.total, size.width, most))
+        self._strip_folds = strip_fold(shown.total, size.width, most) > 1
         mode = self.heat or ("strip" if shown.total > room - 1 else "off")
+        if mode == "full" and not self._strip_folds:
+            mode = "strip"  # of few ranks, or once the terminal is larger: nearly all were empty
         heat_map.display = mode != "off" and shown.total > 0 and field is not None
         hides_table = heat_map.display and mode == "full"
         if hides_table and table.has_focus:

@@ -27,6 +27,7 @@ from cockpit.tui.sentences import (
     silent,
     steps,
 )
+from cockpit.tui.widgets.phases import ENDS_A_POD, is_open
 
 LABEL_CELLS = 11
 REPORTED_SHOWN = 4
@@ -236,15 +237,12 @@ def _as_fits(head: Content, more: Sequence[str], width: int) -> Content:
     return head
 
 
-ENDS_A_POD = ("pod-kill", "pod-delete", "head-kill", "evict", "spot-preemption", "preemption")
-"""Faults of the catalogue after which a pod is the first to be missing; the last as it was called
-in recordings of before."""
-
-
 def _waiting_for(measured: Recovery) -> str:
     ends_a_pod = measured.drill.fault in ENDS_A_POD
     if ends_a_pod and measured.pod_gone_s is None and measured.detected_s is None:
         return "waiting for the pod to end"
+    if is_open(measured):
+        return "waiting for what the run does"
     if measured.detected_s is None:
         return "waiting for Ray to notice"
     if measured.restarted_s is None:

@@ -66,9 +66,13 @@ def style_of(level: int) -> str:
 
 def strip_lines(ranks: int, width: int, most: int) -> int:
     """Of at most `most` lines, those that are filled once the ranks are folded into them."""
-    per_line = _per_line(ranks, width)
-    fold = max(1, math.ceil(ranks / (per_line * max(1, most))))
-    return math.ceil(math.ceil(ranks / fold) / per_line) if ranks else 0
+    shown = math.ceil(ranks / strip_fold(ranks, width, most))
+    return math.ceil(shown / _per_line(ranks, width))
+
+
+def strip_fold(ranks: int, width: int, most: int) -> int:
+    """How many ranks a cell stands for in at most `most` lines."""
+    return max(1, math.ceil(ranks / (_per_line(ranks, width) * max(1, most))))
 
 
 def _label(ranks: int) -> int:

@@ -62,6 +62,11 @@ _WAITED_FOR = (
 )
 """What every restart comes to. The others are named once they are seen: not every job tells of its
 checkpoint, and not every fault takes a pod."""
+ENDS_A_POD = ("pod-kill", "pod-delete", "head-kill", "evict", "spot-preemption", "preemption")
+"""Faults of the catalogue after which a pod is the first to be missing, and Ray sees its node die;
+the last as it was called in recordings of before."""
+_OPEN = ("outcome", "bad")
+"""The phase in which it is not clear whether there will be a restart."""
 
 
 def instants(recovery: Recovery) -> tuple[Instant, ...]:
@@ -108,6 +113,17 @@ def waits_for(recovery: Recovery) -> Milestone | None:
     return next((one for one in _WAITED_FOR if _ORDER[one] > last), None)
 
 
+def is_open(recovery: Recovery) -> bool:
+    """Whether the run may yet go on in its attempt: then nothing of a restart may ever come."""
+    seen = {one.milestone for one in instants(recovery)}
+    return (
+        bool(recovery.drill.run_id)
+        and recovery.interrupted is None
+        and recovery.drill.fault not in ENDS_A_POD
+        and not seen.intersection(_WAITED_FOR)
+    )
+
+
 def phases(recovery: Recovery, now_s: float, *, going: bool | None = None) -> tuple[Phase, ...]:
     """From the fault to what was reached last; with `going`, what is waited for is the last phase.
 
@@ -124,7 +140,7 @@ def phases(recovery: Recovery, now_s: float, *, going: bool | None = None) -> tu
     waited = waits_for(recovery)
     going = not recovery.recovered if going is None else going
     if going and waited is not None:
-        name, style = _UNTIL[waited]
+        name, style = _OPEN if is_open(recovery) else _UNTIL[waited]
         since_s = max(start_s, now_s - recovery.drill.injected_s)
         found.append(Phase(name, style, start_s, since_s, False))
     return tuple(found)

@@ -1,0 +1,46 @@
+"""Whether a cluster can ever have room for a job's workers. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from cockpit.launch.catalogue import bundled_job
+from cockpit.launch.submission import BUNDLED, LaunchSpec
+from cockpit.model.cluster import WorkerGroup
+
+ALONE = frozenset({"baseline"})
+"""Jobs whose number of workers is one to calculate with: they take one process."""
+
+
+def shortage(spec: LaunchSpec, groups: Iterable[WorkerGroup]) -> str:
+    """What the groups lack at their largest, in a sentence; empty when they have it, or where
+    nobody knows: of the user's own command, or of a cluster whose groups are not told.
+
+    A pod counts as many workers as it has CPUs or GPUs, whichever are more, so that what is said
+    to be too little is so for either.
+    """
+    told = list(groups)
+    wanted = workers(spec)
+    room = sum(it.max * math.ceil(max(it.resources.cpus, it.resources.gpus)) for it in told)
+    if wanted is None or not told or wanted <= room:
+        return ""
+    pods = sum(it.max for it in told)
+    return (
+        f"{wanted} workers take a CPU or GPU each, and the worker groups have room for {room} at "
+        f"most ({pods} {'pod' if pods == 1 else 'pods'}): the job would wait."
+    )
+
+
+def workers(spec: LaunchSpec) -> int | None:
+    """How many must be there for the job to begin; None where that is not known."""
+    name = spec.metadata.get(BUNDLED, "")
+    if not name or name in ALONE or not (job := bundled_job(name)).has("workers"):
+        return None
+    given = dict(word[2:].split("=", 1) for word in spec.entrypoint if word.startswith("--"))
+    counts = [
+        int(given.get(one.replace("_", "-"), job.setting(one).default_text))
+        for one in ("min_workers", "workers")
+        if job.has(one)
+    ]
+    return next((count for count in counts if count > 0), None)

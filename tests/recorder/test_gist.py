@@ -1,0 +1,107 @@
+"""What is told of a run while it is recorded is what the store would say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cockpit.model.event import AttemptStarted, Event, JobsListed, MetricsReported, RunSeen
+from cockpit.model.run import Job, JobStatus, Placement, RunState
+from cockpit.recorder.gist import Gist
+from cockpit.recorder.library import Library
+from cockpit.recorder.recording import Recording
+from cockpit.store.select import step_of
+from cockpit.store.store import Store
+from tests.recorder.test_recorder import record
+from tests.tui.simulated import START_S
+
+
+def seen(at_s: float, state: RunState, *, job_id: str = "", of: str = "train-1") -> RunSeen:
+    return RunSeen(
+        at_s=START_S + at_s,
+        source="telemetry",
+        run_id="a",
+        name="digits",
+        state=state,
+        job_id=job_id,
+        submission_id=of,
+    )
+
+
+def listed(at_s: float, status: JobStatus, *, source: str = "ray") -> JobsListed:
+    ended_s = START_S + 9 if status.is_over else None
+    job = Job("train-1", "python train.py", status, ended_s=ended_s)
+    return JobsListed(at_s=START_S + at_s, source=source, jobs=(job,))
+
+
+def reported(at_s: float, **metrics: float) -> MetricsReported:
+    return MetricsReported(
+        at_s=START_S + at_s, source="telemetry", run_id="a", attempt=1, metrics=metrics
+    )
+
+
+RUNS = {
+    "as it was told": [seen(0, RunState.RUNNING), listed(10, JobStatus.STOPPED)],
+    "the job first": [listed(10, JobStatus.STOPPED), seen(0, RunState.SCHEDULING)],
+    "its states after it": [
+        seen(0, RunState.INITIALIZING),
+        listed(10, JobStatus.STOPPED),
+        seen(1, RunState.SCHEDULING),
+        seen(2, RunState.RUNNING),
+    ],
+    "Ray's word before the backend's": [
+        listed(0, JobStatus.STOPPED, source="backend"),
+        listed(0, JobStatus.RUNNING),
+        seen(1, RunState.RUNNING),
+    ],
+    "an earlier driver's stream later": [
+        listed(10, JobStatus.STOPPED),
+        seen(20, RunState.RUNNING, job_id="02", of="train-2"),
+        seen(0, RunState.RUNNING, job_id="01"),
+    ],
+}
+
+
+@pytest.mark.parametrize("events", RUNS.values(), ids=RUNS)
+def test_a_run_is_over_with_its_job_in_whatever_order_that_is_told(events: list[Event]) -> None:
+    gist, store = Gist(), Store()
+    markers = [gist.take(event, event.at_s) for event in events]
+    for event in events:
+        store.apply(event)
+    run = store.runs["a"]
+    assert gist.state is run.state
+    assert (gist.ended_s is None) is (run.ended_s is None)
+    assert gist.submission == run.submission_id
+    ends = [marker for marker in markers if marker is not None and marker.kind == "end"]
+    assert len(ends) == run.state.is_over
+
+
+def test_a_recording_that_goes_on_knows_its_job_still(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    path = library.path_of("a")
+    told = [seen(0, RunState.INITIALIZING), seen(1, RunState.SCHEDULING)]
+    record(path, told)
+    # Another cockpit reads the same stream again, of which the file has everything.
+    record(path, [*told, listed(10, JobStatus.STOPPED)])
+    with Recording.open(path) as found:
+        assert found.run.state is RunState.ABORTED
+        assert found.run.ended_s == START_S + 9
+        assert found.run.job == "python train.py"
+        assert [marker.kind for marker in found.markers] == ["end"]
+
+
+def test_the_step_of_a_script_without_telemetry_is_what_it_reports(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    path = library.path_of("a")
+    placements = (Placement(0, "node-1", "127.0.1.2", 1),)
+    started = AttemptStarted(
+        at_s=START_S + 1, source="telemetry", run_id="a", attempt=1, placements=placements
+    )
+    reports = [reported(2.0 + n, loss=1 / n, step=float(n)) for n in range(1, 47)]
+    record(path, [seen(0, RunState.RUNNING), started, *reports, reported(60, step=float("nan"))])
+    with Recording.open(path) as found:
+        assert found.run.steps == 46
+        run = found.store().runs["a"]
+    run.metrics["step"] = 46.0
+    assert step_of(run) == 46
