@@ -172,6 +172,7 @@ def test_a_narrow_line_is_widened_again(script: Inside) -> None:
     assert "tbf" not in shown
 
 
+@pytest.mark.alone
 def test_packets_are_late_until_it_is_undone(script: Inside) -> None:
     """By netem where the kernel has it, else by a process."""
     assert script("check", "delay").returncode == 0

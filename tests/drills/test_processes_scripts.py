@@ -60,6 +60,11 @@ def state(process: Process) -> str:
     return text[text.rindex(")") + 2]
 
 
+def becomes(process: Process, wanted: str) -> None:
+    """A signal is taken when the process has its turn, and it runs a while before it sleeps."""
+    eventually(lambda: state(process) == wanted)
+
+
 def keeper(held: Path) -> Process:
     import json
 
@@ -154,11 +159,11 @@ def test_a_frozen_process_is_let_go_early_and_once_more_does_no_harm(
 ) -> None:
     found = identity(start())
     assert run("stop", "d1", "600", "1", "0", str(found)).returncode == 0
-    assert state(found) == "T"
+    becomes(found, "T")
     (held,) = tmp_path.glob("*.json")
     holding = keeper(held)
     assert "before its time" in run("release", "d1").stdout
-    assert state(found) == "S"
+    becomes(found, "S")
     assert not is_alive(holding)
     assert not list(tmp_path.iterdir())
     assert "had ended" in run("release", "d1").stdout
@@ -167,8 +172,9 @@ def test_a_frozen_process_is_let_go_early_and_once_more_does_no_harm(
 def test_a_frozen_process_runs_again_by_itself(start: Start, tmp_path: Path) -> None:
     found = identity(start())
     run("stop", "d1", "0.5", "1", "0", str(found))
-    assert state(found) == "T"
-    eventually(lambda: state(found) == "S" and not list(tmp_path.iterdir()))
+    becomes(found, "T")
+    becomes(found, "S")
+    eventually(lambda: not list(tmp_path.iterdir()))
 
 
 def test_a_slow_process_runs_and_stands_still_in_turns(start: Start, tmp_path: Path) -> None:
@@ -180,7 +186,7 @@ def test_a_slow_process_runs_and_stands_still_in_turns(start: Start, tmp_path: P
         seen.add(state(found))
         assert time.monotonic() < deadline, seen
     run("release", "d1")
-    assert state(found) == "S"
+    becomes(found, "S")
     assert not list(tmp_path.iterdir())
 
 
@@ -201,9 +207,9 @@ def test_a_release_mends_what_a_killed_keeper_left(start: Start, tmp_path: Path)
     holding = keeper(held)
     os.kill(holding.pid, signal.SIGKILL)
     eventually(lambda: not is_alive(holding))
-    assert state(found) == "T"
+    becomes(found, "T")
     assert "its keeper had been killed" in run("release", "d1").stdout
-    assert state(found) == "S"
+    becomes(found, "S")
     assert not list(tmp_path.iterdir())
 
 
@@ -241,7 +247,7 @@ def test_busy_processes_end_with_whoever_started_them(
     children = Path(f"/proc/{holding.pid}/task/{holding.pid}/children").read_text().split()
     busy = [found for pid in children if (found := living(int(pid))) is not None]
     assert len(busy) == 2
-    assert any(state(process) == "R" for process in busy)
+    eventually(lambda: any(state(process) == "R" for process in busy))
     os.kill(holding.pid, ended)
     eventually(lambda: not any(map(is_alive, (holding, *busy))))
     run("release", "d1")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.model.event import LogLines, SourceHealth
+from cockpit.model.event import JobsListed, LogLines, SourceHealth
+from cockpit.model.run import Job, JobStatus
 from cockpit.tui.widgets.table import LineTable
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import JOB, START_S, digits, wide
@@ -187,6 +188,15 @@ async def test_a_thousand_ranks_are_shown(cockpit: Open) -> None:
         await seen.sees("1,000 ranks", "GPU MEM", "POWER")
         await seen.press("G")
         await seen.sees("999")
+
+
+async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open) -> None:
+    simulation = digits()
+    started_s = START_S - 30.0
+    job = Job("digits-x", "python x.py", JobStatus.RUNNING, started_s=started_s)
+    simulation.session.dispatch(JobsListed(at_s=START_S - 5, source="ray", jobs=(job,)))
+    async with cockpit(simulation=simulation, at_s=-5, size=(120, 30)) as seen:
+        await seen.sees("No run yet: waiting for digits-x, RUNNING for 25 s, to begin one.")
 
 
 async def test_nothing_known_yet_says_what_is_waited_for(cockpit: Open) -> None:

@@ -10,7 +10,7 @@ from cockpit.insight.diagnosis import Diagnosis
 from cockpit.insight.recovery import is_settled
 from cockpit.model.alert import Severity
 from cockpit.model.drill import Recovery
-from cockpit.model.run import Phase
+from cockpit.model.run import Job, Phase
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.select import LOSS_NAMES, STALE_AFTER_S, age_s, loss_of, only_reports
@@ -60,8 +60,8 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
     `found` is what is worked out of the run, not necessarily at this very moment.
     """
     if run is None:
-        jobs = [job for job in look.store.jobs.values() if not job.status.is_over]
-        what = "its first report" if jobs else "a job (L launches one)"
+        going = [job for job in look.store.jobs.values() if not job.status.is_over]
+        what = _to_begin(going[-1], look.now_s) if going else "a job (L launches one)"
         return Content.styled(f"No run yet: waiting for {what}.", "$muted")
     attempt = run.attempt
     state = [Content.styled(run_word(run), f"bold ${run_style(run)}")]
@@ -110,6 +110,12 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
     if (story := _story(run)) is not None:
         lines.append(story)
     return Content("\n").join(lines)
+
+
+def _to_begin(job: Job, now_s: float) -> str:
+    """A script takes its time to import what it needs before there is a run."""
+    since = f" for {format.age(age_s(job.started_s, now_s))}" if job.started_s is not None else ""
+    return f"{one_line(job.id)}, {job.status.value}{since}, to begin one"
 
 
 def _reported(run: RunView) -> list[tuple[str, str]]:
