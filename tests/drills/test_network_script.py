@@ -19,19 +19,25 @@ from tests.drills.script import eventually
 
 NAME = "cockpit_drill_test"
 HERE, THERE = "10.213.77.1", "10.213.77.2"
-Inside = Callable[..., subprocess.CompletedProcess[str]]
+Done = subprocess.CompletedProcess[str]
+Inside = Callable[..., Done]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces are root's to make")
 
 
-def in_namespace(name: str, *argv: str) -> subprocess.CompletedProcess[str]:
+def in_namespace(name: str, *argv: str, temporary: Path | None = None) -> Done:
     whole = ["ip", "netns", "exec", name, *argv]
-    return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=20)
+    own = {"TMPDIR": str(temporary)} if temporary else {}
+    return subprocess.run(
+        whole, capture_output=True, text=True, check=False, timeout=20, env=os.environ | own
+    )
 
 
 @pytest.fixture
-def script() -> Iterator[Inside]:
-    """The script inside one of two namespaces that a cable joins."""
+def script(tmp_path: Path) -> Iterator[Inside]:
+    """The script inside one of two namespaces that a cable joins. Its marks are not another test's,
+    whose process may still be about to take its own away.
+    """
     own, other = f"cockpit-a{os.getpid()}", f"cockpit-b{os.getpid()}"
     for name in (own, other):
         subprocess.run(["ip", "netns", "add", name], check=True)
@@ -46,8 +52,9 @@ def script() -> Iterator[Inside]:
         ):
             subprocess.run(["ip", *argv.split()], check=True)
 
-        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return in_namespace(own, sys.executable, *agent.argv("network", *arguments)[1:])
+        def run(*arguments: str) -> Done:
+            argv = agent.argv("network", *arguments)[1:]
+            return in_namespace(own, sys.executable, *argv, temporary=tmp_path)
 
         yield run
     finally:
@@ -172,7 +179,6 @@ def test_a_narrow_line_is_widened_again(script: Inside) -> None:
     assert "tbf" not in shown
 
 
-@pytest.mark.alone
 def test_packets_are_late_until_it_is_undone(script: Inside) -> None:
     """By netem where the kernel has it, else by a process."""
     assert script("check", "delay").returncode == 0
