@@ -209,7 +209,7 @@ class Experiment:
                         task.result()
                 if now_s - asked_s >= EVERY_S:
                     asked_s = now_s
-                    found = await self._inquiry.hypothesis("during")
+                    found = await self._inquiry.holds_meanwhile()
                     failed = failed or found
                 await asyncio.sleep(max(0.0, min(LOOK_S, until_s - self._ground.clock())))
         finally:

@@ -29,17 +29,14 @@ class Inquiry:
         self._plan, self._chronicle = plan, chronicle
         self._last: dict[str, bool | None] = {}
 
-    async def hypothesis(self, when: When) -> str:
-        """All of its probes of that time, once. While a fault lasts, only what is new is told."""
-        answers = await self._answers(when)
-        if when == "during":
-            news = [a for a in answers if a.probe not in self._last or self._last[a.probe] != a.ok]
-            self._last.update((answer.probe, answer.ok) for answer in answers)
-            self._tell(news)
-            # What cannot be asked for a while, as with the connection lost, has not failed.
-            return _failed([answer for answer in answers if answer.ok is not None])
-        self._tell(answers)
-        return _failed(answers)
+    async def holds_meanwhile(self) -> str:
+        """The probes while a fault lasts, once. Only what is new is told."""
+        answers = await self._answers("during")
+        news = [a for a in answers if a.probe not in self._last or self._last[a.probe] != a.ok]
+        self._last.update((answer.probe, answer.ok) for answer in answers)
+        self._tell(news)
+        # What cannot be asked for a while, as with the connection lost, has not failed.
+        return _failed([answer for answer in answers if answer.ok is not None])
 
     async def holds_before(self) -> str:
         """The probes before: a run that goes on and cannot answer yet has some time for it, since

@@ -9,7 +9,7 @@ WorkerGroupError has `worker_failures`, PreemptionError `preemption_info`, Contr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 LIMIT = 240
 
@@ -31,8 +31,7 @@ def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None
     """
     if error is None:
         return ""
-    line = " ".join(_reason(error, dead or {}).split())
-    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
+    return _cut(" ".join(_reason(error, dead or {}).split()))
 
 
 def of_ranks(told: Mapping[int, str]) -> str:
@@ -49,10 +48,8 @@ def of_ranks(told: Mapping[int, str]) -> str:
     first = (causes or failed)[0]
     spoken = [rank for rank in causes or failed if told[rank] != DIED]
     alike = [first] if told[first] == DIED else sorted(spoken)
-    who = f"rank {alike[0]}" if len(alike) == 1 else f"ranks {', '.join(map(str, alike))}"
-    why = told[alike[0]] if causes else f"lost a peer: {_without_place(told[alike[0]])}"
-    line = f"{who}: {why}"
-    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
+    why = told[alike[0]]
+    return _cut(f"{_named(alike)}: {why if causes else _victims(why)}")
 
 
 def preempted(info: object) -> str:
@@ -60,8 +57,7 @@ def preempted(info: object) -> str:
     ranks = sorted(getattr(info, "preempted_ranks", ()))
     if not ranks:
         return "preempted: a node is reclaimed"
-    who = "rank" if len(ranks) == 1 else "ranks"
-    return f"preempted: the node of {who} {', '.join(map(str, ranks))} is reclaimed"
+    return f"preempted: the node of {_named(ranks)} is reclaimed"
 
 
 def lacking(workers: int, each: Mapping[str, float], there: Mapping[str, float]) -> str:
@@ -107,15 +103,23 @@ def _first_cause(failures: Mapping[int, BaseException]) -> str:
 
     kind = order(min(failures, key=order))[0]
     alike = sorted(rank for rank in failures if order(rank)[0] == kind)
-    who = f"rank {alike[0]}" if len(alike) == 1 else f"ranks {', '.join(map(str, alike))}"
     told = _of_rank(failures[alike[0]])
-    # Only victims have spoken so far: whoever died did so without a word.
-    return f"{who}: lost a peer: {_without_place(told)}" if kind == 2 else f"{who}: {told}"
+    return f"{_named(alike)}: {_victims(told) if kind == 2 else told}"
 
 
-def _without_place(text: str) -> str:
-    """The first sentence of a collective's error, without the line of C++ that it came from."""
-    return _PLACE.sub("", text).split(". ")[0]
+def _named(ranks: Sequence[int]) -> str:
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, ranks))}"
+
+
+def _victims(text: str) -> str:
+    """Where only victims have spoken, since whoever died did so without a word: the first sentence
+    of a collective's error, without the line of C++ that it came from.
+    """
+    return f"lost a peer: {_PLACE.sub('', text).split('. ')[0]}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
 
 
 def _of_rank(error: BaseException) -> str:
