@@ -6,13 +6,12 @@ import os
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import lanes
 from tests.cluster.fixtures import (
-    build_all,
-    cluster_wanted,
     control_plane,
     kubernetes,
     programs,
@@ -45,27 +44,34 @@ GPU = Path("/dev/nvidiactl")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    return lanes.wanted(config)
+    return lanes.process_count(config)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before the lanes begin: no test's time-out is meant for a build."""
-    if session.config.option.numprocesses and not session.config.option.collectonly:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        build_all(reporter.write_line if reporter is not None else print)
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A process that runs tests does not know how they were chosen: it is passed on."""
+    node.workerinput["quick"] = lanes.quick(node.config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not lanes.quick(config):
+        config.option.cov_fail_under = None  # a part of the tests covers a part of the code
+    if not lanes.is_worker(config):
+        config.pluginmanager.register(lanes.HouseFirst(config))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each test has its lane; without the [train] extra those on Ray are skipped.
+    """Keep the tests of this lane; without the [train] extra skip those on Ray.
 
     Tests on a GPU are left out where there is none: no machine of CI has one.
     """
-    lanes.divide(config, items)
+    left_out = set(lanes.leave_out(config, items))
     if not GPU.exists():
-        left_out = [item for item in items if item.get_closest_marker("gpu")]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+        left_out |= {item for item in items if item.get_closest_marker("gpu")}
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+    lanes.divide(items)
     if find_spec("ray") is not None:
         return
     for item in items:
@@ -73,19 +79,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="Ray is not installed: the [train] extra"))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """What the tests on a real Kubernetes need is built first, with a word on each step."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or session.config.option.collectonly:
-        return
-    if any(cluster_wanted(item) for item in session.items):
-        build_all(reporter.write_line)
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     """Outside of everything else, so that no test's time-out runs while it waits for its turn."""
-    if not lanes.is_lane(item.config):
+    if not lanes.is_worker(item.config):
         return (yield)
     with lanes.turn(alone=item.get_closest_marker("alone") is not None):
         return (yield)
@@ -104,7 +101,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, None, None]:
-    """In the last lines: which part of the tests this machine could not run, and why."""
+    """Name, in the last lines, the tests that this machine could not run, and why."""
     yield
     if not GPU.exists():
         terminalreporter.write_line("No test ran on a GPU: this machine has none.")

@@ -1,10 +1,13 @@
-"""Two lanes of tests: those on a Ray of this machine in one; in the other the rest, which either
-goes on with, and Kubernetes at its end.
+"""Which tests run, in which process, and in which order.
 
-A machine of two cores is not always busy with one real cluster: much of a real test is waiting. The
-tests of a file stay together, as its fixtures do. Those that judge the times or the pace of a run
-are `alone`: while one of them runs, the other lane waits. Two local clusters at once gain nothing:
-all that they wait for is each other.
+**Lanes.** `pytest` runs the quick lane: each chain once on real parts. `pytest -m slow` runs the
+rest; tests named on the command line run whichever lane they belong to. The soak runs only when its
+marker is named (`pytest -m soak`).
+
+**Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
+tests on a local Ray cluster, one those on Kubernetes, and all of them the light tests. The tests of
+a file stay in one process, as its fixtures do. A test marked `alone` judges the times or the pace
+of a run: while it runs, the other processes wait.
 """
 
 from __future__ import annotations
@@ -14,47 +17,85 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster.fixtures import cluster_wanted
 
 ROOT = Path(__file__).parent
-LANES = 2
+PROCESSES = 3
+HOUSE = ROOT / "test_house.py"
+"""Lint, types and architecture: the first to run, and a failure ends the run."""
 KUBERNETES, RAY = "kubernetes", "ray"
 
 
-def wanted(config: pytest.Config) -> int:
-    """How many processes: none of their own where tests are named, which so begin at once."""
-    return LANES if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
+def process_count(config: pytest.Config) -> int:
+    """Return 0 (run in this process) when tests are named: they begin at once."""
+    return PROCESSES if whole_suite(config) else 0
 
 
-def is_lane(config: pytest.Config) -> bool:
-    """Whether this process is one of them."""
+def whole_suite(config: pytest.Config) -> bool:
+    """Return whether no file or test was named on the command line."""
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+def quick(config: pytest.Config) -> bool:
+    """Return whether this is the quick lane: the whole suite, and no marker chosen."""
+    return whole_suite(config) and not config.option.markexpr
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Return whether this is one of the processes that run the tests."""
     return hasattr(config, "workerinput")
 
 
-def divide(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order them, and say which stay together: what takes longest begins first.
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests of `items` that belong to another lane than the one that runs."""
+    given = getattr(config, "workerinput", None)  # a worker does not see how tests were chosen
+    others = {"slow"} if (given["quick"] if given else quick(config)) else set()
+    if "soak" not in config.option.markexpr:
+        others.add("soak")
+    return [item for item in items if others & {mark.name for mark in item.iter_markers()}]
 
-    A Kubernetes comes last, and what needs all of it after what needs only its API: it runs until
-    the end of all tests, and would slow down whatever came after.
+
+def divide(items: list[pytest.Item]) -> None:
+    """Order the tests and mark which of them stay in one process: the longest groups begin first.
+
+    Among those on Kubernetes, what needs only the API comes before what needs pods.
     """
     on_kubernetes = {item.path for item in items if cluster_wanted(item)}
-    order = dict[pytest.Item, int]()
+    order = dict[pytest.Item, tuple[int, int]]()
     for item in items:
-        lane, order[item] = str(item.path.relative_to(ROOT)), 0
-        if item.path in on_kubernetes:
-            lane, order[item] = KUBERNETES, cluster_wanted(item) + 1
+        group, order[item] = str(item.path.relative_to(ROOT)), (3, 0)
+        if item.path == HOUSE:
+            order[item] = (0, 0)
+        elif item.path in on_kubernetes:
+            group, order[item] = KUBERNETES, (1, cluster_wanted(item))
         elif item.get_closest_marker("ray"):
-            lane, order[item] = RAY, -1 if is_lane(config) else 0
-        item.add_marker(pytest.mark.xdist_group(lane))
+            group, order[item] = RAY, (2, 0)
+        item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=order.__getitem__)
+
+
+class HouseFirst:
+    """End the run when lint, types or architecture fail: the rest would be a waste of minutes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._session: Any = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = self._config.pluginmanager.get_plugin("dsession") or session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and report.nodeid.startswith(f"tests/{HOUSE.name}::"):
+            self._session.shouldstop = "lint, types or architecture failed"
 
 
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
-    """Beside the other lane's test, or alone; who waits to be alone is not overtaken."""
+    """Run beside the tests of the other processes, or alone; who waits to be alone is next."""
     room = os.open(ROOT, os.O_RDONLY)
     try:
         gate = os.open(ROOT.parent, os.O_RDONLY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.cluster.build import build, missing
+from tests.cluster.build import missing
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.space import Space, kept
 from tests.cluster.testbed import Testbed
@@ -14,19 +14,16 @@ from tests.cluster.testbed import Testbed
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("build", help="build what is not built yet")
     up = verbs.add_parser("up", help="start a Kubernetes that stays until `down`")
     up.add_argument("--control-plane", action="store_true", help="no node, no operator")
     up.add_argument("--simulated", action="store_true", help="KWOK as well")
     verbs.add_parser("down", help="end every one that `up` started")
     verbs.add_parser("status", help="those that run")
     args = parser.parse_args()
-    if args.verb in ("build", "up"):
+    if args.verb == "up":
         if why := missing():
             print(f"No Kubernetes can be started here: {why}.", file=sys.stderr)
             return 1
-        build(lambda line: print(line, flush=True))
-    if args.verb == "up":
         whole = not args.control_plane
         testbed = Testbed.up(real=whole, operator=whole, simulated=args.simulated, keep=True)
         print(f"export KUBECONFIG={testbed.kubeconfig}")

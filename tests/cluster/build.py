@@ -32,6 +32,8 @@ PACKAGES = (
 """Debian's part; `iproute2` gives `ip`."""
 GO = (1, 24)
 """The oldest that the modules are written for."""
+COMMAND = "python -m tests.cluster.build"
+BUILD_TIME = "about 10 minutes on 2 cores"
 COMMANDS = ("containerd", "runc", "nft", "ip", "conntrack", "nsenter", "unshare")
 CNI_PLUGINS = Path("/usr/lib/cni")
 
@@ -85,8 +87,8 @@ def program(name: str) -> Path:
     return CACHE / f"{name}-{_fingerprint(wanted)}"
 
 
-def missing() -> str:
-    """Why no test cluster can run here, in one line; empty when it can (or can be built)."""
+def unusable() -> str:
+    """Why no test cluster can run here even once it is built, in one line; empty when it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "it needs root: namespaces, mounts and a kubelet"
     lacking = [command for command in COMMANDS if shutil.which(command) is None]
@@ -94,14 +96,26 @@ def missing() -> str:
         return (
             f"apt-get install {' '.join(PACKAGES)} ({', '.join(lacking) or 'CNI plugins'} lacking)"
         )
-    if any(not program(each.name).exists() for each in PROGRAMS) and (why := _go_lacking()):
-        return f"{why}, and the programs are not built yet"
     # Root of a container may lack the right to do any of this.
     probe = ["unshare", "--mount", "--net", "--pid", "--fork"]
     probe += ["ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]
     tried = subprocess.run(probe, capture_output=True, text=True, check=False)
     if tried.returncode:
         return f"this root may make no namespaces ({tried.stderr.strip()})"
+    return ""
+
+
+def unbuilt() -> list[Program]:
+    """Return the programs that have yet to be built."""
+    return [each for each in PROGRAMS if not program(each.name).exists()]
+
+
+def missing() -> str:
+    """Why no test cluster can be started now, in one line; empty when it can."""
+    if why := unusable():
+        return why
+    if unbuilt():
+        return f"its programs are not built; `{COMMAND}` builds them, in {BUILD_TIME}"
     return ""
 
 
@@ -115,14 +129,13 @@ def _go_lacking() -> str:
     return ""
 
 
-def build(say: Callable[[str], None]) -> None:
-    """Whatever is not there yet. CalledProcessError with the compiler's words when it fails."""
+def build(report: Callable[[str], None]) -> None:
+    """Build what is not there yet, and report each step. CalledProcessError when a build fails."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    for each in PROGRAMS:
+    wanted = unbuilt()
+    for count, each in enumerate(wanted, start=1):
         whole = program(each.name)
-        if whole.exists():
-            continue
-        say(f"building {each.name} …")
+        report(f"building {each.name} ({count} of {len(wanted)}) …")
         begun = time.monotonic()
         half = whole.with_name(f"{whole.name}.{os.getpid()}.half")
         try:
@@ -138,7 +151,7 @@ def build(say: Callable[[str], None]) -> None:
         for old in CACHE.glob(f"{each.name}-*"):
             if old != whole and not old.name.endswith(".half"):
                 old.unlink()
-        say(f"built {each.name} in {time.monotonic() - begun:.0f} s")
+        report(f"built {each.name} in {time.monotonic() - begun:.0f} s")
 
 
 def _fingerprint(wanted: Program) -> str:
@@ -148,7 +161,18 @@ def _fingerprint(wanted: Program) -> str:
     return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:12]
 
 
+def main() -> int:
+    if why := unusable() or (_go_lacking() if unbuilt() else ""):
+        print(f"No Kubernetes can be started here: {why}.", file=sys.stderr)
+        return 1
+    try:
+        build(lambda line: print(line, flush=True))
+    except subprocess.CalledProcessError as error:
+        command = " ".join(map(str, error.cmd))
+        print(f"{command} failed with exit code {error.returncode}.", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    if why := missing():
-        sys.exit(f"No Kubernetes can be started here: {why}.")
-    build(lambda line: print(line, flush=True))
+    sys.exit(main())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,14 @@ from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.backends.kuberay.kubeconfig import read
 from cockpit.model.cluster import ClusterRef
-from tests.cluster.build import build, missing
+from tests.cluster.build import missing
 from tests.cluster.raycluster import Group, ray_cluster
 from tests.cluster.testbed import Testbed
 
 CLUSTERS = {"programs", "control_plane", "kubernetes", "ray_on_kubernetes"}
 """The fixtures of this module."""
-_REASONS = [why] if (why := missing()) else []
-
-
-def why_not() -> str:
-    """Why no Kubernetes can be started here; empty when it can."""
-    return "; ".join(_REASONS)
+why_not = cache(missing)
+"""Why no Kubernetes can be started here; empty when it can."""
 
 
 def cluster_wanted(item: pytest.Item) -> int:
@@ -36,23 +32,9 @@ def cluster_wanted(item: pytest.Item) -> int:
 
 
 def need_kubernetes() -> None:
-    """Skip the test that calls it where no test cluster can run."""
-    build_all(print)
+    """Skip the test that calls it where no test cluster can be started."""
     if why := why_not():
         pytest.skip(f"no Kubernetes here: {why}")
-
-
-def build_all(say: Callable[[str], None]) -> None:
-    """Build what the test clusters need, before the first test: it takes longer than one may.
-
-    What cannot be built is one more reason why not.
-    """
-    if _REASONS:
-        return
-    try:
-        build(say)
-    except subprocess.CalledProcessError as error:
-        _REASONS.append(f"{' '.join(map(str, error.cmd))} failed with exit code {error.returncode}")
 
 
 @pytest.fixture(scope="session")

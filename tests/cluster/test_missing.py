@@ -30,18 +30,37 @@ def test_a_skip_says_why_in_the_last_lines() -> None:
     assert "1 skipped" in closing
 
 
-def test_a_build_that_fails_is_a_reason_too(tmp_path: Path) -> None:
-    if why := build.missing():
+def test_programs_that_are_not_built_are_named_with_the_command_that_builds_them(
+    tmp_path: Path,
+) -> None:
+    if why := build.unusable():
+        pytest.skip(why)
+    cache = tmp_path / "cache"
+    done = _pytest(ci=False, PATH=os.environ["PATH"], COCKPIT_TESTBED_CACHE=str(cache))
+    assert done.returncode == 0, done.stdout
+    *_, why, closing = done.stdout.splitlines()
+    assert why == (
+        "No test ran on a real Kubernetes: its programs are not built; "
+        "`python -m tests.cluster.build` builds them, in about 10 minutes on 2 cores."
+    )
+    assert "1 skipped" in closing
+    assert not cache.exists()
+
+
+def test_a_build_that_fails_names_the_command_and_its_exit_code(tmp_path: Path) -> None:
+    if why := build.unusable():
         pytest.skip(why)
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\n[ $1 = version ] && exec echo go version go1.30.0\nexit 1\n")
     go.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = _pytest(ci=False, PATH=path, COCKPIT_TESTBED_CACHE=str(tmp_path / "cache"))
-    assert done.returncode == 0, done.stdout
-    *_, why, closing = done.stdout.splitlines()
-    assert re.fullmatch("No test ran on .*: go build .* failed with exit code 1.", why)
-    assert "1 skipped" in closing
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "COCKPIT_TESTBED_CACHE": str(tmp_path / "cache"),
+    }
+    done = _build(environment)
+    assert done.returncode == 1
+    assert re.fullmatch("go build .* failed with exit code 1.\n", done.stderr)
+    assert "building etcd (1 of 9)" in done.stdout
 
 
 def test_a_skip_is_a_failure_in_ci() -> None:
@@ -63,21 +82,29 @@ def test_without_the_packages_it_names_them(monkeypatch: pytest.MonkeyPatch) -> 
     assert "(containerd, runc, nft, " in said
 
 
-def test_without_go_it_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_programs: None
+def test_without_go_nothing_is_built_and_the_reason_is_printed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_programs: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     _only_commands(tmp_path, monkeypatch)
-    assert build.missing() == "Go is not installed, and the programs are not built yet"
+    assert build.main() == 1
+    assert "Go is not installed." in capsys.readouterr().err
 
 
 def test_a_go_that_is_too_old_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_programs: None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_programs: None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     commands = _only_commands(tmp_path, monkeypatch)
     (commands / "go").write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
     (commands / "go").chmod(0o755)
-    wanted = "Go is older than 1.24 (go version go1.19.8 linux/amd64), and the programs are"
-    assert build.missing().startswith(wanted)
+    assert build.main() == 1
+    wanted = "Go is older than 1.24 (go version go1.19.8 linux/amd64)."
+    assert wanted in capsys.readouterr().err
 
 
 def _only_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -91,6 +118,13 @@ def _only_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "bridge").touch()
     monkeypatch.setenv("PATH", str(folder))
     return folder
+
+
+def _build(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.cluster.build"]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def _pytest(*, ci: bool, **environ: str) -> subprocess.CompletedProcess[str]:
