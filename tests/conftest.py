@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests import lanes
+from tests import house, lanes
 from tests.cluster.fixtures import (
     control_plane,
     kubernetes,
@@ -56,8 +56,17 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not lanes.quick(config):
         config.option.cov_fail_under = None  # a part of the tests covers a part of the code
-    if not lanes.is_worker(config):
-        config.pluginmanager.register(lanes.HouseFirst(config))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Check lint, types and import contracts before the quick lane starts its processes."""
+    config = session.config
+    if not lanes.quick(config) or lanes.is_worker(config) or config.option.collectonly:
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    assert reporter is not None
+    if name := house.failed_check(reporter.write_line):
+        pytest.exit(f"{name} failed: no test was run", returncode=1)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,7 +17,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,8 +24,6 @@ from tests.cluster.fixtures import cluster_wanted
 
 ROOT = Path(__file__).parent
 PROCESSES = 3
-HOUSE = ROOT / "test_house.py"
-"""Lint, types and architecture: the first to run, and a failure ends the run."""
 KUBERNETES, RAY = "kubernetes", "ray"
 
 
@@ -67,30 +64,13 @@ def divide(items: list[pytest.Item]) -> None:
     on_kubernetes = {item.path for item in items if cluster_wanted(item)}
     order = dict[pytest.Item, tuple[int, int]]()
     for item in items:
-        group, order[item] = str(item.path.relative_to(ROOT)), (3, 0)
-        if item.path == HOUSE:
-            order[item] = (0, 0)
-        elif item.path in on_kubernetes:
-            group, order[item] = KUBERNETES, (1, cluster_wanted(item))
+        group, order[item] = str(item.path.relative_to(ROOT)), (2, 0)
+        if item.path in on_kubernetes:
+            group, order[item] = KUBERNETES, (0, cluster_wanted(item))
         elif item.get_closest_marker("ray"):
-            group, order[item] = RAY, (2, 0)
+            group, order[item] = RAY, (1, 0)
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=order.__getitem__)
-
-
-class HouseFirst:
-    """End the run when lint, types or architecture fail: the rest would be a waste of minutes."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._session: Any = None
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        self._session = self._config.pluginmanager.get_plugin("dsession") or session
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and report.nodeid.startswith(f"tests/{HOUSE.name}::"):
-            self._session.shouldstop = "lint, types or architecture failed"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The rules of the house: types, lint, and the architecture's boundaries."""
+"""What the checks of tests/house.py do not cover: start-up imports and pinned versions."""
 
 from __future__ import annotations
 
@@ -6,29 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
-
-
-LINT_IMPORTS = "from importlinter.cli import lint_imports_command as lint; lint()"
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ("-m", "ruff", "check", "."),
-        ("-m", "ruff", "format", "--check", "."),
-        ("-m", "mypy"),
-        ("-c", LINT_IMPORTS, "--no-cache"),
-    ],
-    ids=["lint", "format", "types", "boundaries"],
-)
-def test_the_house_is_in_order(argv: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [sys.executable, *argv], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:
