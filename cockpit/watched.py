@@ -13,7 +13,7 @@ from cockpit.alerts.watch import AlertWatch
 from cockpit.backends.protocol import Backend
 from cockpit.model.event import Event
 from cockpit.model.summary import RunSummary
-from cockpit.recorder.tap import RecordingTap
+from cockpit.recorder.run_recorders import RunRecorders
 from cockpit.session import Session, Source
 
 SUMMARISE_EVERY_S = 10.0
@@ -28,7 +28,7 @@ class WatchedSession(Session):
         backend: Backend,
         sources: Callable[[], Sequence[Source]] = tuple,
         *,
-        recording: RecordingTap | None = None,
+        recording: RunRecorders | None = None,
         alerts: AlertSettings | None = None,
         past: Callable[[], Sequence[RunSummary]] = tuple,
         clock: Callable[[], float] = time.time,

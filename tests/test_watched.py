@@ -9,7 +9,7 @@ from pathlib import Path
 from cockpit.model.event import RankSampled, SourceHealth
 from cockpit.recorder.library import Library
 from cockpit.recorder.recording import Recording
-from cockpit.recorder.tap import RecordingTap
+from cockpit.recorder.run_recorders import RunRecorders
 from cockpit.watched import WatchedSession
 from tests.events import RUN, before_the_kill, tick
 from tests.simulated_backend import ScriptedBackend
@@ -36,7 +36,7 @@ def test_a_loss_that_turns_nan_is_an_alert_and_lies_in_the_recording(tmp_path: P
     clock = Clock()
     library = Library(tmp_path)
     session = WatchedSession(
-        ScriptedBackend(), recording=RecordingTap(library, clock=clock), clock=clock
+        ScriptedBackend(), recording=RunRecorders(library, clock=clock), clock=clock
     )
     with session:
         for event in before_the_kill():

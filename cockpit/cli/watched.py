@@ -14,7 +14,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.event import Event, Notice, RunSeen, SourceHealth
 from cockpit.model.tracking import RunRef
 from cockpit.recorder.library import Library, Limits
-from cockpit.recorder.tap import RecordingTap
+from cockpit.recorder.run_recorders import RunRecorders
 from cockpit.session import Session, Source
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.mlflow import MlflowSource
@@ -86,7 +86,7 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
     session = WatchedSession(
         cluster,
         sources,
-        recording=_tap(library, configured.tables.get("recorder", {}), say, record),
+        recording=_run_recorders(library, configured.tables.get("recorder", {}), say, record),
         alerts=alerts,
         past=lambda: past(library),
         heard=heard,
@@ -156,9 +156,9 @@ class _ToldByTelemetry:
         return self._ids
 
 
-def _tap(
+def _run_recorders(
     library: Library, table: Mapping[str, Any], say: Callable[[str], None], record: str | None
-) -> RecordingTap | None:
+) -> RunRecorders | None:
     """None when recording is switched off. Raises UsageError for what is no setting."""
     for name, value in table.items():
         if name not in RECORDER_SETTINGS:
@@ -177,7 +177,7 @@ def _tap(
     if table.get("enabled") is False and record is None:
         return None
     limits = Limits()
-    return RecordingTap(
+    return RunRecorders(
         library,
         Limits(
             float(table.get("max_age_days", limits.max_age_days)),

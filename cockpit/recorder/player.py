@@ -12,9 +12,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from cockpit.recorder.gist import Marker
 from cockpit.recorder.keyframe import Keyframe, bytes_of
 from cockpit.recorder.recording import Recording, Timed
+from cockpit.recorder.running_summary import Marker
 from cockpit.store.store import Store
 
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 1_000.0)

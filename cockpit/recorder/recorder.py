@@ -22,8 +22,8 @@ from cockpit.model.event import (
     TrialsListed,
 )
 from cockpit.model.summary import RunSummary
+from cockpit.recorder.event_filter import EventFilter
 from cockpit.recorder.lock import Held, Lock
-from cockpit.recorder.sieve import Sieve
 from cockpit.recorder.writer import Writer
 
 COMMIT_EVERY_S = 1.0
@@ -60,7 +60,7 @@ class Recorder:
         self.dropped = 0
         """Events that were lost because the disk was too slow, or full."""
         self._clock, self._told = clock, told
-        self._sieve = Sieve(run_id)
+        self._filter = EventFilter(run_id)
         self._inbox: deque[tuple[Event, float, float]] = deque()
         """Each event with its moment, and when it was taken."""
         self._weight = 0
@@ -153,9 +153,9 @@ class Recorder:
             event, when_s, taken_s = self._inbox.popleft()
             with self._counting:
                 self._weight -= _weight(event)
-            self._put(writer, self._sieve.sift(event, taken_s), when_s)
+            self._put(writer, self._filter.kept(event, taken_s), when_s)
         if last:
-            self._put(writer, self._sieve.rest(), None)
+            self._put(writer, self._filter.rest(), None)
         writer.commit(self._summary, self.dropped, last=last)
         self._tell_lost()
         if self.trouble:

@@ -17,7 +17,7 @@ from cockpit.model.run import RunState
 from cockpit.model.summary import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, decode, from_plain
-from cockpit.recorder.gist import Marker
+from cockpit.recorder.running_summary import Marker
 from cockpit.store.store import Store
 
 Timed = tuple[float, Event]

@@ -19,8 +19,8 @@ from cockpit.model.run import RunState
 from cockpit.model.summary import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, encode, from_plain, to_plain
-from cockpit.recorder.gist import Gist, Marker
-from cockpit.recorder.known import Known, is_streamed
+from cockpit.recorder.resume_index import ResumeIndex, is_streamed
+from cockpit.recorder.running_summary import Marker, RunningSummary
 
 MERGE_EVERY_S = 60.0
 MERGE_CHARS = 4 << 20
@@ -50,7 +50,7 @@ class Writer:
         self._monotonic = monotonic
         self.db = file.open_to_write(path)
         self._begun = False
-        self._gist = Gist()
+        self._running_summary = RunningSummary()
         self._fresh: list[Line] = []
         self._markers: list[Marker] = []
         self._tail: list[tuple[int, list[Line]]] = []
@@ -59,7 +59,7 @@ class Writer:
         self._merged_at = self._checked_at = monotonic()
         self._told_s = float("-inf")
         """The newest moment in the stream that is in the file."""
-        self._known = Known()
+        self._known = ResumeIndex()
         self._dormant = False
         """The file holds a run that was over: nothing is added until its stream goes on."""
         self._said: tuple[object, ...] = ()
@@ -85,7 +85,7 @@ class Writer:
         if self._dormant:
             return
         self._fresh.append((when_s, line))
-        if (marker := self._gist.take(event, when_s)) is not None:
+        if (marker := self._running_summary.take(event, when_s)) is not None:
             self._markers.append(marker)
 
     def commit(self, summary: RunSummary | None, dropped: int, *, last: bool = False) -> None:
@@ -122,7 +122,7 @@ class Writer:
                 "INSERT INTO markers VALUES (?, ?, ?)",
                 [(marker.at_s, marker.kind, marker.text) for marker in self._markers],
             )
-            told = self._gist.summary()
+            told = self._running_summary.summary()
             if summary is not None:
                 # It is told now and then; how the run stands is known better here.
                 told = replace(summary, state=told.state, ended_s=told.ended_s, steps=told.steps)
@@ -162,10 +162,10 @@ class Writer:
         if not isinstance(told_s, (int, float)):
             return
         self._told_s = float(told_s)
-        self._known = Known.of(self.db, self._told_s)
+        self._known = ResumeIndex.of(self.db, self._told_s)
         with suppress(CodecError):
             before = from_plain(RunSummary, facts.get("run"))
-            self._gist = _gist_of(before)
+            self._running_summary = _summary_of(before)
             self._dormant = before.state.is_over
 
 
@@ -178,9 +178,9 @@ def _split(lines: list[Line]) -> Iterator[list[Line]]:
             begin, chars = number, 0
 
 
-def _gist_of(summary: RunSummary) -> Gist:
+def _summary_of(summary: RunSummary) -> RunningSummary:
     """What it had summed up; the medians begin anew."""
-    return Gist(
+    return RunningSummary(
         run_id=summary.run_id,
         name=summary.name,
         state=summary.state,

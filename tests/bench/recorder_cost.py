@@ -31,9 +31,9 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Checkpoint, Placement, RankSample, RunState, Spread
+from cockpit.recorder.event_filter import EventFilter
 from cockpit.recorder.player import Player
 from cockpit.recorder.recording import Recording
-from cockpit.recorder.sieve import Sieve
 from cockpit.recorder.writer import Writer
 from cockpit.store.run import CURVES
 from tests.bench.table import Line, Table, load, say, show
@@ -196,14 +196,14 @@ def hour(ranks: int, seconds: int) -> Iterator[tuple[float, list[Event]]]:
 
 def record(path: Path, ranks: int, seconds: int = HOUR_S) -> float:
     """As the recorder's thread does it, a commit a second. Seconds of processor time."""
-    clock, sieve = Turned(), Sieve()
+    clock, event_filter = Turned(), EventFilter()
     writer = Writer(path, monotonic=clock)
     took_s = 0.0
     for at_s, events in hour(ranks, seconds):
         clock.now_s = at_s
         began = time.process_time()
         for event in events:
-            for kept in sieve.sift(event, at_s):
+            for kept in event_filter.kept(event, at_s):
                 writer.put(kept, event.at_s)
         writer.commit(None, 0)
         took_s += time.process_time() - began

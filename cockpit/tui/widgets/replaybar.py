@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from cockpit.recorder.gist import Marker
 from cockpit.recorder.player import Player
+from cockpit.recorder.running_summary import Marker
 from cockpit.tui.format import duration
 from cockpit.tui.frame import Line
 from cockpit.tui.symbols import Symbols, symbols

@@ -81,7 +81,7 @@ class Present:
             yield replace(event, trials=tuple(self._trials[name].values()), source="recorder")
 
 
-class RecordingTap:
+class RunRecorders:
     """Give `heard` to a Session; call `close` after the session's own.
 
     A run is recorded from the moment that it is seen until a while after its end. One that was over

@@ -8,9 +8,9 @@ import pytest
 
 from cockpit.model.event import AttemptStarted, Event, JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Job, JobStatus, Placement, RunState
-from cockpit.recorder.gist import Gist
 from cockpit.recorder.library import Library
 from cockpit.recorder.recording import Recording
+from cockpit.recorder.running_summary import RunningSummary
 from cockpit.store.select import step_of
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import record
@@ -65,14 +65,14 @@ RUNS = {
 
 @pytest.mark.parametrize("events", RUNS.values(), ids=RUNS)
 def test_a_run_is_over_with_its_job_in_whatever_order_that_is_told(events: list[Event]) -> None:
-    gist, store = Gist(), Store()
-    markers = [gist.take(event, event.at_s) for event in events]
+    running_summary, store = RunningSummary(), Store()
+    markers = [running_summary.take(event, event.at_s) for event in events]
     for event in events:
         store.apply(event)
     run = store.runs["a"]
-    assert gist.state is run.state
-    assert (gist.ended_s is None) is (run.ended_s is None)
-    assert gist.submission == run.submission_id
+    assert running_summary.state is run.state
+    assert (running_summary.ended_s is None) is (run.ended_s is None)
+    assert running_summary.submission == run.submission_id
     ends = [marker for marker in markers if marker is not None and marker.kind == "end"]
     assert len(ends) == run.state.is_over
 

@@ -31,7 +31,7 @@ def is_streamed(event: Event) -> bool:
 
 
 @dataclass(slots=True)
-class Known:
+class ResumeIndex:
     """`until_s`: up to there the file has everything of the stream."""
 
     until_s: float = float("-inf")
@@ -41,7 +41,7 @@ class Known:
     """The last lines of each log that the file has."""
 
     @classmethod
-    def of(cls, db: sqlite3.Connection, until_s: float) -> Known:
+    def of(cls, db: sqlite3.Connection, until_s: float) -> ResumeIndex:
         known = cls(until_s)
         if math.isfinite(until_s):
             found = "SELECT body FROM batches WHERE to_s >= ?"

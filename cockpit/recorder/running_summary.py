@@ -41,7 +41,7 @@ class Marker:
 
 
 @dataclass(slots=True)
-class Gist:
+class RunningSummary:
     run_id: str = ""
     name: str = ""
     state: RunState = RunState.UNKNOWN

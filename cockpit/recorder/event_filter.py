@@ -39,7 +39,7 @@ BUSY = (NodesListed, MachinesListed, GpuActivityListed, TrackedRunsListed)
 """Kept when they change, at most every LISTED_EVERY_S."""
 
 
-class Sieve:
+class EventFilter:
     """Of one run; with no `run_id`, of the first run that is seen. `now_s` need only count up."""
 
     def __init__(self, run_id: str = "") -> None:
@@ -51,7 +51,7 @@ class Sieve:
         self._log_at_s: float | None = None
         self._log_skipped = 0
 
-    def sift(self, event: Event, now_s: float) -> Iterator[Event]:
+    def kept(self, event: Event, now_s: float) -> Iterator[Event]:
         """What of it is to be written now: itself, nothing, or the lines that there is room for."""
         if not self._concerns(event):
             return

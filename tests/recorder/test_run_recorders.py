@@ -21,10 +21,10 @@ from cockpit.model.event import (
     TrialsListed,
 )
 from cockpit.model.run import Job, JobStatus, RunState, Trial, TrialStatus
-from cockpit.recorder import tap as module
+from cockpit.recorder import run_recorders as module
 from cockpit.recorder.library import Library
 from cockpit.recorder.recording import Recording
-from cockpit.recorder.tap import RecordingTap
+from cockpit.recorder.run_recorders import RunRecorders
 from cockpit.session import Session
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import script
@@ -32,13 +32,13 @@ from tests.simulated_backend import ScriptedBackend
 from tests.tui.simulated import RUN, START_S
 
 
-def play(tap: RecordingTap, events: list[Event]) -> None:
+def play(recorders: RunRecorders, events: list[Event]) -> None:
     for event in events:
-        tap.heard(event)
+        recorders.heard(event)
 
 
-def tap_on(tmp_path: Path, **named: str) -> RecordingTap:
-    return RecordingTap(Library(tmp_path), clock=lambda: START_S + 1_000, **named)  # type: ignore[arg-type]
+def recorders_on(tmp_path: Path, **named: str) -> RunRecorders:
+    return RunRecorders(Library(tmp_path), clock=lambda: START_S + 1_000, **named)  # type: ignore[arg-type]
 
 
 def seen(run_id: str, state: RunState = RunState.RUNNING, at_s: float = 0.0) -> RunSeen:
@@ -48,13 +48,15 @@ def seen(run_id: str, state: RunState = RunState.RUNNING, at_s: float = 0.0) -> 
 
 
 def test_a_recording_begins_with_what_the_cluster_was(tmp_path: Path) -> None:
-    tap, events = tap_on(tmp_path), script(60, None)
+    recorders, events = recorders_on(tmp_path), script(60, None)
     alert = Alert("a/b", Finding("a", "b", Severity.INFO, "what"), START_S)
     trial = Trial("t1", "sweep", TrialStatus.RUNNING)
-    tap.heard(AlertRaised(at_s=START_S, source="insight", alert=alert))
-    tap.heard(TrialsListed(at_s=START_S, source="telemetry", experiment="sweep", trials=(trial,)))
-    play(tap, events)
-    tap.close()
+    recorders.heard(AlertRaised(at_s=START_S, source="insight", alert=alert))
+    recorders.heard(
+        TrialsListed(at_s=START_S, source="telemetry", experiment="sweep", trials=(trial,))
+    )
+    play(recorders, events)
+    recorders.close()
     with Recording.open(Library(tmp_path).find(RUN)) as found:
         kinds = {type(event) for event in found.events()}
         assert {ClusterSeen, PodsListed, Notice, RunSeen, RankSampled} <= kinds
@@ -65,23 +67,23 @@ def test_a_recording_begins_with_what_the_cluster_was(tmp_path: Path) -> None:
 
 
 def test_each_run_has_its_own_file(tmp_path: Path) -> None:
-    tap = tap_on(tmp_path)
-    play(tap, [seen("a"), seen("b")])
-    tap.close()
+    recorders = recorders_on(tmp_path)
+    play(recorders, [seen("a"), seen("b")])
+    recorders.close()
     assert sorted(one.summary.run_id for one in Library(tmp_path).list()) == ["a", "b"]
 
 
 def test_only_the_run_that_is_asked_for(tmp_path: Path) -> None:
-    tap = tap_on(tmp_path, only="name-b")
-    play(tap, [seen("a"), seen("b")])
-    tap.close()
+    recorders = recorders_on(tmp_path, only="name-b")
+    play(recorders, [seen("a"), seen("b")])
+    recorders.close()
     assert [one.summary.run_id for one in Library(tmp_path).list()] == ["b"]
 
 
 def test_a_run_that_was_over_when_it_was_first_seen_is_not_recorded(tmp_path: Path) -> None:
-    tap = tap_on(tmp_path)
-    tap.heard(seen("a", RunState.FINISHED))
-    tap.close()
+    recorders = recorders_on(tmp_path)
+    recorders.heard(seen("a", RunState.FINISHED))
+    recorders.close()
     assert not Library(tmp_path).list()
 
 
@@ -89,57 +91,57 @@ def test_a_run_is_recorded_until_shortly_after_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LINGER_S", 0.0)
-    tap = tap_on(tmp_path)
-    tap.heard(seen("a"))
-    assert tap.recorders().keys() == {"a"}
-    tap.heard(seen("a", RunState.FINISHED, 10))
-    tap.heard(seen("b", at_s=11))
-    assert tap.recorders().keys() == {"b"}
-    tap.heard(seen("a", at_s=5))  # its stream is read again
-    assert tap.recorders().keys() == {"b"}
-    tap.heard(seen("a", at_s=20))  # its driver came back
-    assert tap.recorders().keys() == {"a", "b"}
-    tap.close()
+    recorders = recorders_on(tmp_path)
+    recorders.heard(seen("a"))
+    assert recorders.recorders().keys() == {"a"}
+    recorders.heard(seen("a", RunState.FINISHED, 10))
+    recorders.heard(seen("b", at_s=11))
+    assert recorders.recorders().keys() == {"b"}
+    recorders.heard(seen("a", at_s=5))  # its stream is read again
+    assert recorders.recorders().keys() == {"b"}
+    recorders.heard(seen("a", at_s=20))  # its driver came back
+    assert recorders.recorders().keys() == {"a", "b"}
+    recorders.close()
 
 
 def test_a_run_whose_job_was_stopped_ends_though_it_never_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LINGER_S", 0.0)
-    tap, store = tap_on(tmp_path), Store()
+    recorders, store = recorders_on(tmp_path), Store()
     job = Job("job-1", "python train.py", JobStatus.STOPPED, ended_s=START_S + 9)
     running = replace(seen("a"), submission_id=job.id)
     stopped = JobsListed(at_s=START_S + 10, source="ray", jobs=(job,))
     for event in (running, stopped):
-        tap.heard(event)
+        recorders.heard(event)
         store.apply(event)
-    assert set(tap.recorders()) == {"a"}
-    tap.summarise(store)
-    assert not tap.recorders()
-    tap.close(store)
+    assert set(recorders.recorders()) == {"a"}
+    recorders.summarise(store)
+    assert not recorders.recorders()
+    recorders.close(store)
     with Recording.open(Library(tmp_path).find("a")) as found:
         assert found.run.state is RunState.ABORTED
 
 
 def test_a_session_is_recorded_by_listening_to_it(tmp_path: Path) -> None:
     events = script(40, None)
-    tap = tap_on(tmp_path)
-    with Session(ScriptedBackend(events=events), heard=tap.heard) as session:
+    recorders = recorders_on(tmp_path)
+    with Session(ScriptedBackend(events=events), heard=recorders.heard) as session:
         session.wait(lambda store: store.version >= len(events), 10)
-    tap.close()
+    recorders.close()
     with Recording.open(Library(tmp_path).find(RUN)) as found:
         assert found.store().runs[RUN].samples_seen == session.store.runs[RUN].samples_seen
 
 
 def test_hearing_costs_little(tmp_path: Path) -> None:
-    tap = tap_on(tmp_path)
+    recorders = recorders_on(tmp_path)
     events = [event for event in script(100, None) if isinstance(event, RankSampled)]
-    tap.heard(seen(RUN))
+    recorders.heard(seen(RUN))
     began = time.perf_counter()
     for _ in range(20):
-        play(tap, [replace(event, at_s=event.at_s) for event in events])
+        play(recorders, [replace(event, at_s=event.at_s) for event in events])
     each_s = (time.perf_counter() - began) / (20 * len(events))
-    tap.close()
+    recorders.close()
     assert each_s < 0.001
 
 
