@@ -6,6 +6,7 @@ import argparse
 
 from cockpit.cli import output
 from cockpit.model.error import ExitCode
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 
@@ -22,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         {
             "name": one_line(context.name),
             "current": context.name == taken,
-            "server": one_line(context.server),
+            "server": one_line(without_credentials(context.server)),
             "namespace": one_line(context.namespace),
             "user": one_line(context.user),
         }

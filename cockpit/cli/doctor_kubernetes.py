@@ -15,6 +15,7 @@ from cockpit.cli.doctor import Check, answers
 from cockpit.cli.place import Place
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 READING = ("logs", "manifest", "describe")
@@ -56,7 +57,7 @@ async def _collect(checks: AsyncIterator[Check]) -> list[Check]:
 
 
 async def _api_server(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[Check]:
-    server = one_line(configured.context(ref.context).server)
+    server = one_line(without_credentials(configured.context(ref.context).server))
     try:
         client = KubeClient(
             kube.credentials(configured, ref.context), timeout_s=kube.LIST_TIMEOUT_S

@@ -15,6 +15,7 @@ from cockpit.cli import choose
 from cockpit.cli.place import Place
 from cockpit.model.cluster import ClusterRef, ClusterSummary
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ async def all_clusters(
 
 
 def silent(configured: KubeConfig, context: str, why: str) -> UnreachableError:
-    server = one_line(configured.context(context).server)
+    server = one_line(without_credentials(configured.context(context).server))
     return UnreachableError(f"The API server {server} is silent.", why)
 
 

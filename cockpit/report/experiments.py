@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from cockpit.model.secret import MASKED, is_secret
 from cockpit.report import format
 from cockpit.report.document import Block, Column, Fact, Facts, Kind, Section, Table, Value
-from cockpit.report.secret import MASKED, is_secret
 from cockpit.store.run import RunView
 from cockpit.store.store import Experiment, Store
 

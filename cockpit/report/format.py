@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 
+from cockpit.model.secret import MASKED, masked
 from cockpit.model.text import one_line
 from cockpit.report.document import Kind, Value
-from cockpit.report.secret import MASKED, masked
 
 DASH = "–"
 LONGEST = 300

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
@@ -120,9 +121,11 @@ class Http:
             return json.loads(answer)
         except ValueError as error:
             base = self._route.base_url if self._route else ""
+            known = self._route.headers.values() if self._route else ()
+            said = without_credentials(answer[:1000].decode(errors="replace"), known)
             raise AnswerError(
                 f"{base}{path} did not answer as a Ray dashboard does",
-                one_line(answer[:200].decode(errors="replace")) or "the answer is empty",
+                one_line(said) or "the answer is empty",
                 "check that the address is a Ray dashboard's",
                 status=200,
             ) from error
@@ -138,13 +141,14 @@ class Http:
         timeout_s: float | None = None,
     ) -> bytes:
         route = await self._ask_route()
+        sent = _checked(route)
         with self._explained(route):
             response = await self._client(route).request(
                 method,
                 route.base_url + path,
                 params=params,
                 content=body,
-                headers={**(headers or {}), **route.headers},
+                headers={**(headers or {}), **sent},
                 timeout=self._timeouts(timeout_s or self._timeout_s),
             )
             if not response.is_success:
@@ -161,6 +165,7 @@ class Http:
         counts as idle too.
         """
         route = await self._ask_route()
+        sent = _checked(route)
         async with AsyncExitStack() as stack:
             with self._explained(route):
                 response = await stack.enter_async_context(
@@ -168,7 +173,7 @@ class Http:
                         "GET",
                         route.base_url + path,
                         params=params,
-                        headers=route.headers,
+                        headers=sent,
                         timeout=self._timeouts(idle_s),
                     )
                 )
@@ -237,7 +242,8 @@ class Http:
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._route = None
-            why = one_line(str(error)) or type(error).__name__
+            said = without_credentials(str(error), route.headers.values())
+            why = one_line(said) or type(error).__name__
             raise UnreachableError(
                 f"{where} cannot be reached", why, "check that the head is up, and the address"
             ) from error
@@ -253,6 +259,12 @@ def _always(route: DashboardRoute) -> RouteOf:
     return same
 
 
+def _checked(route: DashboardRoute) -> dict[str, str]:
+    """The route's headers. Raises UsageError for a value that h11 would refuse and quote."""
+    where = f"the header {{}} for the Ray dashboard at {route.base_url}"
+    return {name: sendable(value, where.format(name)) for name, value in route.headers.items()}
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -266,7 +278,8 @@ def _refused(route: DashboardRoute, path: str, status: int, body: str) -> Cockpi
     """The error for an answer that is not a success."""
     # Ray answers with a traceback, whose last line says what happened.
     lines = [line for line in body.splitlines() if line.strip()]
-    why = f"HTTP {status}" + (f": {one_line(lines[-1])}" if lines else "")
+    said = one_line(without_credentials(lines[-1], route.headers.values())) if lines else ""
+    why = f"HTTP {status}" + (f": {said}" if said else "")
     where = f"the Ray dashboard at {route.base_url}"
     if status == 401:
         todo = (

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import AnswerError
 from cockpit.sources.mlflow_settings import MlflowSettings
@@ -130,6 +131,10 @@ class MlflowHttp:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
+    def _plain(self, said: str) -> str:
+        """One line of what a library or the server said, without the credentials."""
+        return one_line(without_credentials(said, (self._settings.token, self._settings.password)))
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         import httpx
@@ -140,7 +145,7 @@ class MlflowHttp:
             why = f"no whole answer came within {self._timeout_s:g} s"
             raise UnreachableError(f"{self.where} does not answer", why) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            why = one_line(str(error)) or type(error).__name__
+            why = self._plain(str(error)) or type(error).__name__
             raise UnreachableError(
                 f"{self.where} cannot be reached", why, "check that it runs, and the address"
             ) from error
@@ -149,14 +154,14 @@ class MlflowHttp:
         """For an answer that is none of MLflow's."""
         return AnswerError(
             f"{self.where} did not answer as an MLflow tracking server does",
-            one_line(why),
+            self._plain(why),
             "check that the address is MLflow's, not a page to log in",
             status=200,
         )
 
     def _refused(self, path: str, status: int, answer: bytes) -> CockpitError:
         why = f"HTTP {status}"
-        if said := _message(answer):
+        if said := self._plain(_message(answer)):
             why += f": {said}"
         if status == 401:
             todo = "give credentials under [mlflow], or in MLFLOW_TRACKING_TOKEN or _USERNAME"

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cockpit.model.secret import sendable
 from cockpit.sources.table import Table
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
+TOKEN_VARIABLE = "MLFLOW_TRACKING_TOKEN"
 
 _KEYS = {
     "uri": str,
@@ -64,7 +66,7 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> MlflowSettings:
     return MlflowSettings(
         url=address.url,
         experiments=table.texts("experiments"),
-        token=table.secret("token") or environ.get("MLFLOW_TRACKING_TOKEN", ""),
+        token=table.secret("token") or sendable(environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE),
         username=table.text("username")
         or address.username
         or environ.get("MLFLOW_TRACKING_USERNAME", ""),

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import AnswerError
 
@@ -118,7 +119,7 @@ class Prometheus:
         except requests.exceptions.SSLError as error:
             raise UnreachableError(
                 f"{self.where} is not trusted",
-                _root(error),
+                self._plain(_root(error)),
                 "name its certificate authority with ca_file under [prometheus]",
             ) from error
         except requests.exceptions.JSONDecodeError as error:
@@ -127,7 +128,7 @@ class Prometheus:
             raise self._strange(str(error)) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             raise UnreachableError(
-                f"{self.where} cannot be reached", _root(error), "check the address"
+                f"{self.where} cannot be reached", self._plain(_root(error)), "check the address"
             ) from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise self._strange(f"{type(error).__name__}: {error}") from error
@@ -137,6 +138,9 @@ class Prometheus:
         finally:
             client.close()
 
+    def _plain(self, said: str) -> str:
+        return one_line(without_credentials(said, credentials(self._settings)))
+
     def _silent(self) -> UnreachableError:
         why = f"no whole answer came within {self._timeout_s:g} s"
         return UnreachableError(f"{self.where} does not answer", why)
@@ -144,19 +148,27 @@ class Prometheus:
     def _strange(self, why: str) -> AnswerError:
         return AnswerError(
             f"{self.where} did not answer as a Prometheus does",
-            one_line(why),
+            self._plain(why),
             "check that the address is a Prometheus's, not a page to log in",
             status=200,
         )
 
 
-def refused(where: str, status: int, body: bytes) -> CockpitError:
-    """The error for an answer that is not a success. `body` is Prometheus's JSON or a page."""
+def credentials(settings: PrometheusSettings) -> tuple[str, ...]:
+    """What no error may quote."""
+    return (settings.token, settings.password, *settings.headers.values())
+
+
+def refused(where: str, status: int, body: bytes, known: Iterable[str] = ()) -> CockpitError:
+    """The error for an answer that is not a success. `body` is Prometheus's JSON or a page.
+
+    `known`: credentials that it must not quote.
+    """
     import json
 
     why = f"HTTP {status}"
     with suppress(ValueError, TypeError, KeyError):
-        why += f": {one_line(str(json.loads(body)['error']))}"
+        why += f": {one_line(without_credentials(str(json.loads(body)['error']), known))}"
     if status == 401:
         todo = "give a token or a password under [prometheus] in the configuration"
         return NotAllowedError(f"{where} wants credentials", why, todo)

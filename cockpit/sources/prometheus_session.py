@@ -13,7 +13,7 @@ from urllib3.util.retry import Retry
 
 from cockpit.model.text import one_line
 from cockpit.sources.http import AnswerError
-from cockpit.sources.prometheus_api import CONNECT_TIMEOUT_S, refused
+from cockpit.sources.prometheus_api import CONNECT_TIMEOUT_S, credentials, refused
 from cockpit.sources.prometheus_settings import PrometheusSettings
 from cockpit.sources.table import is_loopback
 
@@ -84,7 +84,8 @@ class BoundedSession(requests.Session):
                 status=response.status_code,
             )
         if not response.ok:
-            raise refused(where, response.status_code, bytes(whole))
+            known = credentials(self._settings)
+            raise refused(where, response.status_code, bytes(whole), known)
         response._content = bytes(whole)
         return response
 

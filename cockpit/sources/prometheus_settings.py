@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cockpit.model.error import UsageError
+from cockpit.model.secret import sendable
 from cockpit.sources.table import Table
 
 HOST_VARIABLE, HEADERS_VARIABLE = "RAY_PROMETHEUS_HOST", "RAY_PROMETHEUS_HEADERS"
@@ -63,6 +64,10 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> PrometheusSetti
     if not url and (url := environ.get(HOST_VARIABLE, "")):
         said_by = "environment"
         headers = {**_ray_headers(environ.get(HEADERS_VARIABLE, "")), **headers}
+    headers = {
+        name: sendable(value, f"the header {name} for [prometheus]")
+        for name, value in headers.items()
+    }
     address = table.address(url, "http://prometheus.example:9090")
     selector = table.text("selector").strip().removeprefix("{").removesuffix("}").strip(" ,")
     if selector and "=" not in selector:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from cockpit.model.error import UsageError
+from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
 _WORDS = {str: "a text", bool: "true or false", dict: "a table", list: "a list"}
@@ -71,15 +72,20 @@ class Table:
         return str(Path(path).expanduser()) if path else ""
 
     def secret(self, key: str) -> str:
-        """From the variable that `KEY_env` names, else from the file of `KEY_file`."""
+        """From the variable that `KEY_env` names, else from the file of `KEY_file`.
+
+        Raises UsageError, without the value, for one that cannot be sent in a header.
+        """
         if variable := self.text(f"{key}_env"):
             if variable not in self._environ:
                 raise self.wrong(f"{key}_env names a variable that is not set", variable)
-            return self._environ[variable].strip()
+            return sendable(self._environ[variable], f"{variable}, named by [{self.name}]")
         if path := self.path(f"{key}_file"):
             try:
-                return Path(path).read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
+                return sendable(Path(path).read_text(), f"{path}, named by [{self.name}]")
+            except UnicodeDecodeError as error:  # its text quotes the bytes
+                raise self.wrong(f"{key}_file cannot be read", f"{path} is not text") from error
+            except OSError as error:
                 raise self.wrong(f"{key}_file cannot be read", f"{path}: {error}") from error
         return ""
 
@@ -91,7 +97,7 @@ class Table:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise self.wrong("the address is not one", str(error)) from error
+            raise self.wrong("the address is not one", without_credentials(str(error))) from error
         if parts.scheme not in ("http", "https") or not host:
             raise self.wrong("the address is not one", f"it looks like {example}")
         netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")

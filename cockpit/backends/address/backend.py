@@ -9,10 +9,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from cockpit.backends.protocol import VERBS
-from cockpit.backends.ray_token import ray_token
+from cockpit.backends.ray_token import dashboard_address, ray_token
 from cockpit.backends.without_kubernetes import WithoutOperator
 from cockpit.model.cluster import (
     Capability,
@@ -28,6 +28,7 @@ from cockpit.model.cluster import (
 )
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import as_sentence, one_line
 from cockpit.sources.backoff import Backoff
 from cockpit.sources.dashboard import Dashboard
@@ -50,10 +51,10 @@ class AddressBackend(WithoutOperator):
         token: Callable[[], str] = ray_token,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = _parts(url)
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(
-                f"{one_line(url)!r} is not the address of a Ray dashboard.",
+                f"{one_line(without_credentials(url))!r} is not the address of a Ray dashboard.",
                 todo="Give it like this: --address http://head:8265",
             )
         self._url = url.rstrip("/")
@@ -95,9 +96,8 @@ class AddressBackend(WithoutOperator):
                 await self._sleep(POLL_S)
 
     async def dashboard(self) -> DashboardRoute:
-        token = self._token()
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return DashboardRoute(self._url, headers, via="address")
+        url, headers = dashboard_address(self._url, self._token())
+        return DashboardRoute(url, headers, via="address")
 
     async def capabilities(self) -> Mapping[str, Capability]:
         able = dict.fromkeys(VERBS, Capability(False, self.WHY))
@@ -121,6 +121,14 @@ class AddressBackend(WithoutOperator):
             message=message,
             ray_version=version,
         )
+
+
+def _parts(url: str) -> SplitResult | None:
+    """None for what is not a URL at all (`http://[`)."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
 
 
 def _groups(nodes: Sequence[Node]) -> tuple[WorkerGroup, ...]:

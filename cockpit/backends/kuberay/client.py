@@ -29,6 +29,7 @@ from cockpit.backends.kuberay.refusal import (
     unreachable,
 )
 from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
@@ -290,14 +291,14 @@ class KubeClient:
                 except httpx.InvalidURL as error:
                     raise UsageError(
                         "The API server's address is not one.",
-                        one_line(f"{self.credentials.server}: {error}"),
+                        one_line(without_credentials(f"{self.credentials.server}: {error}")),
                         "Mend `server` or `proxy-url` in the kubeconfig.",
                     ) from error
                 except (ImportError, ValueError) as error:
                     proxy = urlsplit(self.credentials.proxy)
                     raise UnreachableError(
                         f"The proxy {proxy.scheme}://{proxy.hostname} cannot be used.",
-                        one_line(str(error)),
+                        one_line(without_credentials(str(error))),
                         "Mend `proxy-url` in the kubeconfig, or the proxy variables.",
                     ) from error
             return self._http

@@ -17,6 +17,7 @@ from cockpit.backends.kuberay.kubeconfig import KubeContext
 from cockpit.backends.kuberay.plugin import Login, ask_plugin, ask_provider
 from cockpit.backends.kuberay.proxy import proxy_for
 from cockpit.model.error import UsageError
+from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
 TOKEN_FILE_S = 60.0
@@ -38,7 +39,7 @@ class Credentials:
         if not _is_address(context.server):
             raise UsageError(
                 f"The API server's address in context {one_line(context.name)!r} is none.",
-                one_line(context.server),
+                one_line(without_credentials(context.server)),
                 "It looks like https://host:6443; mend `server` in the kubeconfig.",
             )
         self.context = context
@@ -70,10 +71,24 @@ class Credentials:
         return proxy_for(self.server)
 
     async def headers(self) -> dict[str, str]:
-        """Fresh each time it is called; NotAllowedError when a plugin gives nothing."""
+        """Fresh each time it is called; NotAllowedError when a plugin gives nothing.
+
+        UsageError, without the value, for one that cannot be sent in a header.
+        """
+        where = f"context {one_line(self.context.name)}"
+        made = await self._headers()
+        return {name: sendable(value, f"{where} ({name})") for name, value in made.items()}
+
+    def without_credentials(self, text: str) -> str:
+        """What a library or a server said, without the credentials that were sent."""
+        who, login = self.context.credential, self._login or Login()
+        known = (who.get("token"), who.get("password"), self._token, login.token)
+        return without_credentials(text, [str(value).strip() for value in known if value])
+
+    async def _headers(self) -> dict[str, str]:
         who = self.context.credential
         headers = _impersonation(self.context)
-        if token := str(who.get("token") or ""):
+        if token := str(who.get("token") or "").strip():
             return headers | _bearer(token)
         if path := str(who.get("tokenFile") or ""):
             return headers | _bearer(self._token_of(Path(path)))
@@ -119,9 +134,11 @@ class Credentials:
             try:
                 self._token = path.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
+                # A decoding error quotes the bytes that it could not decode.
+                why = str(error) if isinstance(error, OSError) else f"{path} is not text."
                 raise UsageError(
                     f"The token file of context {one_line(self.context.name)} cannot be read.",
-                    one_line(str(error)),
+                    one_line(why),
                 ) from error
             self._token_read_s = time.monotonic()
         return self._token

@@ -14,9 +14,10 @@ from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeErro
 from cockpit.backends.kuberay.fields import mapping
 from cockpit.backends.kuberay.port_forward import PortForward
 from cockpit.backends.kuberay.raycluster import RayCluster
-from cockpit.backends.ray_token import ray_token
+from cockpit.backends.ray_token import dashboard_address, ray_token
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.secret import sendable
 from cockpit.model.text import one_line
 
 PORT = 8265
@@ -50,8 +51,8 @@ class Dashboards:
             self._token, self._works, self._looked_s = None, "", time.monotonic()
         token = await self._ray_token(cluster)
         if self._url:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            return DashboardRoute(self._url, headers, via="explicit URL")
+            url, headers = dashboard_address(self._url, token)
+            return DashboardRoute(url, headers, via="explicit URL")
         tried: list[CockpitError] = []
         for way in (self._by_proxy, self._by_forward):
             try:
@@ -121,7 +122,14 @@ class Dashboards:
         path = f"/api/v1/namespaces/{cluster.namespace}/secrets/{cluster.token_secret}"
         try:
             secret = await self._client.get(path)
-            return base64.b64decode(str(mapping(secret, "data").get(TOKEN_KEY) or "")).decode()
+            encoded = str(mapping(secret, "data").get(TOKEN_KEY) or "")
+            token = base64.b64decode(encoded).decode()
+            return sendable(token, f"Secret {cluster.token_secret}")
+        except ValueError as error:  # neither base64 nor UTF-8; its text quotes what it is
+            raise UnreachableError(
+                f"The Secret {cluster.token_secret} holds no token of Ray.",
+                f"Its {TOKEN_KEY} is not text.",
+            ) from error
         except ForbiddenError as error:
             if token := ray_token():
                 return token

@@ -15,6 +15,7 @@ from typing import Any
 
 from cockpit.backends.kuberay.kubeconfig import KubeContext
 from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
 TIMEOUT_S = 30.0
@@ -81,7 +82,7 @@ async def ask_plugin(context: KubeContext) -> Login:
         words = complaints.decode(errors="replace").strip().splitlines() or [""]
         raise NotAllowedError(
             f"{who} failed with exit code {process.returncode}.",
-            one_line(words[-1]),
+            one_line(without_credentials(words[-1])),
             f"Log in again: run {name} by hand.",
         )
     return _login(who, said)
@@ -112,14 +113,17 @@ def _login(who: str, said: bytes) -> Login:
         status = json.loads(said)["status"]
         until = str(status.get("expirationTimestamp") or "")
         login = Login(
-            token=str(status.get("token") or ""),
+            token=sendable(
+                str(status.get("token") or ""), f"the answer of {who[0].lower()}{who[1:]}"
+            ),
             certificate=str(status.get("clientCertificateData") or ""),
             key=str(status.get("clientKeyData") or ""),
             expires_s=_time_s(until) if until else float("inf"),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotAllowedError(
-            f"{who} did not print an ExecCredential.", one_line(f"{type(error).__name__}: {error}")
+            f"{who} did not print an ExecCredential.",
+            one_line(without_credentials(f"{type(error).__name__}: {error}")),
         ) from error
     if not login.token and not login.certificate:
         raise NotAllowedError(f"{who} gave neither a token nor a certificate.")
@@ -161,7 +165,7 @@ def _provider_token(context: KubeContext) -> str:
     except (ConfigException, OSError, ValueError, KeyError) as error:
         raise NotAllowedError(
             f"The auth-provider of context {one_line(context.name)} gave no token.",
-            one_line(f"{type(error).__name__}: {error}"),
+            one_line(without_credentials(f"{type(error).__name__}: {error}")),
             "Log in again with your provider's own tool.",
         ) from error
     # The name that it is kept under was another one in older versions of the package.

@@ -6,6 +6,7 @@ import json
 
 from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 
@@ -35,7 +36,7 @@ def refusal(
     credentials: Credentials, method: str, path: str, status: int, body: bytes
 ) -> CockpitError:
     """The error for an answer that is not a success."""
-    said, reason = _status(body)
+    said, reason = (credentials.without_credentials(part) for part in _status(body))
     context = one_line(credentials.context.name)
     if status == 401:
         return ForbiddenError(
@@ -58,7 +59,7 @@ def refusal(
 def unreachable(credentials: Credentials, why: str) -> UnreachableError:
     """The error for a connection that could not be made, or broke; `why` as the library said it."""
     context = one_line(credentials.context.name)
-    why = one_line(why)
+    why = one_line(credentials.without_credentials(why))
     todo = "Check the network, VPN or proxy; see: cockpit doctor"
     if "CERTIFICATE_VERIFY_FAILED" in why:
         todo = "The server's certificate is not what the kubeconfig's certificate-authority signs."
@@ -66,7 +67,7 @@ def unreachable(credentials: Credentials, why: str) -> UnreachableError:
         todo = "The client certificate may have expired: log in to the cluster again."
     return UnreachableError(
         f"The API server of context {context} cannot be reached.",
-        f"{one_line(credentials.server)}: {why}",
+        f"{one_line(without_credentials(credentials.server))}: {why}",
         todo,
     )
 

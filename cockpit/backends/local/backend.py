@@ -22,6 +22,7 @@ from cockpit.backends.without_kubernetes import WithoutKubernetes
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.secret import sendable
 
 CONNECT_TIMEOUT_S = 2.0
 
@@ -115,7 +116,9 @@ class LocalBackend(WithoutKubernetes):
                     cluster.spec.head_ip, cluster.spec.dashboard_port
                 )
             writer.close()
-            token = cluster.token_path.read_text(encoding="utf-8").strip()
+            token = sendable(
+                cluster.token_path.read_text(encoding="utf-8"), str(cluster.token_path)
+            )
         except (OSError, TimeoutError) as error:
             raise UnreachableError(
                 f"The dashboard of local cluster {self._name} does not answer at "

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.report.secret import is_secret, masked
+from cockpit.model.secret import is_secret, masked
 from tests.growth import growth
 
 SECRET = "s3cr3t-V4lue"

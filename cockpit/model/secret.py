@@ -1,0 +1,92 @@
+"""Keep secrets out of text that is shown, logged or sent: errors, audit log, Events, reports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from cockpit.model.error import UsageError
+
+MASKED = "***"
+LONGEST = 4_000
+"""Characters that are looked at; what comes after is left out. Bounds the time that it takes."""
+_SHORTEST = 4
+"""Characters of a known secret that is replaced; a shorter one would blot out ordinary text."""
+_NAME = (
+    r"[\w.-]{0,40}(?:token|passw(?:or)?d|passwd|secret|credential|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key)[\w.-]{0,40}"
+)
+_NAMED = re.compile(
+    rf"(?P<name>{_NAME})(?P<between>[\"']?\s*[=:]\s*|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(
+    # "Basic authentication required" is prose.
+    r"(?i)\b(bearer|basic)\s+(?!(?:auth\w*|tokens?|credentials?|access|realm)\b)[\w.~+/=-]{6,}"
+)
+_VALUE = re.compile(
+    r"eyJ[\w-]{10,}[\w.-]*"  # a JSON web token, or as much of one as is left
+    r"|\b(?:hf|ghp|gho|ghs|glpat|github_pat|xox[abp]|sk)[-_][\w-]{16,}"
+    r"|\bAKIA[0-9A-Z]{12,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"  # name and password in an address
+)
+_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+
+
+def masked(text: str) -> str:
+    """The text with `***` where a secret stood: after a name that says so, or of a known form.
+
+    A value follows its name after `=` or `:`, or as the next word of an option (`--token abc`).
+    """
+    return _NAMED.sub(_hidden, without_credentials(text))
+
+
+def without_credentials(text: str, known: Iterable[str] = ()) -> str:
+    """An error or answer of another program, without the credentials that it may quote.
+
+    `known` are header values that were sent (`Bearer abc`) and other secrets; each is replaced
+    wherever it stands. Also replaces every Authorization header and every known form of token.
+    Unlike `masked`, it leaves `token: expired` as it is: that is a reason, not a token.
+    """
+    text = text[:LONGEST]
+    values = {part for value in known for part in (value, value.rpartition(" ")[2])}
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST:
+            text = text.replace(value, MASKED)
+    return _HEADER.sub(rf"\1 {MASKED}", _VALUE.sub(MASKED, text))
+
+
+def sendable(secret: str, where: str) -> str:
+    """The secret without white space around it, as a header can carry it.
+
+    HTTP libraries quote a header that they refuse, so a token with a line break would be shown.
+    Raises UsageError, which names `where` the secret was found and does not quote it.
+    """
+    secret = secret.strip()
+    if all(" " <= character <= "~" for character in secret):
+        return secret
+    raise UsageError(
+        f"The credential in {where} cannot be sent.",
+        "It contains a line break, a control character or a character that is not ASCII.",
+        "Store it alone on one line; see: docs/security.md",
+    )
+
+
+def is_secret(name: str) -> bool:
+    """Whether what stands under such a name is not to be shown."""
+    return _SECRET_NAME.fullmatch(name) is not None and not _counts_tokens(name)
+
+
+def _hidden(match: re.Match[str]) -> str:
+    name, between = match["name"], match["between"]
+    if _counts_tokens(name):
+        return match[0]
+    if between.isspace() and not name.startswith("-"):
+        return match[0]  # prose: "the token was refused"
+    return f"{name}{between}{MASKED}"
+
+
+def _counts_tokens(name: str) -> bool:
+    """`tokens_per_s`, `max_tokens` and `tokenizer` are of language models, not of locks."""
+    return re.search(r"(?i)tokens|tokeni[sz]", name) is not None
