@@ -82,6 +82,34 @@ def check(directory: Path) -> Manifest:
     return first
 
 
+def files(directory: Path) -> dict[str, File]:
+    """The files that the manifests of all ranks list, by name; none of them is read.
+
+    Raises Damaged.
+    """
+    first = _read(directory, 0)
+    others = (_read(directory, rank) for rank in range(1, first.world_size))
+    return {file.name: file for manifest in (first, *others) for file in manifest.files}
+
+
+def read_file(directory: Path, name: str) -> bytes:
+    """The content of a file that a manifest lists, checked by size and SHA-256 as it was read.
+
+    Raises Damaged when no manifest lists it or the content differs, and OSError.
+    """
+    file = files(directory).get(name)
+    if file is None:
+        raise Damaged(f"{name} is not listed in any manifest")
+    try:
+        with (directory / name).open("rb") as stream:
+            content = stream.read(file.size_bytes + 1)
+    except FileNotFoundError:
+        raise Damaged(f"{name} is missing") from None
+    if len(content) != file.size_bytes or hashlib.sha256(content).hexdigest() != file.sha256:
+        raise Damaged(f"{name} is not what was written: its SHA-256 differs")
+    return content
+
+
 def _read(directory: Path, rank: int) -> Manifest:
     try:
         text = (directory / name(rank)).read_bytes()
@@ -94,11 +122,33 @@ def _read(directory: Path, rank: int) -> Manifest:
             raise Damaged(f"{name(rank)} is not what was written")
         if said["format"] != FORMAT:
             raise Damaged(f"{name(rank)} is of format {said['format']}; this reads {FORMAT}")
-        return Manifest(**said | {"files": tuple(File(**file) for file in said["files"])})
+        listed = tuple(File(**file) for file in said["files"])
+        found = Manifest(**said | {"files": listed})
     except Damaged:
         raise
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Damaged(f"{name(rank)} is garbled") from error
+    if not _is_plausible(found, rank):
+        raise Damaged(f"{name(rank)} is garbled")
+    return found
+
+
+def _is_plausible(manifest: Manifest, rank: int) -> bool:
+    """Whether every field has its type and range, and every file lies in the directory itself."""
+    numbers = (manifest.world_size, manifest.step, *(file.size_bytes for file in manifest.files))
+    return (
+        all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
+        and type(manifest.rank) is int
+        and manifest.rank == rank < manifest.world_size
+        and all(
+            type(file.name) is str
+            and type(file.sha256) is str
+            and file.name not in ("", ".", "..")
+            and not {"/", "\0"} & set(file.name)
+            and file.name.isprintable()
+            for file in manifest.files
+        )
+    )
 
 
 def _compare(path: Path, file: File) -> None:

@@ -2,11 +2,13 @@
 
 The files are those of torch.distributed.checkpoint: one a rank, and `.metadata`, which says where
 each part of each tensor lies. So `torch.distributed.checkpoint.load` of the directory reads them
-without this code. `.metadata` is a pickle: it is read only from a checkpoint of one's own.
+without this code. `.metadata` is a pickle. It is read only when a manifest lists it with its
+digest, and by an unpickler that knows the classes of a checkpoint of tensors and nothing else.
 """
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,9 +25,36 @@ from torch.distributed.checkpoint.filesystem import (
     FileSystemReader,
     FileSystemWriter,
 )
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
+
+from training.checkpoint.manifest import Damaged, files, read_file
 
 METADATA = ".metadata"
+
+_CHECKPOINT = "torch.distributed.checkpoint"
+_ALLOWED = frozenset(
+    {
+        ("pathlib", "PosixPath"),
+        ("pathlib._local", "PosixPath"),  # Python 3.13
+        ("torch", "Size"),
+        ("torch.serialization", "_get_layout"),
+        (f"{_CHECKPOINT}.filesystem", "_StorageInfo"),
+        *(
+            (f"{_CHECKPOINT}.metadata", name)
+            for name in (
+                "_MEM_FORMAT_ENCODING",
+                "ChunkStorageMetadata",
+                "Metadata",
+                "MetadataIndex",
+                "StorageMeta",
+                "TensorProperties",
+                "TensorStorageMetadata",
+            )
+        ),
+    }
+)
+"""What `.metadata` of a checkpoint of tensors consists of (torch 2.15), besides data types. Not
+BytesStorageMetadata: torch unpickles such an entry without restrictions when it is loaded."""
 
 
 def save(tensors: Mapping[str, Tensor]) -> dict[str, memoryview]:
@@ -41,27 +70,79 @@ def save(tensors: Mapping[str, Tensor]) -> dict[str, memoryview]:
     return {name: stream.getbuffer() for name, stream in files.streams.items()}
 
 
+def is_in_parts(directory: Path) -> bool:
+    """Whether the checkpoint's manifests list `.metadata`. Raises Damaged."""
+    return METADATA in files(directory)
+
+
 def saved(directory: Path) -> dict[str, TensorStorageMetadata]:
-    """What the checkpoint has, by name: `size` and `properties.dtype` of each."""
-    metadata = FileSystemReader(directory).read_metadata()
-    return {
-        name: found
-        for name, found in metadata.state_dict_metadata.items()
-        if isinstance(found, TensorStorageMetadata)
-    }
+    """What the checkpoint has, by name: `size` and `properties.dtype` of each.
+
+    Raises Damaged when `.metadata` is not listed, was changed, or holds anything but tensors.
+    """
+    found: dict[str, TensorStorageMetadata] = dict(_metadata(directory).state_dict_metadata)
+    return found
 
 
 def load(directory: Path, tensors: Mapping[str, Tensor]) -> None:
     """Fill the tensors, of each its part that this rank has; each rank does so by itself.
 
-    Raises CheckpointException when one is not in the checkpoint.
+    Raises CheckpointException when one is not in the checkpoint, Damaged as `saved` does.
     """
+    reader = _Reader(directory, _metadata(directory))
     with torch.no_grad(), warnings.catch_warnings():
         # It takes `no_dist` for an oversight.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        state_dict_loader.load(
-            dict(tensors), storage_reader=FileSystemReader(directory), no_dist=True
+        state_dict_loader.load(dict(tensors), storage_reader=reader, no_dist=True)
+
+
+def _metadata(directory: Path) -> Metadata:
+    try:
+        found = _Unpickler(BytesIO(read_file(directory, METADATA))).load()
+    except Damaged:
+        raise
+    except Exception as error:  # whatever the classes' constructors make of odd arguments
+        raise Damaged(f"{METADATA} cannot be read: {error}") from error
+    listed = files(directory)
+    if (
+        not isinstance(found, Metadata)
+        or not isinstance(found.state_dict_metadata, dict)
+        or not isinstance(found.storage_data, dict)
+        or not all(
+            isinstance(name, str) and isinstance(item, TensorStorageMetadata)
+            for name, item in found.state_dict_metadata.items()
         )
+    ):
+        raise Damaged(f"{METADATA} does not describe tensors")
+    for item in found.storage_data.values():
+        if getattr(item, "relative_path", None) not in listed:
+            raise Damaged(f"{METADATA} names a file that is not listed in any manifest")
+    return found
+
+
+class _Unpickler(pickle.Unpickler):
+    """Loads the classes of `_ALLOWED` and torch's data types."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _ALLOWED:
+            return super().find_class(module, name)
+        if module == "torch" and isinstance(found := getattr(torch, name, None), torch.dtype):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of a checkpoint of tensors")
+
+
+class _Reader(FileSystemReader):
+    """Reads tensors by a `.metadata` that was checked before, in place of unpickling it again."""
+
+    def __init__(self, directory: Path, metadata: Metadata) -> None:
+        super().__init__(directory)
+        self._metadata = metadata
+
+    def read_metadata(self) -> Metadata:  # type: ignore[override]  # no fallback to other files
+        storage = self._metadata.storage_meta or StorageMeta()
+        storage.load_id = self.load_id
+        self._metadata.storage_meta = storage
+        return self._metadata
 
 
 class _InMemory(FileSystemBase):

@@ -25,7 +25,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from training.checkpoint.sharded import METADATA
+from training.checkpoint.sharded import is_in_parts
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.models import blocks
@@ -116,7 +116,7 @@ class Sharded(Whole):
 
     def load(self, directory: Path, optimizer: Optimizer, average: Average) -> None:
         """Of either form, whichever is saved now."""
-        if (directory / METADATA).exists():
+        if is_in_parts(directory):
             self._named.load(directory, self.model, optimizer, average)
             return
         saved = read(directory)

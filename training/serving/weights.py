@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 
 from training.checkpoint import sharded
+from training.checkpoint.manifest import Damaged
 from training.checkpoint.restore import newest_whole
 from training.checkpoint.storage import RunDirectory
 from training.loop.recipe import Made, read
@@ -87,9 +88,11 @@ def loaded(path: str, directory: Path, device: torch.device) -> Weights:
     """
     made = read(directory)
     model = made.build()
-    if (directory / sharded.METADATA).exists():
+    if _is_in_parts(directory):
         try:
             fill_from_parts(model, directory)
+        except Damaged as why:
+            raise Unfit(f"its parts cannot be read: {why}") from why
         except CheckpointException as why:  # no Exception, and a traceback of many lines
             last = str(why).strip().splitlines()[-1]
             raise Unfit(f"its parts cannot be read: {last}") from why
@@ -98,6 +101,13 @@ def loaded(path: str, directory: Path, device: torch.device) -> Weights:
     else:
         raise Unfit(f"its model is neither in {MODEL} nor in torch's parts ({sharded.METADATA})")
     return Weights(path, made, model.to(device).eval())
+
+
+def _is_in_parts(directory: Path) -> bool:
+    try:
+        return sharded.is_in_parts(directory)
+    except Damaged as why:
+        raise Unfit(str(why)) from why
 
 
 def fill_from_whole(model: nn.Module, directory: Path) -> None:
