@@ -66,7 +66,13 @@ def _plain(session: Session, pod: str, argv: list[str]) -> int:
     """Standard output and error kept apart."""
     done = session.call(ClusterActions.on(session).exec(pod, argv))
     for stream, text in ((sys.stdout, done.stdout), (sys.stderr, done.stderr)):
-        stream.write(_shown(text) if stream.isatty() else text)
+        if stream.isatty():
+            stream.write(_shown(text))
+        else:
+            # A file or a program gets what the command wrote, as `kubectl exec` has it.
+            stream.flush()
+            stream.buffer.write(text.encode(errors="replace"))
+            stream.buffer.flush()
     return done.exit_code
 
 

@@ -12,6 +12,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TextIO
 
+from cockpit.model.text import one_line
+
 Row = Mapping[str, Any]
 
 TIMES = ("at_s", "started_s", "ended_s")
@@ -92,10 +94,15 @@ def _cell(value: object, column: str = "") -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Enum):
-        return str(value.value)
+        return _one_line(str(value.value))
     if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value)) or "–"
-    return str(value)
+        return _one_line(",".join(map(str, value))) or "–"
+    return _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    """Clean before the columns are measured; a line end in a name must not begin another row."""
+    return text if text.isprintable() else one_line(text, limit=len(text))
 
 
 def _is_number(text: str) -> bool:

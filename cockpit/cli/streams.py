@@ -1,4 +1,8 @@
-"""Standard streams that can be written to, whatever the shell and the locale made of them."""
+"""Standard streams that can be written to, whatever the shell and the locale made of them.
+
+They are also the last gate before the terminal: whatever a cluster put into a name or a message,
+no control sequence passes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,11 @@ import codecs
 import io
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any, TextIO
+
+from cockpit.model.text import for_terminal
 
 PLAIN = {"–": "-", "—": "-", "…": "...", "→": "->", "·": "-", "×": "x", "’": "'", "✓": "+"}
 """What is printed where the locale has no such character; of any other, a question mark."""
@@ -19,6 +27,32 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors != "cockpit":
             stream.reconfigure(errors="cockpit")
+    sys.stdout, sys.stderr = _gated(sys.stdout), _gated(sys.stderr)
+
+
+class Gated:
+    """A text stream that writes no control character but newlines and tabs.
+
+    Its `buffer` takes bytes unchanged, for output that a user asked to have as it is.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(for_terminal(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _gated(stream: TextIO) -> TextIO:
+    return stream if isinstance(stream, Gated) else Gated(stream)  # type: ignore[return-value]
 
 
 def tell(line: str) -> None:

@@ -30,8 +30,13 @@ class CockpitError(Exception):
         self.what, self.why, self.todo = what, why, todo
 
     def __str__(self) -> str:
-        lines = [_ended(line) for line in (self.what, self.why) if line]
-        return "\n".join([*lines, self.todo] if self.todo else lines)
+        lines = [_ended(line) for line in map(_joined, (self.what, self.why)) if line]
+        return "\n".join([*lines, _joined(self.todo)] if self.todo else lines)
+
+
+def _joined(text: str) -> str:
+    """On one line: a name with line ends in it must not write further lines of an error."""
+    return " ".join(part.strip() for part in text.splitlines())
 
 
 def _ended(line: str) -> str:

@@ -14,7 +14,8 @@ _SEQUENCES = re.compile(
     """,
     re.VERBOSE,
 )
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""C0, DEL, C1, line separators and bidirectional overrides. None of them takes a cell."""
 
 
 def clean(text: str) -> str:
@@ -26,13 +27,35 @@ def clean(text: str) -> str:
     if "\r" in text:
         text = next((part for part in reversed(text.split("\r")) if part), "")
     if "\x1b" in text or not text.isprintable():
-        text = _CONTROLS.sub("", _SEQUENCES.sub("", text).expandtabs(8))
+        text = CONTROLS.sub("", _SEQUENCES.sub("", text).expandtabs(8))
     return text
 
 
+def clean_lines(text: str) -> str:
+    """Each line of the text cleaned; the line ends stay."""
+    return text if text.isprintable() else "\n".join(map(clean, text.splitlines()))
+
+
+def for_terminal(text: str) -> str:
+    """What may be written to a terminal: of control characters, newlines and tabs alone.
+
+    Text that a program reads from a pipe is not changed otherwise: tabs are not expanded and no
+    line is dropped.
+    """
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "\n".join(
+        "\t".join(CONTROLS.sub("", part) for part in _SEQUENCES.sub("", line).split("\t"))
+        for line in text.split("\n")
+    )
+
+
 def one_line(text: str, limit: int = 200) -> str:
-    """The text as one clean line of at most `limit` characters, with an ellipsis when cut."""
-    line = " ".join(clean(part) for part in text.split("\n")).strip()
+    """The text as one clean line of at most `limit` characters, with an ellipsis when cut.
+
+    A carriage return ends a line here: `evil\\rgood` must not pass for `good`.
+    """
+    line = " ".join(clean(part) for part in text.splitlines()).strip()
     line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cockpit.model.cluster import Gpu, Node
 from cockpit.model.run import Job, JobStatus, RunState
-from cockpit.model.text import clean, one_line
+from cockpit.model.text import clean_lines, one_line
 
 MIB = 1024 * 1024
 
@@ -33,9 +33,9 @@ def _node(raw: Mapping[str, Any]) -> Node:
     alive = raylet.get("state") == "ALIVE"
     memory = raw.get("mem") or []
     return Node(
-        id=str(raylet["nodeId"]),
-        ip=str(raylet.get("nodeManagerAddress") or raw.get("ip") or ""),
-        hostname=clean(str(raylet.get("nodeManagerHostname") or raw.get("hostname") or "")),
+        id=one_line(str(raylet["nodeId"])),
+        ip=one_line(str(raylet.get("nodeManagerAddress") or raw.get("ip") or "")),
+        hostname=one_line(str(raylet.get("nodeManagerHostname") or raw.get("hostname") or "")),
         is_head=bool(raylet.get("isHeadNode")),
         alive=alive,
         cpu_percent=_float(raw.get("cpu")) if alive else None,
@@ -43,7 +43,7 @@ def _node(raw: Mapping[str, Any]) -> Node:
         memory_total_bytes=int(memory[0]) if memory else None,
         gpus=tuple(_gpu(gpu) for gpu in raw.get("gpus") or ()),
         resources={
-            _RESOURCE_NAMES.get(name, name): float(amount)
+            _RESOURCE_NAMES.get(name, one_line(name)): float(amount)
             for name, amount in (raylet.get("resourcesTotal") or {}).items()
         },
         state_message=one_line(str(raylet.get("stateMessage") or "")),
@@ -66,15 +66,18 @@ def _gpu(raw: Mapping[str, Any]) -> Gpu:
 def job(raw: Mapping[str, Any]) -> Job:
     """One job of `/api/jobs/`. Times there are milliseconds."""
     return Job(
-        id=str(raw.get("submission_id") or raw.get("job_id") or ""),
+        id=one_line(str(raw.get("submission_id") or raw.get("job_id") or "")),
         entrypoint=one_line(str(raw.get("entrypoint") or ""), limit=2000),
         status=JobStatus(raw["status"]),
-        message="\n".join(clean(line) for line in str(raw.get("message") or "").splitlines()),
+        message=clean_lines(str(raw.get("message") or "")),
         started_s=_seconds(raw.get("start_time")),
         ended_s=_seconds(raw.get("end_time")),
-        driver_node_id=str(raw.get("driver_node_id") or ""),
-        metadata={str(key): str(value) for key, value in (raw.get("metadata") or {}).items()},
-        ray_id=str(raw.get("job_id") or ""),
+        driver_node_id=one_line(str(raw.get("driver_node_id") or "")),
+        metadata={
+            one_line(str(key)): clean_lines(str(value))
+            for key, value in (raw.get("metadata") or {}).items()
+        },
+        ray_id=one_line(str(raw.get("job_id") or "")),
     )
 
 
@@ -82,7 +85,8 @@ def log_files(answer: Any) -> tuple[str, ...]:
     """`/api/v0/logs`: file names relative to the log directory, folders left out."""
     by_component = answer["data"]["result"]
     names = [str(name) for listed in by_component.values() for name in listed]
-    return tuple(sorted(name for name in names if not name.endswith("/")))
+    # A name is also what the file is asked for by: one that cannot be shown is left out.
+    return tuple(sorted(name for name in names if name.isprintable() and not name.endswith("/")))
 
 
 def _float(value: Any) -> float | None:
@@ -146,15 +150,15 @@ def _train_run(raw: Mapping[str, Any]) -> TrainRun:
     status = str(raw.get("status"))
     attempts = [_train_attempt(attempt) for attempt in raw.get("attempts") or ()]
     return TrainRun(
-        id=str(raw["id"]),
+        id=one_line(str(raw["id"])),
         name=one_line(str(raw.get("name") or "")),
-        job_id=str(raw.get("job_id") or ""),
+        job_id=one_line(str(raw.get("job_id") or "")),
         state=RunState(status) if status in RunState.__members__ else RunState.UNKNOWN,
         detail=_detail(raw),
         started_s=float(raw["start_time_ns"]) / 1e9,
         ended_s=float(raw["end_time_ns"]) / 1e9 if raw.get("end_time_ns") else None,
         attempts=tuple(sorted(attempts, key=lambda attempt: attempt.started_s)),
-        submission_id=str((raw.get("job_details") or {}).get("submission_id") or ""),
+        submission_id=one_line(str((raw.get("job_details") or {}).get("submission_id") or "")),
         max_failures=_max_failures(raw.get("run_settings")),
     )
 
@@ -174,17 +178,19 @@ def _detail(raw: Mapping[str, Any]) -> str:
 
 def _train_attempt(raw: Mapping[str, Any]) -> TrainAttempt:
     return TrainAttempt(
-        status=str(raw.get("status")),
+        status=one_line(str(raw.get("status"))),
         detail=_detail(raw),
         started_s=float(raw["start_time_ns"]) / 1e9,
         ended_s=float(raw["end_time_ns"]) / 1e9 if raw.get("end_time_ns") else None,
         workers=tuple(
             TrainWorker(
                 rank=int(worker["world_rank"]),
-                node_id=str(worker["node_id"]),
-                node_ip=str(worker["node_ip"]),
+                node_id=one_line(str(worker["node_id"])),
+                node_ip=one_line(str(worker["node_ip"])),
                 pid=int(worker["pid"]),
-                log_file=str(worker.get("log_file_path") or "").rpartition("/logs/")[2],
+                log_file=one_line(
+                    str(worker.get("log_file_path") or "").rpartition("/logs/")[2], limit=1000
+                ),
                 gpu_ids=tuple(int(gpu) for gpu in worker.get("gpu_ids") or ()),
             )
             for worker in raw.get("workers") or ()
@@ -204,8 +210,10 @@ class GrafanaPlace:
 def grafana(answer: Any) -> GrafanaPlace | None:
     """`/api/grafana_health`; None when it is disabled."""
     data = answer["data"]
-    url = str(data["grafanaHost"])
+    url = one_line(str(data["grafanaHost"]), limit=2000)
     if url == "DISABLED":
         return None
     uids = data.get("dashboardUids") or {}
-    return GrafanaPlace(url.rstrip("/"), {str(name): str(uid) for name, uid in uids.items()})
+    return GrafanaPlace(
+        url.rstrip("/"), {one_line(str(name)): one_line(str(uid)) for name, uid in uids.items()}
+    )

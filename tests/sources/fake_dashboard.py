@@ -114,6 +114,8 @@ class FakeDashboard:
             return await _send(writer, fault.status, fault.text.encode())
         if self.token and f"authorization: bearer {self.token}" not in head.lower():
             return await _send(writer, 403, b"Forbidden: Invalid authentication token")
+        if path == "/api/version":
+            return await _send_json(writer, {"ray_version": "2.60.0", "session_name": "s"})
         if path == "/nodes":
             return await _send_json(writer, {"data": {"summary": self.nodes or [node()]}})
         if path == "/api/jobs/":

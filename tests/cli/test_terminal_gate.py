@@ -1,0 +1,117 @@
+"""No control sequence of a cluster's reaches the terminal, by whatever verb, stream or error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cockpit.cli import main as cli
+from cockpit.cli import streams
+from cockpit.cli.output import print_rows
+from cockpit.model.error import CockpitError
+from tests.sources.fake_dashboard import FakeDashboard, node
+
+TITLE = "\x1b]0;owned\x07"
+HOSTILE = f"{TITLE}\x1b[2J\x9b31m\x9d52;c;aGk=\x9c\x7f\u202e\u2066\r"
+
+
+def dangerous(text: str) -> list[str]:
+    return [sign for sign in text if not sign.isprintable() and sign not in "\n\t"]
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[FakeDashboard]:
+    """A dashboard whose ids, addresses and messages hold control sequences."""
+    fake = FakeDashboard()
+    fake.add_job(f"a{HOSTILE}b\nc", ray_id=f"01{HOSTILE}")
+    fake.jobs[0] |= {
+        "metadata": {f"owner{HOSTILE}": f"jane{HOSTILE}"},
+        "message": f"one{HOSTILE}\ntwo",
+        "driver_node_id": HOSTILE,
+        "entrypoint": f"python train.py {HOSTILE}",
+    }
+    seen = node()
+    seen["raylet"] |= {
+        "nodeManagerAddress": f"10.0.0.1{HOSTILE}",
+        "nodeManagerHostname": f"vm{HOSTILE}",
+        "stateMessage": HOSTILE,
+        "resourcesTotal": {f"disk{HOSTILE}": 1.0},
+    }
+    seen["gpus"][0]["name"] = f"H100{HOSTILE}"
+    fake.nodes = [seen]
+    up, over = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with fake.serve():
+            up.set()
+            await over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert up.wait(10)
+    yield fake
+    loop.call_soon_threadsafe(over.set)
+    thread.join(10)
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("verb", ["jobs", "nodes", "status", "pods"])
+def test_verbs_print_no_control_sequence(
+    verb: str, output: str, hostile: FakeDashboard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = cli.main(["--address", hostile.route.base_url, verb, "-o", output])
+    said = capsys.readouterr()
+    assert not dangerous(said.out + said.err)
+    assert code == 0, said.err
+    if output == "json":
+        assert json.loads(said.out)
+    elif verb == "jobs":
+        assert "a b c" in said.out
+        assert len(said.out.splitlines()) == 2, "a line end in an id is no new row"
+
+
+def test_errors_print_no_control_sequence(
+    hostile: FakeDashboard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The list of jobs is part of this error."""
+    assert cli.main(["--address", hostile.route.base_url, "logs", f"no{TITLE}pe"]) == 2
+    assert cli.main([f"{TITLE}jobs"]) == 2
+    assert cli.main(["jobs", f"--{TITLE}"]) == 2
+    said = capsys.readouterr().err
+    assert "Jobs: a b c" in said
+    assert not dangerous(said)
+
+
+def test_the_gate_keeps_newlines_and_tabs(capsys: pytest.CaptureFixture[str]) -> None:
+    streams.prepare()
+    print(f"a\tb\r\n{HOSTILE}c", "ünïcode → 日本", file=sys.stdout)
+    sys.stderr.writelines(["x\x1b[31my\n", "\x1b", "]0;title"])
+    said = capsys.readouterr()
+    assert said.out == "a\tb\nc ünïcode → 日本\n"
+    assert said.err == "xy\n]0;title"
+
+
+def test_prepare_gates_each_stream_once() -> None:
+    streams.prepare()
+    first = sys.stdout
+    streams.prepare()
+    assert sys.stdout is first
+
+
+def test_a_cell_is_one_clean_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"name": f"a{HOSTILE}\nFAKE  ROW", "n": [f"x{HOSTILE}", "y"]}]
+    print_rows(rows, ("name", "n"), "table")
+    title, row = capsys.readouterr().out.splitlines()
+    assert title == "NAME        N"
+    assert row == "a FAKE ROW  x ,y"
+
+
+def test_an_error_has_a_line_for_each_sentence() -> None:
+    error = CockpitError("Job a\nb failed", "why\n\nnot", "see\nthis")
+    assert str(error).splitlines() == ["Job a b failed.", "why  not.", "see this"]
