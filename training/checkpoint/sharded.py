@@ -80,8 +80,11 @@ def saved(directory: Path) -> dict[str, TensorStorageMetadata]:
 
     Raises Damaged when `.metadata` is not listed, was changed, or holds anything but tensors.
     """
-    found: dict[str, TensorStorageMetadata] = dict(_metadata(directory).state_dict_metadata)
-    return found
+    return {
+        name: found
+        for name, found in _metadata(directory).state_dict_metadata.items()
+        if isinstance(found, TensorStorageMetadata)
+    }
 
 
 def load(directory: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -138,7 +141,7 @@ class _Reader(FileSystemReader):
         super().__init__(directory)
         self._metadata = metadata
 
-    def read_metadata(self) -> Metadata:  # type: ignore[override]  # no fallback to other files
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         storage = self._metadata.storage_meta or StorageMeta()
         storage.load_id = self.load_id
         self._metadata.storage_meta = storage
