@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
@@ -109,6 +110,14 @@ def _range(least: float | None, most: float | None) -> str:
     if least is None or most is None:
         return f"{most:g} or less" if least is None else f"{least:g} or more"
     return f"{least:g} to {most:g}"
+
+
+def boolean_variable(name: str, *, default: bool) -> bool:
+    """Return the environment variable as true or false. Raises ValueError for any other text."""
+    text = os.environ.get(name, "").strip()
+    if text and text.lower() not in _WORDS:
+        raise ValueError(f"{name} is {text!r}, which is neither true nor false")
+    return _WORDS[text.lower()] if text else default
 
 
 def _bool(word: str) -> bool:

@@ -39,9 +39,10 @@ def confirmed(args: argparse.Namespace, plan: Sequence[str]) -> bool:
     return False
 
 
-def refuse_read_only(args: argparse.Namespace) -> None:
+def refuse_read_only(args: argparse.Namespace, does: str = "changes the cluster") -> None:
+    """Raises NotAllowedError in read-only mode; `does` is the reason, after the verb's name."""
     if args.read_only:
         raise NotAllowedError(
-            f"cockpit {args.verb} changes the cluster, and this is read-only mode.",
-            todo="Leave out --read-only (or COCKPIT_READ_ONLY) to allow it.",
+            f"cockpit {args.verb} {does}, and this is read-only mode.",
+            todo="Remove --read-only, COCKPIT_READ_ONLY and the profile's read_only to allow it.",
         )

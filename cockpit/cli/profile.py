@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from cockpit.cli import connect, output
+from cockpit.cli import confirm, connect, output
 from cockpit.cli.worker import process_of
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.session import Session
@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    confirm.refuse_read_only(args, "pauses the rank's process")
     kind = "html" if args.memory else "svg"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     out: Path = args.out or Path(f"rank-{args.rank}-{stamp}.{kind}")

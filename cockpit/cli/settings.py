@@ -1,4 +1,7 @@
-"""What holds for one command: flags beat the environment, which beats the profile."""
+"""The settings of one command: flags beat the environment, which beats the profile.
+
+Read-only is the exception: it holds as soon as one of the three sets it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from typing import Any
 
 from cockpit.cli.configuration import Configuration
 from cockpit.cli.place import FLAGS, Place, settle
+from cockpit.model.boolean import parse_boolean
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
 
 VARIABLES = {
     "local": "COCKPIT_LOCAL",
@@ -38,7 +44,7 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     by_flag = Place(**{name: flags[name] for name in FLAGS if name in flags})
     by_flag.require_one_kind("The flags")
     by_environment = Place(
-        local=truth(environment.get(VARIABLES["local"], "")),
+        local=bool(variable(VARIABLES["local"])),
         **{n: environment.get(VARIABLES[n], "") for n in FLAGS if n != "local"},
     )
     by_environment.require_one_kind("The variables COCKPIT_*, taken as flags,")
@@ -60,16 +66,31 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     return Settings(where, theme, read_only, name, {k: who for k, who in said_by.items() if who})
 
 
-def truth(text: str) -> bool:
-    return text.lower() in ("1", "true", "yes", "on")
+def variable(name: str) -> bool | None:
+    """Return the boolean variable `name`, None where it is unset or empty. Raises UsageError."""
+    text = os.environ.get(name, "")
+    if not text:
+        return None
+    try:
+        return parse_boolean(text)
+    except ValueError:
+        raise UsageError(
+            f"{name} is {one_line(text, 40)!r}.",
+            "It is neither true nor false.",
+            f"Set {name}=true or {name}=false, or unset it.",
+        ) from None
 
 
 def _read_only(flags: Mapping[str, Any], profile: bool | None) -> tuple[bool, str]:
-    if flags.get("read_only"):
-        return True, "flag"
-    if text := os.environ.get(READ_ONLY, ""):
-        return truth(text), "environment"
-    return bool(profile), "" if profile is None else "profile"
+    """Whether any of flag, environment and profile sets it, and the first that does."""
+    levels = {
+        "flag": flags.get("read_only"), "environment": variable(READ_ONLY), "profile": profile
+    }  # fmt: skip
+    for wanted in (True, False):
+        for who, value in levels.items():
+            if value is wanted:
+                return wanted, who
+    return False, ""
 
 
 def _first(flag: str, variable: str, profile: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cockpit.cli import connect, output
+from cockpit.cli import confirm, connect, output
 from cockpit.cli.worker import process_of
 from cockpit.model.error import ExitCode
 from cockpit.session import Session
@@ -24,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    confirm.refuse_read_only(args, "pauses the rank's process")
     with connect.session(args, sources=("telemetry",), kinds=("pods",)) as session:
         process = process_of(session, args.rank)
         text = session.call(_stack(session, process, native=args.native))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cockpit.drills.fault import FaultKind, Parameter, Value
+from cockpit.model.boolean import parse_boolean
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
-
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def parsed(kind: FaultKind, given: Mapping[str, str]) -> dict[str, Value]:
@@ -31,14 +30,14 @@ def _value(kind: FaultKind, parameter: Parameter, text: str) -> Value:
     try:
         value: Value
         if isinstance(default, bool):
-            value = _WORDS[text.lower()]
+            value = parse_boolean(text)
         elif isinstance(default, int):
             value = int(text)
         elif isinstance(default, float):
             value = float(text)
         else:
             value = text
-    except (ValueError, KeyError) as error:
+    except ValueError as error:
         wanted = "true or false" if isinstance(default, bool) else f"a {type(default).__name__}"
         raise UsageError(
             f"{parameter.name} of {kind.name} is {one_line(text)!r}.", f"It has to be {wanted}."

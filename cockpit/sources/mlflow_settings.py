@@ -62,7 +62,7 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> MlflowSettings:
         why_not = f"MLflow is read over HTTP, and {what} is not: start mlflow server on it"
         return MlflowSettings("", said_by=said_by, why_not=why_not)
     address = table.address(uri, "http://mlflow.example:5000")
-    verify = environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() not in ("true", "1")
+    verify = not table.variable("MLFLOW_TRACKING_INSECURE_TLS")
     return MlflowSettings(
         url=address.url,
         experiments=table.texts("experiments"),

@@ -73,12 +73,66 @@ def test_flags_beat_the_environment_and_that_beats_the_profile(
     found = settle_all({"namespace": "flag"}, configuration.read())
     assert found.where == Place(context="prod", namespace="flag")
     assert (found.said_by["namespace"], found.said_by["context"]) == ("flag", "profile")
-    assert (found.read_only, found.said_by["read_only"]) == (False, "environment")
+    assert (found.read_only, found.said_by["read_only"]) == (True, "profile")
     monkeypatch.delenv("COCKPIT_NAMESPACE")
     monkeypatch.setenv("COCKPIT_PROFILE", "here")
     found = settle_all({}, configuration.read())
     assert (found.where, found.theme) == (Place(local=True), "ansi-16")
     assert settle_all({"profile": "prod"}, configuration.read()).theme == "cockpit-light"
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable", "profile", "read_only", "said_by"),
+    [
+        (True, "0", False, True, "flag"),
+        (False, "1", False, True, "environment"),
+        (False, "0", True, True, "profile"),
+        (False, "off", None, False, "environment"),
+        (False, "", False, False, "profile"),
+        (False, "", None, False, None),
+    ],
+)
+def test_read_only_holds_as_soon_as_one_level_sets_it(
+    flag: bool,
+    variable: str,
+    profile: bool | None,
+    read_only: bool,
+    said_by: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write("" if profile is None else f"read_only = {str(profile).lower()}")
+    monkeypatch.setenv("COCKPIT_READ_ONLY", variable)
+    found = settle_all({"read_only": True} if flag else {}, configuration.read())
+    assert (found.read_only, found.said_by.get("read_only")) == (read_only, said_by)
+
+
+@pytest.mark.parametrize("name", ["COCKPIT_READ_ONLY", "COCKPIT_LOCAL"])
+@pytest.mark.parametrize("text", ["y", "YES", "true ", "on", "1"])
+def test_boolean_variable_is_read_whatever_its_case_and_spaces(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+    found = settle_all({}, configuration.read())
+    assert found.read_only is (name == "COCKPIT_READ_ONLY")
+    assert found.where.local is (name == "COCKPIT_LOCAL")
+
+
+@pytest.mark.parametrize("name", ["COCKPIT_READ_ONLY", "COCKPIT_LOCAL"])
+@pytest.mark.parametrize("text", ["enabled", "2", " ", "tru", "yes please"])
+def test_unknown_boolean_is_an_error_of_usage(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, text)
+    assert cli.main(["kill", "some-pod", "--yes"]) == 2
+    assert f"{name} is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["stack", "0"], ["profile", "0"], ["profile", "0", "--memory"]])
+def test_read_only_refuses_what_pauses_a_rank(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*argv, "--read-only"]) == 4
+    assert "pauses the rank's process" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,13 @@ def test_a_run_belongs_to_whom_it_says_or_who_had_its_name_at_the_time(
     assert belongs(tracked, [SECOND, FIRST]) == whose
 
 
+def test_unknown_boolean_of_mlflow_is_an_error_of_usage() -> None:
+    with pytest.raises(UsageError, match="MLFLOW_TRACKING_INSECURE_TLS is 'maybe'"):
+        parse({}, {"MLFLOW_TRACKING_URI": "https://m", "MLFLOW_TRACKING_INSECURE_TLS": "maybe"})
+    verified = {"MLFLOW_TRACKING_URI": "https://m", "MLFLOW_TRACKING_INSECURE_TLS": "0"}
+    assert parse({}, verified).verify
+
+
 def test_settings_come_from_the_configuration_then_from_mlflows_own_variables() -> None:
     own = {
         "MLFLOW_TRACKING_URI": "http://anna:x@there:5000/",

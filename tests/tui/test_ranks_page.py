@@ -203,6 +203,19 @@ async def test_the_stack_of_the_selected_rank_from_the_table(cockpit: Open) -> N
             await seen.sees("Stack of rank 1", "recv (s.py:3)")
 
 
+@pytest.mark.parametrize("key", ["T", "F", "M"])
+async def test_read_only_refuses_what_pauses_the_rank(cockpit: Open, key: str) -> None:
+    async with FakeDashboard().serve() as fake:
+        simulation = digits()
+        simulation.backend.route = fake.route
+        async with cockpit(at_s=60, simulation=simulation, read_only=True) as seen:
+            await page(seen)
+            await press(seen, key)
+            await seen.until(lambda: "read-only" in seen.toasts)
+            assert not isinstance(seen.app.screen, AskSeconds)
+            assert not any("worker/" in asked or "memory" in asked for asked in fake.asked)
+
+
 class OwnLog:
     """What follows the log of rank 1."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-SPARES = os.environ.get("COCKPIT_RECOVERY_SPARES", "1") != "0"
+from training.settings import boolean_variable
+
+SPARES = boolean_variable("COCKPIT_RECOVERY_SPARES", default=True)
 """Whether each node holds spare processes for the run."""
 
 SPARE_MEMORY_BYTES = int(float(os.environ.get("COCKPIT_RECOVERY_SPARE_MB", "1024")) * (1 << 20))

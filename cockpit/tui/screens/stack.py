@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from cockpit import paths
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.store.select import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app import CockpitApp
@@ -80,6 +80,7 @@ class AskSeconds(ModalScreen[int | None]):
 
 async def show_stack(app: CockpitApp, rank: int) -> None:
     """Every thread of the rank's process, as py-spy sees it now."""
+    _require_allowed(app)
     process = process_of(app.store, rank)
     page = Reading(f"Stack of rank {rank} · {process}", "Asking py-spy on its node …")
     text = await _told(app, page, lambda tools: tools.stack(process))
@@ -88,6 +89,7 @@ async def show_stack(app: CockpitApp, rank: int) -> None:
 
 async def show_profile(app: CockpitApp, rank: int) -> None:
     """Ask for how long, sample, write the flame graph, and say what is on top."""
+    _require_allowed(app)
     process = process_of(app.store, rank)
     about = f"py-spy samples {process} 100 times a second. The run goes on."
     seconds = await app.push_screen_wait(AskSeconds(f"Profile rank {rank}", about))
@@ -102,6 +104,7 @@ async def show_profile(app: CockpitApp, rank: int) -> None:
 
 async def show_memory(app: CockpitApp, rank: int) -> None:
     """Ask for how long, let memray follow its allocations, and write its page."""
+    _require_allowed(app)
     process = process_of(app.store, rank)
     about = f"memray follows what {process} allocates. The run goes on, somewhat slower."
     seconds = await app.push_screen_wait(AskSeconds(f"Memory of rank {rank}", about))
@@ -112,6 +115,12 @@ async def show_memory(app: CockpitApp, rank: int) -> None:
     file = _write(f"rank-{rank}-memory-{_stamp()}.html", html)
     page.fill(f"Flame graph of its allocations, for a browser:\n{file}")
     app.notify(str(file), title="Memory profile written", timeout=8, markup=False)
+
+
+def _require_allowed(app: CockpitApp) -> None:
+    """Raises NotAllowedError in read-only mode: each of these tools pauses the live process."""
+    if why := app.refusal("profile"):
+        raise NotAllowedError("The rank's process was left alone.", why)
 
 
 def process_of(store: Store, rank: int) -> Process:
