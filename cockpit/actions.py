@@ -57,13 +57,10 @@ class ClusterActions:
         return cls(session.backend, session.clock, lambda: session.store.jobs, session.dispatch)
 
     async def kill(self, plan: kill.KillPlan) -> Drill:
-        pod, how = plan.pod.name, f"grace {plan.grace_s:g} s"
-        try:
+        change = Change(plan.fault, "Pod", plan.pod.name, before=f"grace {plan.grace_s:g} s")
+        with self._noting_failure(change):
             drill = await kill.kill(self._backend, plan, self._clock)
-        except CockpitError as error:
-            self._write(Change(plan.fault, "Pod", pod, before=how), error)
-            raise
-        await self._backend.announce(Change(plan.fault, "Pod", pod, before=how))
+        await self._done(change)
         return drill
 
     async def scale(
@@ -239,6 +236,8 @@ class ClusterActions:
 
     @contextmanager
     def _noting_failure(self, change: Change) -> Iterator[None]:
+        """Open the audit log before the change that is made inside, and record its failure."""
+        audit.require_writable()
         try:
             yield
         except CockpitError as error:

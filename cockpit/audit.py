@@ -1,21 +1,44 @@
-"""The audit log: one JSON line for each change that was asked of a cluster, the failed ones too."""
+"""The audit log: one JSON line for each change that was asked of a cluster, the failed ones too.
+
+`require_writable` before a change, `record` after it: a change that was made is reported as made,
+whatever becomes of its line.
+"""
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
+import logging
 import os
 import time
 from pathlib import Path
 
 from cockpit import paths
 from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError, NotAllowedError
 
 DONE, FAILED = "done", "failed"
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+log = logging.getLogger(__name__)
 
 
 def path() -> Path:
     return paths.state_dir() / "audit.jsonl"
+
+
+def require_writable() -> None:
+    """Create and open the log. Raises CockpitError where no line could be appended to it."""
+    try:
+        os.close(_opened())
+    except OSError as error:
+        kind = NotAllowedError if error.errno in _FORBIDDEN else CockpitError
+        raise kind(
+            f"The audit log {path()} cannot be opened, so nothing was changed.",
+            f"{error.strerror or error}.",
+            "Make its directory writable, or set XDG_STATE_HOME to another one.",
+        ) from error
 
 
 def record(
@@ -30,7 +53,8 @@ def record(
 ) -> None:
     """Append who asked for what, when, where, and what came of it (`error`: why nothing did).
 
-    The file is the user's own (mode 0600).
+    The file is the user's own (mode 0600). A line that cannot be written is logged as a warning:
+    the change was already made, or has failed for a reason of its own.
     """
     line = {
         "at_s": round(time.time(), 3),
@@ -46,11 +70,21 @@ def record(
         "result": FAILED if error else DONE,
         "error": error,
     }
+    try:
+        with os.fdopen(_opened(), "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    except (OSError, CockpitError) as failed:
+        why = failed.strerror if isinstance(failed, OSError) else str(failed)
+        log.warning(
+            "The audit log %s could not be written (%s): %s of %s, %s, is not in it.",
+            path(), why, action, target, line["result"],
+        )  # fmt: skip
+
+
+def _opened() -> int:
     where = path()
-    where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fd = os.open(where, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(fd, "a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    paths.make_private(where.parent)
+    return os.open(where, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def _user() -> str:

@@ -40,8 +40,8 @@ class DrillActions(ClusterActions):
         """Conduct it to its end, with its audit line; what went wrong is in the record."""
         plan = experiment.plan
         change = self._of_cluster(f"drill {plan.name}", after=f"{experiment.id} begins")
-        await self._done(change)
         with self._noting_failure(change):
+            await self._done(change)
             record = await experiment.conduct()
         hit = ", ".join(drill.target for drill in record.drills) or "nothing"
         change = self._of_cluster(change.action, hit, f"{record.verdict.value}: {record.why}")

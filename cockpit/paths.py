@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, NotAllowedError
 
 
 def state_dir() -> Path:
@@ -21,6 +22,40 @@ def cache_dir() -> Path:
 def config_dir() -> Path:
     """What the user wrote: configuration and themes."""
     return _base("XDG_CONFIG_HOME", ".config")
+
+
+def make_private(directory: Path) -> None:
+    """Create the directory and every missing parent with mode 0700.
+
+    A state or cache directory that others may enter is set to 0700 again. Raises NotAllowedError
+    where that cannot be done, and OSError where the directory cannot be created.
+    """
+    for each in (*reversed(directory.parents), directory):
+        # `mkdir(parents=True, mode=0o700)` leaves the parents as open as the umask does.
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+    for root in (state_dir(), cache_dir()):
+        if root in (directory, *directory.parents):
+            _make_own(root)
+
+
+def _make_own(root: Path) -> None:
+    found = root.stat()
+    if found.st_uid != os.getuid():
+        raise NotAllowedError(
+            f"{root} belongs to user {found.st_uid}.",
+            "What cockpit keeps there must be yours alone.",
+            "Set XDG_STATE_HOME and XDG_CACHE_HOME to directories of yours.",
+        )
+    if found.st_mode & 0o077:
+        root.chmod(0o700)
+        mode = stat.S_IMODE(root.stat().st_mode)
+        if mode & 0o077:
+            raise NotAllowedError(
+                f"{root} is open to other users: its mode is {mode:o}.",
+                "Its file system does not take another mode.",
+                "Set XDG_STATE_HOME and XDG_CACHE_HOME to another file system.",
+            )
 
 
 def _base(variable: str, default: str) -> Path:

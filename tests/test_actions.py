@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cockpit import audit
+from cockpit import audit, paths
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.drills.kill import plan_kill
 from cockpit.launch import submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.cluster import ClusterRef
-from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.run import Job, JobStatus
 from tests.events import TWO, before_the_kill, reduced
 from tests.simulated_backend import ScriptedBackend
@@ -88,6 +88,49 @@ async def test_what_failed_is_noted_with_its_reason_and_not_announced() -> None:
     assert "you may not patch" in scaled["error"]
     assert (killed["kind"], killed["target"], killed["result"]) == ("Pod", TWO.name, "failed")
     assert not cluster.asked
+
+
+def make_unwritable() -> None:
+    """Make the audit log impossible to open, for root too: its directory is a file."""
+    paths.make_private(paths.state_dir().parent)
+    paths.state_dir().write_text("")
+
+
+async def test_no_change_is_made_that_could_not_be_noted() -> None:
+    make_unwritable()
+    cluster = backend()
+    actions = ClusterActions(cluster)
+    changes = (
+        lambda: actions.scale("gpu", 5),
+        lambda: actions.kill(plan_kill(reduced(before_the_kill()), TWO.name, 0.0)),
+        lambda: actions.suspend(True),
+        lambda: actions.cordon("node-1", True),
+        lambda: actions.exec("w-1", ["ls"]),
+        lambda: actions.attach("w-1", ["sh"], tty=True),
+        lambda: actions.stop_job("a"),
+        lambda: actions.submit(submission.bundled_spec("checkpointed")),
+    )
+    for change in changes:
+        with pytest.raises(CockpitError, match="so nothing was changed"):
+            await change()
+    assert not cluster.asked
+
+
+async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Vanishing(ScriptedBackend):
+        async def suspend(self, suspended: bool) -> None:
+            await ScriptedBackend.suspend(self, suspended)
+            audit.path().unlink()
+            paths.state_dir().rmdir()
+            make_unwritable()
+
+    cluster = Vanishing(ref=REF)
+    await ClusterActions(cluster).suspend(True)
+    assert [ask[0] for ask in cluster.asked] == ["suspend", "announce"], "it counts as done"
+    assert "could not be written" in caplog.text
+    assert "suspend of trainer, done, is not in it" in caplog.text
 
 
 async def test_a_kill_is_noted_once_and_announced() -> None:

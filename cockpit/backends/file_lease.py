@@ -52,7 +52,7 @@ def holder(cluster: str) -> str:
 @contextmanager
 def _locked(cluster: str) -> Iterator[tuple[int, dict[str, Any]]]:
     path = _path(cluster)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    paths.make_private(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 
+from cockpit import paths
 from cockpit.cli import configuration, output
 from cockpit.cli.place import FLAGS
 from cockpit.cli.settings import settle_all
@@ -51,7 +52,7 @@ def _edit() -> int:
             "Editing needs a terminal.", todo="cockpit config path tells which file it is."
         )
     where = configuration.path()
-    where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    paths.make_private(where.parent)
     if not where.exists():
         where.write_text(configuration.TEMPLATE, encoding="utf-8")
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"

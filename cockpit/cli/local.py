@@ -59,6 +59,7 @@ def _up(args: argparse.Namespace, name: str) -> int:
         tell(f"Start local cluster {name}: a head and {sizes}.")
         tell("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
+    audit.require_writable()
     asyncio.run(up(name, groups, progress=tell, recovery=profile(args.recovery)))
     audit.record("up", ClusterRef("local", name), name, after=sizes)
     tell(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
@@ -86,6 +87,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
         if args.dry_run:
             tell("Dry run: nothing was changed.")
             return int(ExitCode.DONE)
+    audit.require_writable()
     down(name)
     audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
     tell(f"Cluster {name} is gone.")

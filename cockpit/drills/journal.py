@@ -93,7 +93,7 @@ class Journal:
 
     def _replace(self, entry: Entry) -> None:
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            paths.make_private(self.directory)
             fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
             with os.fdopen(fd, "w", encoding="utf-8") as file:
                 json.dump(asdict(entry), file, indent=1)

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cockpit import audit
 from cockpit.backends.protocol import Backend
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.drill import Drill
@@ -91,8 +90,6 @@ async def kill(backend: Backend, plan: KillPlan, clock: Callable[[], float]) -> 
     """Do it. The drill that comes back is for `DrillInjected`; it names the instant before."""
     injected_s = clock()
     await backend.delete_pod(plan.pod.name, grace_s=plan.grace_s)
-    before = f"grace {plan.grace_s:g} s"
-    audit.record(plan.fault, backend.ref, plan.pod.name, kind="Pod", before=before)
     return Drill(
         id=f"drill-{secrets.token_hex(4)}",
         fault=plan.fault,

@@ -142,7 +142,7 @@ def _zip(contents: list[tuple[str, int, bytes]]) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     """All or nothing: another cockpit may be writing the same package."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    paths.make_private(path.parent)
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.write_bytes(data)
     part.replace(path)

@@ -40,7 +40,7 @@ class DrillHistory:
         """Raises CockpitError when it cannot be written."""
         record = kept.record
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            paths.make_private(self.directory)
             fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
             with os.fdopen(fd, "w", encoding="utf-8") as file:
                 json.dump(to_plain(kept), file, ensure_ascii=False)

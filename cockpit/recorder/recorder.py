@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cockpit import paths
 from cockpit.model.error import CockpitError
 from cockpit.model.event import (
     AttemptStarted,
@@ -145,7 +146,7 @@ class Recorder:
 
     def _once(self, lock: Lock, *, last: bool) -> None:
         if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            paths.make_private(self.path.parent)
             lock.take()
             self._writer = Writer(self.path)
         writer = self._writer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # the first paint does not wait for these
-    from cockpit.backends.protocol import Scaled
+    from cockpit.backends.protocol import Scaled, Terminal
     from cockpit.drills.engine import Experiment
     from cockpit.drills.gameday import GameDay
     from cockpit.drills.gameday_run import GameDayRun
@@ -56,6 +56,12 @@ class Actions(Protocol):
     async def suspend(self, suspended: bool) -> None: ...
 
     async def cordon(self, machine: str, cordoned: bool) -> None: ...
+
+    async def attach(
+        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
+    ) -> Terminal:
+        """Run a command in the pod with its streams open."""
+        ...
 
     async def stop_job(self, job_id: str) -> None:
         """Also one that a RayJob submitted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from cockpit.backends.protocol import Scaled
+from cockpit.backends.protocol import Scaled, Terminal
 from cockpit.backends.recorded import RecordedBackend
 from cockpit.drills.engine import Experiment
 from cockpit.drills.gameday import GameDay
@@ -76,6 +76,11 @@ class RecordedActions:
         _refuse()
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
+        _refuse()
+
+    async def attach(
+        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
+    ) -> Terminal:
         _refuse()
 
     async def stop_job(self, job_id: str) -> None:

@@ -34,11 +34,12 @@ async def open_shell(app: CockpitApp, pod: str) -> None:
         raise NotAllowedError("No shell was opened.", why)
     session = app.session
     assert session is not None
+    assert app.connection is not None
+    actions = app.connection.actions
+    assert actions is not None, "refusal() covers a connection without actions"
     app.notify(f"Opening a shell in {pod} …", timeout=3, markup=False)
     columns, rows = shutil.get_terminal_size()
-    terminal = await app.submit(
-        session.backend.attach(pod, SHELL, tty=True, rows=rows, columns=columns)
-    )
+    terminal = await app.submit(actions.attach(pod, SHELL, tty=True, rows=rows, columns=columns))
     title = f"\r\nA shell in {one_line(pod)}. exit comes back; so does ctrl+] three times.\r\n"
     with app.lend_terminal(), raw(KEYBOARD) as keyboard:
         os.write(SCREEN, title.encode())

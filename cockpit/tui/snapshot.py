@@ -10,6 +10,7 @@ from pathlib import Path
 
 from textual.app import App
 
+from cockpit import paths
 from cockpit.tui.cells import width_of
 
 FONTS = "'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
@@ -56,7 +57,7 @@ def text_of(app: App[int]) -> str:
 def save(app: App[int], *places: Path) -> Path:
     """Write NAME.svg and NAME.txt into the first place that can be written; returns the NAME."""
     place = next((p for p in places if os.access(p, os.W_OK)), places[-1])
-    place.mkdir(parents=True, exist_ok=True)
+    paths.make_private(place)
     name = place / time.strftime("cockpit-%Y%m%d-%H%M%S")
     name.with_suffix(".svg").write_text(svg_of(app), encoding="utf-8")
     name.with_suffix(".txt").write_text(text_of(app), encoding="utf-8")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cockpit import audit
-from cockpit.drills.kill import kill, plan_kill
+from cockpit.actions import ClusterActions
+from cockpit.drills.kill import plan_kill
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
@@ -117,8 +118,8 @@ async def test_a_kill_deletes_once_and_leaves_an_audit_line(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     backend = ScriptedBackend(ref=REF)
     plan = plan_kill(reduced(before_the_kill()), TWO.name, 5.0)
-    drill = await kill(backend, plan, lambda: 123.0)
-    assert backend.asked == [("delete_pod", TWO.name, "5")]
+    drill = await ClusterActions(backend, lambda: 123.0).kill(plan)
+    assert backend.asked[0] == ("delete_pod", TWO.name, "5")
     assert (drill.fault, drill.injected_s, drill.run_id) == ("pod-delete", 123.0, RUN)
     line = json.loads(audit.path().read_text())
     assert (line["target"], line["cluster"]) == (TWO.name, "local:t")

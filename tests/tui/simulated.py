@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Scaled, Terminal
 from cockpit.backends.without_kubernetes import ONLY_KUBERNETES
 from cockpit.drills.engine import Experiment
@@ -108,6 +109,12 @@ class SimulatedActions:
     async def scale(self, group: str, replicas: int | None) -> Scaled:
         self._fail()
         return await self.simulation.backend.scale(group, replicas)
+
+    async def attach(
+        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
+    ) -> Terminal:
+        real = ClusterActions(self.simulation.backend)
+        return await real.attach(pod, argv, tty=tty, rows=rows, columns=columns)
 
     async def stop_job(self, job_id: str) -> None:
         self._fail()

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from cockpit import audit
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.tui import shell
 from tests.bench.terminal import Terminal
@@ -79,6 +82,24 @@ async def test_a_shell_whose_connection_breaks_ends_with_the_reason() -> None:
         await asyncio.wait_for(pumping, 10)
     assert terminal.closed
     ends.close()
+
+
+async def test_shell_of_the_screen_is_in_the_audit_log(cockpit: Open) -> None:
+    simulation = kube()
+    shell_of: list[tuple[str, ...]] = []
+    terminal = LocalShell(["true"], 24, 80)
+
+    def opened(argv: Sequence[str], rows: int, columns: int) -> LocalShell:
+        shell_of.append(tuple(argv))
+        return terminal
+
+    simulation.backend.shell = opened
+    async with cockpit(simulation=simulation) as seen:
+        await seen.press("4", "x")
+        await seen.until(lambda: audit.path().exists())
+    [line] = [json.loads(text) for text in audit.path().read_text().splitlines()]
+    assert (line["action"], line["kind"], line["after"]) == ("exec", "Pod", "/bin/sh")
+    assert shell_of == [shell.SHELL]
 
 
 async def test_a_pod_without_a_shell_says_so_and_the_screen_stays(cockpit: Open) -> None:

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from cockpit import paths
 from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.paths import state_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class RunFiles:
 
 
 def clusters_dir() -> Path:
-    return state_dir() / "local"
+    return paths.state_dir() / "local"
 
 
 def make_private(directory: Path) -> None:
     """Make the directory and what is above it, 0700. Raises FileExistsError when it is there."""
-    _make_in(directory, lambda parent: parent.mkdir(mode=0o700, parents=True, exist_ok=True))
+    _make_in(directory, paths.make_private)
 
 
 def make_run_dir(run: RunFiles) -> None:
@@ -112,8 +112,8 @@ def make_run_dir(run: RunFiles) -> None:
 def _make_in(directory: Path, make_parent: Callable[[Path], None]) -> None:
     """A `down` of the last cluster removes the parent, maybe just now: then it is made again."""
     for last_try in (False, False, True):
-        make_parent(directory.parent)
         try:
+            make_parent(directory.parent)
             directory.mkdir(mode=0o700)
         except FileNotFoundError:
             if last_try:

@@ -179,7 +179,7 @@ def _write(name: str, data: bytes) -> Path:
     errors = []
     for folder in (Path.cwd(), paths.state_dir()):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            paths.make_private(folder)
             (folder / name).write_bytes(data)
         except OSError as error:
             errors.append(str(error))
