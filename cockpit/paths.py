@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -32,8 +33,13 @@ def make_private(directory: Path) -> None:
     """
     for each in (*reversed(directory.parents), directory):
         # `mkdir(parents=True, mode=0o700)` leaves the parents as open as the umask does.
-        if not each.is_dir():
+        if each.is_dir():
+            continue
+        try:
             each.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError as error:
+            what = errno.ENOTDIR
+            raise NotADirectoryError(what, os.strerror(what), str(each)) from error
     for root in (state_dir(), cache_dir()):
         if root in (directory, *directory.parents):
             _make_own(root)

@@ -58,6 +58,6 @@ def test_state_directory_that_stays_open_is_refused(monkeypatch: pytest.MonkeyPa
 def test_file_in_the_place_of_a_directory_is_not_overwritten() -> None:
     paths.make_private(paths.state_dir().parent)
     paths.state_dir().write_text("mine")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(NotADirectoryError):
         paths.make_private(paths.state_dir() / "recordings")
     assert paths.state_dir().read_text() == "mine"
