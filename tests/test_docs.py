@@ -21,7 +21,10 @@ from cockpit.model.run import Job, RankSample
 from cockpit.store.store import SourceState
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "manifests/README.md")
+PAGES = (
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "manifests/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 COMMANDS = ROOT / "docs/commands.md"
 
 _FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,52 @@
+"""What the package ships besides its code, and what the changelog says of its formats."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import yaml
+
+from cockpit.recorder.file import VERSION as RECORDING
+from training.checkpoint.manifest import FORMAT as MANIFEST
+from training.telemetry.wire import VERSION as WIRE
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_package_metadata_names_license_and_authors() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    assert project["license-files"] == ["LICENSE"]
+    assert project["authors"] == [{"name": "The cockpit authors"}]
+    assert "Typing :: Typed" in project["classifiers"]
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_both_packages_are_marked_as_typed() -> None:
+    assert (ROOT / "cockpit/py.typed").exists()
+    assert (ROOT / "training/py.typed").exists()
+
+
+def test_changelog_states_current_format_versions() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert f"| telemetry stream (the wire) | {WIRE} |" in text
+    assert f"| recording | {RECORDING} |" in text
+    assert f"| checkpoint manifest | {MANIFEST} |" in text
+
+
+def test_ci_workflow_runs_the_lanes_of_ci_run() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    steps = workflow["jobs"]["lanes"]["steps"]
+    assert [step["run"] for step in steps if "run" in step][-1] == ".ci/run"
+
+
+def test_task_runner_lists_documented_tasks() -> None:
+    listed = subprocess.run(
+        [ROOT / ".ci/task"], capture_output=True, text=True, check=False
+    ).stderr.splitlines()[1:]
+    page = (ROOT / "docs/contributing.md").read_text()
+    assert {"lint", "test", "test-slow", "bench", "docs-pictures"} <= {n.strip() for n in listed}
+    for name in listed:
+        assert f"| `{name.strip()}` |" in page
