@@ -85,6 +85,13 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(target), link
 
 
+@pages()
+def test_every_path_of_the_repository_exists(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text())
+    for path in re.findall(r"`((?:cockpit|training|tests|manifests|docs)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
 def anchors(page: Path) -> set[str]:
     """As forges make them of headings."""
     titles = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
