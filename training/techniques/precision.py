@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 from torch.amp import GradScaler
-from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.optim import Optimizer
 
 LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -27,8 +26,7 @@ class Precision:
         """
         self._device = device.type
         self._lower = None if casts_itself else LOWER.get(name)
-        scaler = ShardedGradScaler if in_parts else GradScaler
-        self.scaler = scaler(self._device, enabled=name == "fp16")
+        self.scaler = _scaler(in_parts)(self._device, enabled=name == "fp16")
         # TF32 rounds what is multiplied to 10 bits of mantissa, in fp32 tensors. Per process.
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
         torch.backends.cudnn.allow_tf32 = name == "tf32"
@@ -54,3 +52,12 @@ class Precision:
         """The optimiser's step, unless a gradient overflowed."""
         self.scaler.step(optimizer)
         self.scaler.update()
+
+
+def _scaler(in_parts: bool) -> type[GradScaler]:
+    if not in_parts:
+        return GradScaler
+    # Importing torch.distributed.fsdp takes 0.6 s, which every rank without FSDP2 is spared.
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+    return ShardedGradScaler
