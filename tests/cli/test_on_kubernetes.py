@@ -178,6 +178,7 @@ def test_a_pod_that_does_not_start_says_why(run: Run) -> None:
     assert pods["trainer-gpu-c"]["reason"]
 
 
+@pytest.mark.slow
 def test_clusters_of_all_contexts_are_listed_and_no_context_holds_up_another(run: Run) -> None:
     began = time.monotonic()
     code, out, err = run("clusters", "-o", "json")

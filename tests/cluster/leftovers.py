@@ -110,10 +110,18 @@ def remove(folder: Path, record: Record) -> None:
             time.sleep(0.05)  # the kernel lets go of a group's processes in its own time
     # The device goes with the namespace of its other end, in the kernel's own time.
     link = f"{LINK}{record.number}"
-    while Path(f"/sys/class/net/{link}").exists() and time.monotonic() < deadline:
+    while _alias(link) == record.first.group and time.monotonic() < deadline:
         subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
     if folder.exists():
         shutil.rmtree(folder)
+
+
+def _alias(link: str) -> str:
+    """Whose device it is: a number is reused as soon as its device has gone. Empty: no device."""
+    try:
+        return Path(f"/sys/class/net/{link}/ifalias").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _remove_group(group: Path) -> bool:

@@ -123,6 +123,7 @@ class Space:
         link = f"{LINK}{self.number}"
         for change in (
             f"link add {link} type veth peer name eth0 netns {self.pid}",
+            f"link set {link} alias {self.group}",
             f"address add {host}/30 dev {link}",
             f"link set {link} up",
         ):

@@ -32,6 +32,7 @@ def own_folder(programs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         space.close()
 
 
+@pytest.mark.slow
 def test_down_ends_all_that_up_started() -> None:
     said = _run("up")
     [space] = kept()
@@ -46,6 +47,7 @@ def test_down_ends_all_that_up_started() -> None:
     assert _run("status") == ""
 
 
+@pytest.mark.slow
 def test_up_clears_what_a_crash_left() -> None:
     _run("up")
     [crashed] = kept()

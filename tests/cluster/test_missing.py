@@ -22,6 +22,7 @@ def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "CACHE", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_skip_says_why_in_the_last_lines() -> None:
     done = _pytest(ci=False)
     assert done.returncode == 0, done.stdout
@@ -47,6 +48,7 @@ def test_programs_that_are_not_built_are_named_with_the_command_that_builds_them
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_a_build_that_fails_names_the_command_and_its_exit_code(tmp_path: Path) -> None:
     if why := build.unusable():
         pytest.skip(why)

@@ -225,6 +225,7 @@ async def test_a_job_on_an_existing_cluster_leaves_it_alone_and_is_stopped_when_
     assert await place.clusters() == ["demo"]
 
 
+@pytest.mark.slow
 async def test_a_job_that_fails_is_tried_again_on_a_new_cluster_as_often_as_allowed(
     place: Place,
 ) -> None:
@@ -243,6 +244,7 @@ async def test_a_job_that_takes_too_long_fails_and_is_not_tried_again(place: Pla
     assert (status["reason"], status["failed"]) == ("DeadlineExceeded", 1)
 
 
+@pytest.mark.slow
 async def test_a_suspended_job_gives_its_cluster_back_and_gets_another(place: Place) -> None:
     await place.submit("train", rayClusterSpec=CLUSTER, shutdownAfterJobFinishes=True)
     first = (await place.becomes("train", "Running"))["rayClusterName"]

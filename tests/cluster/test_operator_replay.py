@@ -90,6 +90,7 @@ def _as_seen(recording: Recording) -> list[Seen]:
     return [Seen(action.name, list(action.facts)) for action in recording.actions]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 async def test_an_operator_agrees_with_the_recording(
     control_plane: Testbed, tmp_path: Path, name: str

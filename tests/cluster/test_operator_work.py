@@ -145,6 +145,7 @@ async def test_a_pod_that_a_quota_forbids_is_told_and_made_once_it_may(clusters:
         assert "ReplicaFailure" not in {c["type"] for c in status["conditions"]}
 
 
+@pytest.mark.slow
 async def test_two_hundred_workers_come_and_go(clusters: Clusters) -> None:
     async with clusters.operator():
         await clusters.api.create(clusters.path, cluster("demo", 200))
@@ -154,6 +155,7 @@ async def test_two_hundred_workers_come_and_go(clusters: Clusters) -> None:
         assert len(await clusters.pods("demo")) == 151
 
 
+@pytest.mark.slow
 async def test_an_api_server_that_was_away_does_not_end_it(clusters: Clusters) -> None:
     plane = clusters.testbed.plane
     async with clusters.operator():

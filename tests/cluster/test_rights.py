@@ -104,6 +104,7 @@ async def worker(backend: KubeRayBackend) -> str:
     raise AssertionError("the watch ended")
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 async def test_a_viewer_sees_everything_and_changes_nothing(
     granted: RealCluster, viewer: KubeRayBackend, tmp_path: Path
@@ -150,6 +151,7 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
             await change
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 async def test_an_operator_may_do_every_verb(
     granted: RealCluster, operator: KubeRayBackend, tmp_path: Path
@@ -212,6 +214,7 @@ async def test_an_operator_may_do_every_verb(
     granted.wait_ready(1)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 async def test_every_right_of_the_manifest_has_been_used(
     granted: RealCluster, viewer: KubeRayBackend

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.build import CACHE
-from tests.cluster.leftovers import hierarchies
+from tests.cluster.leftovers import LINK, PREFIX, Owner, Record, clear, hierarchies
 from tests.cluster.space import Space, kept
 from tests.cluster.traces import Traces
 
@@ -57,6 +57,7 @@ def test_a_closed_space_leaves_nothing(host_rules: None) -> None:
     assert traces.seen() == []
 
 
+@pytest.mark.slow
 def test_a_space_ends_with_the_killed_process_that_opened_it() -> None:
     with _opener("") as opener:
         space = _opened(opener)
@@ -69,6 +70,7 @@ def test_a_space_ends_with_the_killed_process_that_opened_it() -> None:
     assert traces.seen() == []
 
 
+@pytest.mark.slow
 def test_a_kept_space_outlives_the_process_that_opened_it() -> None:
     with _opener("keep") as opener:
         space = _opened(opener)
@@ -83,6 +85,7 @@ def test_a_kept_space_outlives_the_process_that_opened_it() -> None:
     assert kept() == []
 
 
+@pytest.mark.slow
 def test_the_next_space_clears_what_a_killed_one_left() -> None:
     with _opener("keep") as opener:
         space = _opened(opener)
@@ -99,6 +102,23 @@ def test_the_next_space_clears_what_a_killed_one_left() -> None:
     assert traces.seen() == []
 
 
+def test_clearing_a_leftover_spares_the_device_of_a_space_that_reused_its_number(
+    tmp_path: Path,
+) -> None:
+    space = Space.open()
+    try:
+        leftover = tmp_path / f"{PREFIX}leftover"
+        leftover.mkdir()
+        ended = Owner(1, "not when it started")
+        Record(space.number, ended, ended, keep=False).write(leftover)
+        clear()
+        assert not leftover.exists()
+        assert Path(f"/sys/class/net/{LINK}{space.number}").exists()
+    finally:
+        space.close()
+
+
+@pytest.mark.slow
 def test_two_spaces_do_not_see_each_other() -> None:
     one, other = Space.open(), Space.open()
     try:

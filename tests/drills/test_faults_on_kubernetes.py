@@ -16,7 +16,7 @@ from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
 from tests.drills.conducted import conduct, plan
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
 from tests.launch.jobs import SEARCH, TRAINING, ended, launch
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 
 @pytest.fixture(scope="module")

@@ -136,6 +136,7 @@ class TestOnKubernetes(BackendContract):
         await backend.stop_rayjob("long")
         await backend.delete_rayjob("long")
 
+    @pytest.mark.slow
     async def test_a_rayjob_with_a_cluster_of_its_own_brings_its_code_and_takes_all_away(
         self, backend: KubeRayBackend
     ) -> None:
@@ -163,6 +164,7 @@ class TestOnKubernetes(BackendContract):
                     break
         await backend.delete_rayjob("own")
 
+    @pytest.mark.slow
     async def test_suspending_takes_all_pods_and_resuming_makes_them(
         self, backend: KubeRayBackend
     ) -> None:

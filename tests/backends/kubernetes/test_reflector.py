@@ -416,6 +416,7 @@ async def test_closing_leaves_no_task_and_no_connection_in_use(
     assert asyncio.all_tasks() <= before
 
 
+@pytest.mark.slow
 async def test_a_restart_of_the_api_server_is_survived() -> None:
     """On one of our own: others must keep theirs."""
     need_kubernetes()
