@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -198,6 +199,8 @@ class DashboardRoute:
     """The HTTP or SOCKS proxy on the way, as a URL."""
     via: str = ""
     """How it goes, in a few words for the screen: `service proxy`, `port-forward`."""
+    check_peer: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    """Called when a connection is open and nothing was sent on it; raises to refuse the peer."""
 
 
 @dataclass(frozen=True, slots=True)

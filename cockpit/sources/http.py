@@ -149,6 +149,7 @@ class Http:
                 params=params,
                 content=body,
                 headers={**(headers or {}), **sent},
+                extensions=_extensions(route),
                 timeout=self._timeouts(timeout_s or self._timeout_s),
             )
             if not response.is_success:
@@ -174,6 +175,7 @@ class Http:
                         route.base_url + path,
                         params=params,
                         headers=sent,
+                        extensions=_extensions(route),
                         timeout=self._timeouts(idle_s),
                     )
                 )
@@ -263,6 +265,24 @@ def _checked(route: DashboardRoute) -> dict[str, str]:
     """The route's headers. Raises UsageError for a value that h11 would refuse and quote."""
     where = f"the header {{}} for the Ray dashboard at {route.base_url}"
     return {name: sendable(value, where.format(name)) for name, value in route.headers.items()}
+
+
+def _extensions(route: DashboardRoute) -> dict[str, Any]:
+    """httpx's hook into each connection that it opens, to check who answers before it sends."""
+    check = route.check_peer
+    if check is None:
+        return {}
+
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event != "connection.connect_tcp.complete":
+            return
+        try:
+            check()
+        except CockpitError:
+            await info["return_value"].aclose()
+            raise
+
+    return {"trace": trace}
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,17 +7,24 @@ set-up and no privilege.
 from __future__ import annotations
 
 import errno
+import os
+import pwd
 import secrets
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 
 PORTS = range(20_000, 32_000)
 """Below the ports that Linux gives out by itself (32768–60999), above the well-known ones."""
 
+PROC_NET = Path("/proc/net")
+LISTENING = "0A"
+"""The state in /proc/net/tcp (TCP_LISTEN in the kernel's net/tcp_states.h)."""
+_MAPPED = bytes(10) + b"\xff\xff"
+"""The first 12 bytes of an IPv4 address as IPv6 has it (RFC 4291, 2.5.5.2)."""
 _TRIES = 200
 
 
@@ -70,11 +77,62 @@ def port_is_free(port: int) -> bool:
     return True
 
 
+def require_own_listener(host: str, port: int, what: str) -> None:
+    """Check that this user's processes alone listen on the IPv4 address `host` at `port`.
+
+    Any user of this machine may bind a loopback address while nobody listens there, so this is
+    asked before a secret is sent. `what` is the secret, for the error. Raises NotAllowedError when
+    another user listens, UnreachableError when nobody does.
+    """
+    exact = socket.inet_aton(host)
+    listeners = [(address, uid) for address, at, uid in _listeners() if at == port]
+    # The kernel prefers a socket that is bound to the address over one that is bound to all.
+    owners = {uid for address, uid in listeners if address == exact} or {
+        uid for address, uid in listeners if not any(address)
+    }
+    if not owners:
+        raise UnreachableError(f"Nothing listens at {host}:{port}.", f"{what} was not sent.")
+    for uid in owners - {os.geteuid()}:
+        raise NotAllowedError(
+            f"{what} was not sent to {host}:{port}.",
+            f"{_user(uid)} listens there, not you: the head is down and its port was taken.",
+            "Remove the cluster and start it again: cockpit local down; cockpit local up",
+        )
+
+
+def _listeners() -> Iterator[tuple[bytes, int, int]]:
+    """Address (4 bytes; zeros: all), port and owner's uid of every listening socket that IPv4
+    connections reach.
+    """
+    for name in ("tcp", "tcp6"):
+        table = PROC_NET / name
+        for line in table.read_text().splitlines()[1:] if table.exists() else ():
+            address, port, state, uid = _row(line)
+            if state == LISTENING and (
+                len(address) == 4 or address.startswith(_MAPPED) or not any(address)
+            ):
+                yield address[-4:], port, uid
+
+
+def _row(line: str) -> tuple[bytes, int, str, int]:
+    """Local address, port, state and uid (proc_net_tcp.rst of the kernel)."""
+    fields = line.split()
+    digits, _, port = fields[1].partition(":")
+    # Words of four bytes, each printed as one number of this machine.
+    words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+    return struct.pack(f"={len(words)}I", *words), int(port, 16), fields[3], int(fields[7])
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"User {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"The user with id {uid}"
+
+
 def _networks_in_use() -> set[str]:
     """From /proc/net/tcp, which shows the local address of every IPv4 socket in hexadecimal."""
     networks: set[str] = set()
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        number = int(line.split()[1].partition(":")[0], 16)
-        address = socket.inet_ntoa(struct.pack("=I", number))
-        networks.add(address.rpartition(".")[0])
+    for line in (PROC_NET / "tcp").read_text().splitlines()[1:]:
+        networks.add(socket.inet_ntoa(_row(line)[0]).rpartition(".")[0])
     return networks

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from cockpit.backends.local import pod_logs
+from cockpit.backends.local.address import require_own_listener
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.process import environment_of
 from cockpit.backends.local.ray_start import client_environment
@@ -109,12 +110,17 @@ class LocalBackend(WithoutKubernetes):
                 f"It is {state.rstrip(', ')}.",
                 self._todo(cluster),
             )
-        assert cluster.spec is not None
+        spec = cluster.spec
+        assert spec is not None
+
+        def check_peer() -> None:
+            require_own_listener(
+                spec.head_ip, spec.dashboard_port, f"The token of local cluster {self._name}"
+            )
+
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(
-                    cluster.spec.head_ip, cluster.spec.dashboard_port
-                )
+                _, writer = await asyncio.open_connection(spec.head_ip, spec.dashboard_port)
             writer.close()
             token = sendable(
                 cluster.token_path.read_text(encoding="utf-8"), str(cluster.token_path)
@@ -126,7 +132,10 @@ class LocalBackend(WithoutKubernetes):
                 f"{type(error).__name__}: {error}",
                 self._todo(cluster),
             ) from error
-        return DashboardRoute(cluster.dashboard_url, {"Authorization": f"Bearer {token}"})
+        check_peer()
+        headers = {"Authorization": f"Bearer {token}"}
+        # Checked again on each connection: the head may die while a client keeps the route.
+        return DashboardRoute(cluster.dashboard_url, headers, check_peer=check_peer)
 
     async def capabilities(self) -> Mapping[str, Capability]:
         cluster = read_cluster(self._name)

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cockpit.backends.local.address import require_own_listener
+from cockpit.model.error import CockpitError
+
 
 @dataclass(frozen=True, slots=True)
 class RayNodes:
@@ -44,11 +47,13 @@ def ask_version(host: str, port: int, token: str, timeout_s: float = 5.0) -> str
 def _get(host: str, port: int, token: str, path: str, timeout_s: float) -> Mapping[str, Any] | None:
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
+        connection.connect()
+        require_own_listener(host, port, "The cluster's token")
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         body = answer.read()
         raw = json.loads(body) if answer.status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError):
+    except (CockpitError, OSError, http.client.HTTPException, ValueError):
         return None
     finally:
         connection.close()
