@@ -90,6 +90,7 @@ def backend(
         who or credentials(configured, ref.context),
         ref,
         dashboard_url=where.dashboard_url,
+        token_secret=where.token_secret,
         kinds=("cluster", *kinds) if kinds else kinds,
     )
 

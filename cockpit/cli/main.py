@@ -138,6 +138,11 @@ def common_flags() -> argparse.ArgumentParser:
     where.add_argument(
         "--dashboard-url", metavar="URL", help="Kubernetes: the dashboard, not through the API"
     )
+    where.add_argument(
+        "--token-secret",
+        metavar="NAME",
+        help="Kubernetes: a Secret to read Ray's token from, if KubeRay did not make it",
+    )
     where.add_argument("--profile", metavar="NAME", help="a profile of cockpit config")
     how = flags.add_argument_group("how")
     how.add_argument("--read-only", action="store_true", help="refuse everything that changes")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from cockpit.model.error import UsageError
 
-KUBERNETES = ("context", "namespace", "kubeconfig", "dashboard_url")
+KUBERNETES = ("context", "namespace", "kubeconfig", "dashboard_url", "token_secret")
 """What only a cluster on Kubernetes has."""
 
 
@@ -24,6 +24,8 @@ class Place:
     kubeconfig: str = ""
     dashboard_url: str = ""
     """For a cluster on Kubernetes: where its dashboard is reached, instead of through the API."""
+    token_secret: str = ""
+    """On Kubernetes: a Secret to read Ray's token from, beside the one that KubeRay makes."""
 
     @property
     def kind(self) -> str:
@@ -70,9 +72,9 @@ def _merged(strong: Place, weak: Place) -> Place:
     if _differ(strong.context, weak.context):
         return replace(strong, kubeconfig=strong.kubeconfig or weak.kubeconfig)
     if _differ(strong.namespace, weak.namespace):
-        weak = replace(weak, cluster="", dashboard_url="")
+        weak = replace(weak, cluster="", dashboard_url="", token_secret="")
     if _differ(strong.cluster, weak.cluster):
-        weak = replace(weak, dashboard_url="")
+        weak = replace(weak, dashboard_url="", token_secret="")
     return Place(*(getattr(strong, name) or getattr(weak, name) for name in FLAGS))
 
 

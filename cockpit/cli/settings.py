@@ -24,6 +24,7 @@ VARIABLES = {
     "cluster": "COCKPIT_CLUSTER",
     "kubeconfig": "COCKPIT_KUBECONFIG",
     "dashboard_url": "COCKPIT_DASHBOARD_URL",
+    "token_secret": "COCKPIT_TOKEN_SECRET",
 }
 PROFILE, THEME, READ_ONLY = "COCKPIT_PROFILE", "COCKPIT_THEME", "COCKPIT_READ_ONLY"
 

@@ -40,6 +40,9 @@ class KubeRayBackend:
     """Nothing is asked before the first call. `kinds` limits what `watch` lists.
 
     `dashboard_url` is where the dashboard is reached, in place of the way through the API server.
+    `token_secret` is a Secret that may be read for Ray's token, beside the one that KubeRay makes.
+    Raises UsageError for a cluster or namespace that cannot exist: their names go into paths, and a
+    RayJob's status may have named the cluster.
     """
 
     def __init__(
@@ -48,12 +51,16 @@ class KubeRayBackend:
         ref: ClusterRef,
         *,
         dashboard_url: str = "",
+        token_secret: str = "",
         kinds: Collection[str] | None = None,
     ) -> None:
+        checked("RayCluster", ref.name)
+        checked("namespace", ref.namespace)
         self._ref = ref
+        self._token_secret = token_secret
         self.client = KubeClient(credentials)
         self._kinds = KINDS if kinds is None else kinds
-        self._dashboards = Dashboards(self.client, dashboard_url)
+        self._dashboards = Dashboards(self.client, dashboard_url, token_secret)
         self._who: str | None = None
         self._watching: ClusterWatch | None = None
 
@@ -196,7 +203,7 @@ class KubeRayBackend:
     async def stop_rayjob(self, name: str) -> None:
         from cockpit.backends.kuberay import rayjob
 
-        await rayjob.stop(self.client, self._ref, name)
+        await rayjob.stop(self.client, self._ref, name, self._token_secret)
 
     async def delete_rayjob(self, name: str) -> None:
         from cockpit.backends.kuberay import rayjob

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeError
 from cockpit.backends.kuberay.fields import mapping
+from cockpit.backends.kuberay.names import checked, is_label
 from cockpit.backends.kuberay.port_forward import PortForward
 from cockpit.backends.kuberay.raycluster import RayCluster
 from cockpit.backends.ray_token import dashboard_address, ray_token
@@ -28,10 +29,15 @@ HeadPod = Callable[[], Awaitable[str]]
 
 
 class Dashboards:
-    """Routes to one cluster's dashboard. `url`, when given, is where it is, and nothing else."""
+    """Routes to one cluster's dashboard. `url`, when given, is where it is, and nothing else.
 
-    def __init__(self, client: KubeClient, url: str = "") -> None:
+    `token_secret` is a Secret that the user allows to be read for Ray's token, beside the one that
+    KubeRay makes: the object's author must not choose which Secret its viewers read.
+    """
+
+    def __init__(self, client: KubeClient, url: str = "", token_secret: str = "") -> None:
         self._client, self._url = client, url.rstrip("/")
+        self._token_secret = token_secret
         self._token: tuple[str, str] | None = None
         """Of which Secret (its cluster's uid), and the token."""
         self._works = ""
@@ -64,6 +70,11 @@ class Dashboards:
         raise _no_way(cluster, tried)
 
     async def _by_proxy(self, cluster: RayCluster, token: str, head_pod: HeadPod) -> DashboardRoute:
+        if not is_label(cluster.head_service):
+            raise UnreachableError(
+                f"RayCluster {cluster.name} has a head service with an invalid name.",
+                f"status.head.serviceName has an invalid name: {one_line(cluster.head_service)!r}",
+            )
         scheme = "https:" if cluster.tls else ""
         path = (
             f"/api/v1/namespaces/{cluster.namespace}/services/"
@@ -119,10 +130,20 @@ class Dashboards:
         return self._token[1]
 
     async def _read_token(self, cluster: RayCluster) -> str:
-        path = f"/api/v1/namespaces/{cluster.namespace}/secrets/{cluster.token_secret}"
+        if cluster.token_secret not in {*cluster.operator_secrets, self._token_secret}:
+            if token := ray_token():
+                return token
+            raise NotAllowedError(
+                f"RayCluster {cluster.name} names a Secret that KubeRay does not make: "
+                f"{one_line(cluster.token_secret)!r}.",
+                "It is not read: the cluster's author could name any Secret that you may read.",
+                "If it holds Ray's token, add --token-secret NAME, or set COCKPIT_RAY_TOKEN.",
+            )
+        secret = checked("Secret", cluster.token_secret)
+        path = f"/api/v1/namespaces/{cluster.namespace}/secrets/{secret}"
         try:
-            secret = await self._client.get(path)
-            encoded = str(mapping(secret, "data").get(TOKEN_KEY) or "")
+            found = await self._client.get(path)
+            encoded = str(mapping(found, "data").get(TOKEN_KEY) or "")
             token = base64.b64decode(encoded).decode()
             return sendable(token, f"Secret {cluster.token_secret}")
         except ValueError as error:  # neither base64 nor UTF-8; its text quotes what it is

@@ -10,7 +10,13 @@ import re
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def is_label(name: str) -> bool:
+    """Whether a Service or a namespace can have the name (a label of RFC 1123)."""
+    return _LABEL.fullmatch(name) is not None
 
 
 def checked(kind: str, name: str) -> str:

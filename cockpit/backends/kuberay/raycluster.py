@@ -56,14 +56,26 @@ class RayCluster:
     autoscaled: bool = False
     suspended: bool = False
     token_secret: str = ""
-    """The Secret with Ray's token; empty when the cluster asks for none."""
+    """The Secret with Ray's token as the object names it; empty when the cluster asks for none.
+
+    The cluster's author writes it: see `operator_secrets`.
+    """
     head_service: str = ""
     tls: bool = False
-    """The dashboard speaks https."""
+    """Whether the dashboard uses https."""
     ready_workers: int = 0
     conditions: tuple[tuple[str, bool, str], ...] = ()
     """Type, whether it holds, message."""
     deleting: bool = False
+
+    @property
+    def operator_secrets(self) -> frozenset[str]:
+        """The names that KubeRay gives the Secret that it makes for this cluster.
+
+        The end of a long name counts, and a letter comes first (`CheckName` of KubeRay's util.go).
+        """
+        short = self.name[-50:]
+        return frozenset({self.name, short if short[:1].isalpha() else f"r{short[1:]}"})
 
     def condition(self, kind: str) -> tuple[bool, str] | None:
         return next(

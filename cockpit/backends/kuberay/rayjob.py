@@ -67,8 +67,10 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
     return spec.name
 
 
-async def stop(client: KubeClient, ref: ClusterRef, name: str) -> None:
+async def stop(client: KubeClient, ref: ClusterRef, name: str, token_secret: str = "") -> None:
     """End it in the way that its state allows; one that is over is left alone.
+
+    `token_secret` is as for `Dashboards`.
 
     A running Ray job is stopped over HTTP. Before it runs, or when its cluster does not answer, a
     cluster of its own is suspended, and otherwise its deadline is set to have passed.
@@ -77,7 +79,7 @@ async def stop(client: KubeClient, ref: ClusterRef, name: str) -> None:
     job = objects.ray_job(raw)
     if job.deployment in _OVER or job.status.is_over:
         return
-    if job.deployment == "Running" and await _stop_by_http(client, ref, raw):
+    if job.deployment == "Running" and await _stop_by_http(client, ref, raw, token_secret):
         return
     spec = mapping(raw, "spec")
     can_suspend = boolean(spec, "shutdownAfterJobFinishes") and not mapping(spec, "clusterSelector")
@@ -209,7 +211,7 @@ def _package(ref: ClusterRef, made: Any, spec: RayJobSpec) -> dict[str, Any]:
     }
 
 
-async def _stop_by_http(client: KubeClient, ref: ClusterRef, raw: Any) -> bool:
+async def _stop_by_http(client: KubeClient, ref: ClusterRef, raw: Any, token_secret: str) -> bool:
     """False where there is no Ray job yet, or its own cluster does not answer."""
     from cockpit.sources.dashboard import Dashboard
     from cockpit.sources.http import MissingError
@@ -218,10 +220,10 @@ async def _stop_by_http(client: KubeClient, ref: ClusterRef, raw: Any) -> bool:
     job, cluster = text(status, "jobId"), text(status, "rayClusterName")
     if not job or not cluster:
         return False
-    routes = Dashboards(client)
+    routes = Dashboards(client, token_secret=token_secret)
     try:
         base = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayclusters"
-        found = ray_cluster(await client.get(f"{base}/{cluster}"))
+        found = ray_cluster(await client.get(f"{base}/{checked('RayCluster', cluster)}"))
 
         async def head() -> str:
             labels = f"{objects.CLUSTER_LABEL}={cluster},{objects.TYPE_LABEL}={NodeType.HEAD.value}"

@@ -171,7 +171,7 @@ async def test_without_the_right_to_the_secret_the_environments_token_is_taken(
     monkeypatch.setenv("HOME", "/nonexistent")
     async with (
         head_of(place, token="mine") as head,
-        place.backend(kubeconfig=kubeconfig) as backend,
+        place.backend(kubeconfig=kubeconfig, token_secret="theirs") as backend,
     ):
         with pytest.raises(NotAllowedError, match="COCKPIT_RAY_TOKEN"):
             await backend.dashboard()
