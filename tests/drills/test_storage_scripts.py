@@ -24,35 +24,6 @@ def checkpoint(tmp_path: Path) -> Path:
     return directory
 
 
-def content(directory: Path) -> dict[str, bytes]:
-    files = (path for path in directory.rglob("*") if path.is_file())
-    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
-
-
-@pytest.mark.parametrize("way", ["corrupt", "delete"])
-def test_a_damaged_checkpoint_comes_back_as_it_was(checkpoint: Path, way: str) -> None:
-    before = content(checkpoint)
-    assert run("checkpoint", way, "cockpit-d1", str(checkpoint)).returncode == 0
-    assert content(checkpoint) != before
-    for _ in range(2):  # once more does no harm
-        assert run("checkpoint", "restore", "cockpit-d1", str(checkpoint)).returncode == 0
-        assert content(checkpoint) == before
-    assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint_1"]
-
-
-def test_a_checkpoint_that_was_moved_meanwhile_is_not_made_again(checkpoint: Path) -> None:
-    run("checkpoint", "corrupt", "cockpit-d1", str(checkpoint))
-    checkpoint.rename(checkpoint.with_name("damaged"))
-    assert run("checkpoint", "restore", "cockpit-d1", str(checkpoint)).returncode == 0
-    assert [path.name for path in checkpoint.parent.iterdir()] == ["damaged"]
-
-
-def test_a_checkpoint_that_is_not_there_is_told(tmp_path: Path) -> None:
-    told = run("checkpoint", "check", str(tmp_path / "none"))
-    assert told.returncode == 1
-    assert "no checkpoint" in told.stderr
-
-
 def is_writable(directory: Path) -> bool:
     try:
         (directory / "probe").write_text("")

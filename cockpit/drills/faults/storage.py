@@ -107,7 +107,7 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """The newest checkpoint; what was there comes back with the undo."""
+    """Of the newest checkpoint, after its files were copied; the undo restores the copies."""
 
     kind: FaultKind
     way: Literal["corrupt", "delete"]
@@ -118,13 +118,13 @@ class Damage:
     async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
         for_s = float(order.values["for_s"])
         pod, where = _place(victims, victims.checkpoint_path, "checkpoint")
-        await agent.run(ground.backend, pod.name, "checkpoint", "check", where)
+        await agent.run(ground.backend, pod.name, "checkpoint", "check", self.way, where)
         name = _name(order)
 
         async def apply() -> None:
             await agent.run(ground.backend, pod.name, "checkpoint", self.way, name, where)
 
-        what = "Flip bytes in" if self.way == "corrupt" else "Take half of the files from"
+        what = "Flip bytes in" if self.way == "corrupt" else "Remove half of the files of"
         return Prepared(
             lines=(f"{what} {where}, for {for_s:g} s.",),
             apply=apply,
@@ -186,15 +186,15 @@ FAULTS: dict[str, Fault] = {
     "checkpoint-corrupt": Damage(
         FaultKind(
             "checkpoint-corrupt", "flip bytes in the newest checkpoint", Aim.CHECKPOINT,
-            (Parameter("for_s", 60.0, "seconds until it is mended"),),
+            (Parameter("for_s", 60.0, "seconds until it is restored"),),
             needs=("exec in the pod",), ends_by_itself=False, undo="the checkpoint is as it was",
         ),
         "corrupt",
     ),
     "checkpoint-delete": Damage(
         FaultKind(
-            "checkpoint-delete", "take half of the newest checkpoint's files away", Aim.CHECKPOINT,
-            (Parameter("for_s", 60.0, "seconds until they are put back"),),
+            "checkpoint-delete", "remove half of the newest checkpoint's files", Aim.CHECKPOINT,
+            (Parameter("for_s", 60.0, "seconds until they are restored"),),
             needs=("exec in the pod",), ends_by_itself=False, undo="its files are back",
         ),
         "delete",
