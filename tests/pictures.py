@@ -20,6 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 SIZE = {"COLUMNS": "160", "LINES": "44"}
 START_TIMEOUT_S = 180.0
 BEFORE_KILL_S = 50.0
+RECOVERY_TIMEOUT_S = 120.0
 AFTER_RECOVERY_S = 25.0
 SAVE_TIMEOUT_S = 10.0
 
@@ -32,7 +33,12 @@ def overview(target: Path) -> None:
         with Terminal([COCKPIT, "--local"], SIZE) as terminal:
             terminal.wait_for("samples/s", START_TIMEOUT_S)
             terminal.bytes_in(BEFORE_KILL_S)
-            run([COCKPIT, "kill", "1", "--yes"])
+            terminal.type(":")
+            terminal.bytes_in(1.0)
+            terminal.type("kill 1\r")
+            terminal.wait_for("No (n)")
+            terminal.type("y")
+            terminal.wait_for("recovered in", RECOVERY_TIMEOUT_S)
             terminal.bytes_in(AFTER_RECOVERY_S)
             terminal.type("w")
             deadline = time.monotonic() + SAVE_TIMEOUT_S
