@@ -32,22 +32,20 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="go on: a line of JSON for each alert raised, changed or cleared, until Ctrl-C",
+        help="follow: print a line of JSON for each alert raised, changed or cleared",
     )
     parser.add_argument(
         "--severity",
         choices=("info", "warning", "critical"),
         default="info",
-        help="the least that is told (default: info)",
+        help="the lowest severity to show (default: info)",
     )
     parser.add_argument(
         "--diagnosis",
         action="store_true",
-        help="how the run does, as JSON: shares of the step, goodput, ETA, what is at risk",
+        help="the diagnosis as JSON: shares of the step, goodput, ETA, unsaved steps",
     )
-    parser.add_argument(
-        "--fail", action="store_true", help="exit with 1 when there is something to tell"
-    )
+    parser.add_argument("--fail", action="store_true", help="exit with 1 when there is a finding")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from cockpit.model.error import NotAllowedError, UsageError
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do it without asking")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do, and stop")
+    parser.add_argument("--dry-run", action="store_true", help="print what it would do, and exit")
 
 
 def confirmed(args: argparse.Namespace, plan: Sequence[str]) -> bool:

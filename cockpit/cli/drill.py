@@ -24,15 +24,15 @@ FORMS = {"report": ("html", "md", "json")}
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
-        "what", choices=tuple(MODULES), help="plan is run that stops before it changes anything"
+        "what", choices=tuple(MODULES), help="plan prints what run would do, and changes nothing"
     )
     parser.add_argument(
         "name",
         nargs="?",
         default="",
         help="run, plan: a fault, a game day (see list) or a file; "
-        "show, report: a drill's id, a game day's, or last: the newest that broke something "
-        "(one that was refused has its id); history, list: only this fault",
+        "show, report: the id of a drill or a game day, or last: the newest one that was not "
+        "refused; history, list: only this fault",
     )
     fault = parser.add_argument_group("run, plan: a fault of the catalogue")
     fault.add_argument(
@@ -40,8 +40,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a parameter of the fault, or for a game day a setting of the job that it launches; "
-        "can be given again",
+        help="a parameter of the fault, or of a game day a setting of the job that it launches; "
+        "repeatable",
     )
     fault.add_argument(
         "--for", type=float, dest="for_s", metavar="S", help="short for --set for_s=S"
@@ -49,61 +49,67 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     fault.add_argument(
         "--target",
         default="random",
-        metavar="WHOM",
-        help="head, a pod's name, rank:N or group:NAME (default: drawn by the seed)",
+        metavar="TARGET",
+        help="head, a pod's name, rank:N or group:NAME (default: random, by the seed)",
     )
-    fault.add_argument("--count", type=int, default=1, metavar="N", help="how many (default 1)")
+    fault.add_argument(
+        "--count", type=int, default=1, metavar="N", help="number of targets (default 1)"
+    )
     fault.add_argument(
         "--group",
         action="append",
         default=[],
         metavar="NAME",
-        help="only pods of this worker group; can be given again",
+        help="only pods of this worker group; repeatable",
     )
-    fault.add_argument("--allow-head", action="store_true", help="the head too may be hit")
-    wanted = parser.add_argument_group("run, plan: what has to hold")
+    fault.add_argument("--allow-head", action="store_true", help="allow the head as a target")
+    wanted = parser.add_argument_group("run, plan: the hypothesis")
     wanted.add_argument(
-        "--recover-within", type=float, metavar="S", help="from the fault to the first new step"
+        "--recover-within", type=float, metavar="S", help="maximum time to the first new step"
     )
-    wanted.add_argument("--max-steps-lost", type=int, metavar="N", help="steps done twice")
+    wanted.add_argument(
+        "--max-steps-lost", type=int, metavar="N", help="maximum number of steps that are repeated"
+    )
     wanted.add_argument(
         "--probe",
         action="append",
         default=[],
         metavar="PROBE",
-        help="holds before and after, as 'throughput >= 80'; can be given again",
+        help="must hold before and after: 'throughput >= 80'; repeatable",
     )
     wanted.add_argument(
         "--probe-during",
         action="append",
         default=[],
         metavar="PROBE",
-        help="holds while the fault lasts; can be given again",
+        help="must hold during the fault; repeatable",
     )
     wanted.add_argument(
         "--abort-unless",
         action="append",
         default=[],
         metavar="PROBE",
-        help="the drill is ended and undone when it does not hold; can be given again",
+        help="abort and undo the drill when it does not hold; repeatable",
     )
     how = parser.add_argument_group("run, plan: how")
-    how.add_argument("--seed", type=int, metavar="N", help="of the choice of targets")
+    how.add_argument("--seed", type=int, metavar="N", help="the seed for choosing targets")
     how.add_argument(
-        "--timeout", type=float, metavar="S", help="how long the recovery is waited for"
+        "--timeout", type=float, metavar="S", help="maximum time to wait for the recovery"
     )
-    how.add_argument("--junit", default="", metavar="FILE", help="the result as JUnit XML too")
+    how.add_argument(
+        "--junit", default="", metavar="FILE", help="write the result as JUnit XML, too"
+    )
     past = parser.add_argument_group("history, report")
     past.add_argument(
         "--limit", type=int, default=50, metavar="N", help="the newest N drills (default 50)"
     )
-    past.add_argument("--out", metavar="PATH", help="the report: where to; - is standard output")
+    past.add_argument("--out", metavar="PATH", help="the file of the report; - for standard output")
     confirm.arguments(parser)
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "json", "jsonl", "html", "md"),
-        help="how to print (default: table; report: html, md or json)",
+        help="the format (default: table; report: html, md or json)",
     )
 
 

@@ -28,9 +28,11 @@ COMMAND_AFTER_DASHES = True
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("pod", help="the pod's name: see cockpit pods")
     parser.add_argument("command", nargs="*", help="after --: the command; a shell without one")
-    parser.add_argument("-i", "--stdin", action="store_true", help="give it standard input")
     parser.add_argument(
-        "-t", "--tty", action="store_true", help="on a terminal of its own, as when this is one"
+        "-i", "--stdin", action="store_true", help="pass standard input to the command"
+    )
+    parser.add_argument(
+        "-t", "--tty", action="store_true", help="allocate a terminal for the command"
     )
 
 

@@ -16,10 +16,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--format",
         choices=("parquet", "csv", "jsonl"),
         default="parquet",
-        help="what kind of files (default: parquet)",
+        help="format of the files (default: parquet)",
     )
     parser.add_argument(
-        "--out", metavar="DIR", default="", help="where to (default: a directory named after it)"
+        "--out",
+        metavar="DIR",
+        default="",
+        help="directory to write (default: named after the recording)",
     )
     output.arguments(parser)
 

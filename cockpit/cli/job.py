@@ -19,7 +19,7 @@ WAIT_S = 300.0
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("job", help="the job's submission id, or the RayJob's name")
     if verb == "stop":
-        parser.add_argument("--wait", action="store_true", help="return when it is over")
+        parser.add_argument("--wait", action="store_true", help="wait until the job has ended")
     confirm.arguments(parser)
 
 

@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         type=float,
         default=TIMEOUT_S,
         metavar="S",
-        help=f"how long to watch for it (default {TIMEOUT_S:g})",
+        help=f"maximum time to watch the recovery (default {TIMEOUT_S:g})",
     )
     confirm.arguments(parser)
     output.arguments(parser)

@@ -27,7 +27,7 @@ from cockpit.sources.dashboard import Dashboard
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.epilog = (
-        "cockpit launch --list tells the jobs; cockpit launch JOB --list, what one takes."
+        "cockpit launch --list prints the jobs; cockpit launch JOB --list, the settings of one."
     )
     parser.add_argument("job", nargs="?", help="a bundled job's name: see --list")
     parser.add_argument(
@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--recovery",
         choices=tuple(PROFILES),
         default=FAST.name,
-        help=f"how soon the run comes back (default {FAST.name}; see docs/recovery.md)",
+        help=f"the recovery profile (default {FAST.name}; see docs/recovery.md)",
     )
     parser.add_argument("--follow", "-f", action="store_true", help="print its log until it ends")
     parser.add_argument(
@@ -57,27 +57,32 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="stay, and submit it again up to N times when the cluster lost it with its head",
+        help="keep running, and submit it again up to N times when the head was lost",
     )
     how = parser.add_argument_group("on Kubernetes")
     how.add_argument(
         "--via", choices=("job", "rayjob"), default="job", help="over HTTP, or as a RayJob resource"
     )
     how.add_argument(
-        "--own-cluster", action="store_true", help="a RayJob: on a cluster made for it, like this"
+        "--own-cluster", action="store_true", help="RayJob: run on a new cluster, a copy of this"
     )
     how.add_argument(
         "--replicas",
         action="append",
         default=[],
         metavar="GROUP=N",
-        help="a RayJob: the worker groups of its own cluster",
+        help="RayJob: the worker groups of its own cluster",
     )
     how.add_argument(
-        "--ttl", type=int, metavar="S", help="a RayJob: its own cluster stays S seconds longer"
+        "--ttl",
+        type=int,
+        metavar="S",
+        help="RayJob: delete its own cluster S seconds after the end",
     )
-    how.add_argument("--deadline", type=int, metavar="S", help="a RayJob: ended after S seconds")
-    how.add_argument("--retries", type=int, default=0, metavar="N", help="a RayJob: tried again")
+    how.add_argument("--deadline", type=int, metavar="S", help="RayJob: end it after S seconds")
+    how.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="RayJob: number of retries"
+    )
     confirm.arguments(parser)
     output.arguments(parser)
 

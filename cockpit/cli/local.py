@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="a group of its own name and size, instead of --workers; can be given again",
+        help="a group of its own name and size, instead of --workers; repeatable",
     )
     parser.add_argument("--cpus", type=float, default=1.0, help="CPUs of each worker (default 1)")
     parser.add_argument("--gpus", type=float, default=0.0, help="GPUs of each worker (default 0)")
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--recovery",
         choices=tuple(PROFILES),
         default=FAST.name,
-        help=f"how soon its pods notice a death (default {FAST.name}; see docs/recovery.md)",
+        help=f"the recovery profile of its pods (default {FAST.name}; see docs/recovery.md)",
     )
     confirm.arguments(parser)
     output.arguments(parser)

@@ -22,9 +22,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "what", metavar="JOB|POD|RANK", help="a job's id, a pod, or a rank's number"
     )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until it ends")
+    parser.add_argument("-f", "--follow", action="store_true", help="print new lines until it ends")
     parser.add_argument(
-        "-p", "--previous", action="store_true", help="of a pod's container before its restart"
+        "-p",
+        "--previous",
+        action="store_true",
+        help="the log of the pod's container before its last restart",
     )
     parser.add_argument("--lines", type=int, metavar="N", help="only the last N lines")
     parser.add_argument("--grep", metavar="RE", help="only lines that match")

@@ -67,7 +67,7 @@ HINTS = {
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     output.arguments(parser)
     parser.add_argument(
-        "--watch", action="store_true", help="go on: a line of JSON at each change, until Ctrl-C"
+        "--watch", action="store_true", help="follow: print a line of JSON at each change"
     )
 
 

@@ -145,7 +145,9 @@ def common_flags() -> argparse.ArgumentParser:
     )
     where.add_argument("--profile", metavar="NAME", help="a profile of cockpit config")
     how = flags.add_argument_group("how")
-    how.add_argument("--read-only", action="store_true", help="refuse everything that changes")
+    how.add_argument(
+        "--read-only", action="store_true", help="refuse everything that changes the cluster"
+    )
     how.add_argument("--theme", metavar="NAME", help="the screen's theme: see cockpit themes")
     how.add_argument("--debug", action="store_true", help="show tracebacks")
     return flags

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=("table", "json", "jsonl"),
         default="table",
-        help="how to print (default: table)",
+        help="output format (default: table)",
     )
 
 

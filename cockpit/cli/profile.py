@@ -21,8 +21,8 @@ TOP = 15
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
         "Sample the rank's process with py-spy on its node, 100 times a second, and write the "
-        "flame graph; the run goes on. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 is "
-        "set on the head, as it is on cockpit's own clusters."
+        "flame graph; training continues. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 "
+        "is set on the head, as it is on local clusters of cockpit."
     )
     parser.add_argument("rank", metavar="RANK", help="a rank's number")
     parser.add_argument(

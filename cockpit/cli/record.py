@@ -28,7 +28,7 @@ LOOK_EVERY_S = 1.0
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("run", nargs="?", default="", help="only this run, by id or name")
     parser.add_argument(
-        "--forever", action="store_true", help="go on with the next run, until it is ended"
+        "--forever", action="store_true", help="continue with the next run, until interrupted"
     )
 
 

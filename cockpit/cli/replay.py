@@ -25,10 +25,10 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--at",
         default="",
         metavar="TIME",
-        help="begin there: 90, 5m, 1h30m from its beginning, or end",
+        help="start at 90, 5m or 1h30m after the beginning, or at: end",
     )
     parser.add_argument(
-        "--headless", action="store_true", help="print how it stood at --at (default: its end)"
+        "--headless", action="store_true", help="print the state at --at (default: the end)"
     )
     output.arguments(parser)
 

@@ -30,12 +30,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "-o",
         "--output",
         choices=tuple(ENDINGS),
-        help="what to write (default: html, or what the ending of --out says)",
+        help="the format (default: html, or by the ending of --out)",
     )
     parser.add_argument(
         "--out",
         metavar="PATH",
-        help="where to (default: here, named after the run); - is standard output",
+        help="file or directory (default: here, named after the run); - for standard output",
     )
 
 

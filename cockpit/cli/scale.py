@@ -19,14 +19,18 @@ WAIT_S = 180.0
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("group", help="the worker group's name")
     parser.add_argument(
-        "replicas", metavar="N", nargs="?", help="how many pods; +1 and -1 are relative"
+        "replicas", metavar="N", nargs="?", help="the number of pods; +1 and -1 are relative"
     )
-    parser.add_argument("--min", type=int, metavar="N", help="the least that it may have")
-    parser.add_argument("--max", type=int, metavar="N", help="the most that it may have")
+    parser.add_argument("--min", type=int, metavar="N", help="the minimum number of pods")
+    parser.add_argument("--max", type=int, metavar="N", help="the maximum number of pods")
     parser.add_argument(
-        "--remove", action="append", default=[], metavar="POD", help="this pod goes first"
+        "--remove",
+        action="append",
+        default=[],
+        metavar="POD",
+        help="remove this pod first; repeatable",
     )
-    parser.add_argument("--wait", action="store_true", help="return when the pods are there")
+    parser.add_argument("--wait", action="store_true", help="wait until the pods are ready")
     confirm.arguments(parser)
 
 

@@ -15,8 +15,8 @@ from cockpit.sources.ray_tools import Process, RayTools
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
         "The stack of each thread of the rank's process, by py-spy on its node. The process "
-        "stands still for some milliseconds. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 "
-        "is set on the head, as it is on cockpit's own clusters."
+        "is paused for a few milliseconds. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 "
+        "is set on the head, as it is on local clusters of cockpit."
     )
     parser.add_argument("rank", metavar="RANK", help="a rank's number")
     parser.add_argument("--native", action="store_true", help="C and C++ frames too")

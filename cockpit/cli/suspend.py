@@ -20,8 +20,8 @@ WAIT_S = 300.0
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    words = "no pod is left" if verb == "suspend" else "all pods are ready"
-    parser.add_argument("--wait", action="store_true", help=f"return when {words}")
+    until = "no pod is left" if verb == "suspend" else "all pods are ready"
+    parser.add_argument("--wait", action="store_true", help=f"wait until {until}")
     confirm.arguments(parser)
 
 

@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         nargs="?",
         default="",
         metavar="JOB",
-        help="a job's id, Ray's id of it, or a run's name or id (default: the run that goes on)",
+        help="a job's id, Ray's id of it, or a run's name or id (default: the current run)",
     )
     parser.add_argument(
         "--out",

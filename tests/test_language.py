@@ -1,0 +1,191 @@
+"""Text for users is plain technical English: no phrase of BANNED is in it.
+
+Checked are the pages, the help of every verb, and every string of the programs: labels, messages,
+errors. NOT_REWRITTEN and PHRASES_LEFT list what is not rewritten yet. Both may only shrink, and
+are to become empty.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli.verbs import VERBS
+from cockpit.tui.commands import COMMANDS
+from cockpit.tui.keys import KEYS, TITLES
+from tests.test_docs import PAGES, parser
+
+ROOT = Path(__file__).parents[1]
+
+BANNED = {
+    r"without a word": "with no output",
+    r"tells?|telling|told": "report, describe, show, print",
+    r"says?|saying|said": "report, state, show, print",
+    r"hears?|heard|speaks?|spoken": "receive, the last update",
+    r"silent|silently|silence": "stale, no data, no output",
+    r"(?:first|last) words?|words?|wording|worded|voice": "message, text, value, last update",
+    r"mend(?:s|ed|ing)?": "fix, repair, undo",
+    r"anew|once more": "again, new",
+    r"lets? (?:one |it )?go|gone|goes away|going away": "delete, removed, ended",
+    r"(?:a|one) look|looks? (?:whether|if)|looked (?:at|for|into)": "a snapshot, check, watch",
+    r"whom|whoever|whatever|somebody|nobody|anybody": "target, user, any",
+    r"meanwhile|(?:in|by) turns?|in the midst": "at the same time, alternating, during",
+    r"gist|sieve|chronicle|story": "summary, filter, log",
+    r"go(?:es|ing)? on|went on|gone on": "continue, resume",
+    r"stands? (?:for|there|in|on|beside|below|apart|still)": "is, represents, is shown",
+    r"can(?:not)? be had|to be had": "available",
+    r"tak(?:es?|en|ing) away": "remove, delete",
+    r"holds? up": "delay, block",
+    r"so many|so often|in vain|out of all reason|for ever": "a number, forever",
+    r"but for|all else|what else|of late": "except for, everything else",
+    r"that which|of which|by which|who(?:se)? is": "split the sentence",
+    r"hand(?:s|ed)? over|handed": "pass, give",
+}
+"""By pattern of whole words, without regard to case: what to write instead."""
+
+NOT_REWRITTEN: frozenset[str] = frozenset(
+    {
+        "README.md",
+        "docs/README.md",
+        "docs/benchmarks.md",
+        "docs/charts.md",
+        "docs/checkpoints.md",
+        "docs/commands.md",
+        "docs/data.md",
+        "docs/diagnosis.md",
+        "docs/drills.md",
+        "docs/kubernetes.md",
+        "docs/local.md",
+        "docs/ranks.md",
+        "docs/recorder.md",
+        "docs/recovery-measured.md",
+        "docs/recovery.md",
+        "docs/report.md",
+        "docs/screens.md",
+        "docs/sources.md",
+        "docs/techniques.md",
+        "docs/telemetry.md",
+        "docs/training.md",
+        "docs/troubleshooting.md",
+        "keys",
+        "commands",
+    }
+)
+"""Pages, help of verbs, and labels whose text is not rewritten yet."""
+
+PHRASES_LEFT: dict[str, int] = {
+    "cockpit/alerts": 2,
+    "cockpit/backends": 29,
+    "cockpit/cli": 54,
+    "cockpit/drills": 33,
+    "cockpit/insight": 28,
+    "cockpit/launch": 5,
+    "cockpit/recorder": 5,
+    "cockpit/report": 10,
+    "cockpit/sources": 8,
+    "cockpit/store": 1,
+    "cockpit/tui": 47,
+    "training/bench": 18,
+    "training/checkpoint": 4,
+    "training/jobs": 8,
+    "training/loop": 7,
+    "training/parallel": 4,
+    "training/recovery": 2,
+    "training/search": 5,
+    "training/techniques": 8,
+    "training/telemetry": 7,
+}
+"""By package: at most how many banned phrases its strings have."""
+
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"^    .*$", re.MULTILINE)
+_GENERATED = re.compile(r"^<!-- (\w+) -->$.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`[^`]*`")
+_LINK = re.compile(r"\]\([^)]*\)")
+_PATTERN = re.compile("|".join(rf"(?P<p{n}>\b(?:{p})\b)" for n, p in enumerate(BANNED)), re.I)
+
+
+def banned(text: str) -> list[str]:
+    """Return each banned phrase with its surroundings and what to write instead."""
+    flat = " ".join(text.split())
+    instead = list(BANNED.values())
+    return [
+        f"…{flat[max(0, found.start() - 30) : found.end() + 30]}… (write: "
+        f"{instead[int(str(found.lastgroup)[1:])]})"
+        for found in _PATTERN.finditer(flat)
+    ]
+
+
+def prose(page: Path) -> str:
+    """Return the page without what it quotes: output, code, links, and generated tables."""
+    text = page.read_text(encoding="utf-8")
+    for quoted in (_GENERATED, _FENCE, _INDENTED, _SPAN):
+        text = quoted.sub(" ", text)
+    return _LINK.sub("]", text)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each page, of each verb's help, and of the screen's labels."""
+    for page in PAGES:
+        yield str(page.relative_to(ROOT)), prose(page)
+    for verb in VERBS:
+        yield f"cockpit {verb.name} --help", f"{verb.summary}\n{parser(verb.name).format_help()}"
+    yield "keys", "\n".join(f"{key.label}\n{key.help}" for key in KEYS)
+    yield "views", "\n".join(TITLES.values())
+    yield "commands", "\n".join(command.help for command in COMMANDS)
+
+
+def strings(package: Path) -> str:
+    """Return every string of the package's modules, one a line, without the docstrings."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            # One word is a name or a key, and not a sentence.
+            if id(node) not in docstrings and " " in node.value.strip()
+        ]
+    return "\n".join(found)
+
+
+PACKAGES = {
+    str(path.relative_to(ROOT)): path
+    for part in ("cockpit", "training")
+    for path in sorted((ROOT / part).iterdir())
+    if path.is_dir() and (path / "__init__.py").exists()
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [pytest.param(*item, id=item[0]) for item in texts()])
+def test_text_for_users_has_no_banned_phrase(name: str, text: str) -> None:
+    found = banned(text)
+    if name in NOT_REWRITTEN:
+        assert found, f"{name} is clean: remove it from NOT_REWRITTEN"
+    else:
+        assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_strings_of_package_have_no_more_banned_phrases_than_listed(package: str) -> None:
+    found = banned(strings(PACKAGES[package]))
+    assert len(found) <= PHRASES_LEFT.get(package, 0), "\n".join(found)
+
+
+def test_lists_of_exceptions_name_only_what_exists() -> None:
+    assert {name for name, _ in texts()} >= NOT_REWRITTEN
+    assert PHRASES_LEFT.keys() <= PACKAGES.keys()
+
+
+def test_banned_phrase_is_found_across_lines_and_in_any_case() -> None:
+    assert banned("It waits without a\nword.") == [
+        "…It waits without a word.… (write: with no output)"
+    ]
+    assert len(banned("Whom it hits is told")) == 2
+    assert not banned("A password for the keyword")
