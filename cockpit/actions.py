@@ -71,7 +71,9 @@ class ClusterActions:
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
+        """`uid`: of the cluster as the plan was made for it (`Store.uid`)."""
         wanted = ", ".join(
             f"{word} {number}"
             for word, number in (
@@ -81,7 +83,12 @@ class ClusterActions:
         )  # fmt: skip
         with self._noting_failure(self._of_cluster("scale", after=f"{group}: {wanted}")):
             done = await self._backend.scale(
-                group, replicas, min_replicas=min_replicas, max_replicas=max_replicas, remove=remove
+                group,
+                replicas,
+                min_replicas=min_replicas,
+                max_replicas=max_replicas,
+                remove=remove,
+                uid=uid,
             )
         without = f" without {', '.join(remove)}" if remove else ""
         bounds = "".join(
@@ -96,12 +103,12 @@ class ClusterActions:
         )
         return done
 
-    async def suspend(self, suspended: bool) -> None:
-        """Take all pods of the cluster away, or have them made anew."""
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
+        """Remove all pods of the cluster, or create them again; `uid` as for `scale`."""
         words = ("running", "suspended") if suspended else ("suspended", "running")
         change = self._of_cluster("suspend" if suspended else "unsuspend", *words)
         with self._noting_failure(change):
-            await self._backend.suspend(suspended)
+            await self._backend.suspend(suspended, uid=uid)
         await self._done(change)
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
@@ -177,23 +184,29 @@ class ClusterActions:
         await self._done(self._of_cluster("resume", job_id, job.id))
         return job
 
-    async def stop_job(self, job_id: str) -> None:
-        """End the job, whether it was submitted over HTTP or by a RayJob."""
-        await self._end("stop", job_id)
+    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
+        """End the job, whether it was submitted over HTTP or by a RayJob.
 
-    async def delete_job(self, job_id: str) -> None:
-        """Forget a job that is over; for a RayJob its resource, and a cluster of its own."""
-        await self._end("delete", job_id)
+        `uid`: of the RayJob that the plan has shown. Without it, of the one that is known now.
+        """
+        await self._end("stop", job_id, uid)
 
-    async def _end(self, action: Literal["stop", "delete"], job_id: str) -> None:
+    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
+        """Remove a job from Ray's list; for a RayJob its resource, and a cluster of its own.
+
+        `uid` as for `stop_job`.
+        """
+        await self._end("delete", job_id, uid)
+
+    async def _end(self, action: Literal["stop", "delete"], job_id: str, uid: str) -> None:
         job = self._rayjob(job_id)
         if job is not None:
             change = Change(action, "RayJob", job.rayjob, before=job.deployment or job.status.value)
             with self._noting_failure(change):
                 if action == "stop":
-                    await self._backend.stop_rayjob(job.rayjob)
+                    await self._backend.stop_rayjob(job.rayjob, uid=uid or job.rayjob_uid)
                 else:
-                    await self._backend.delete_rayjob(job.rayjob)
+                    await self._backend.delete_rayjob(job.rayjob, uid=uid or job.rayjob_uid)
         else:
             change = self._of_cluster(action, job_id)
             with self._noting_failure(change):

@@ -29,6 +29,8 @@ class ScriptedBackend:
     denied: Mapping[str, str] = field(default_factory=dict)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     held_by: str = ""
+    uids: list[str] = field(default_factory=list)
+    """Those that came with the requests, in their order."""
 
     async def watch(self) -> AsyncIterator[Event]:
         for event in self.events:
@@ -43,12 +45,15 @@ class ScriptedBackend:
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
         self.asked.append(("scale", group, str(replicas), *remove))
+        self.uids.append(uid)
         return Scaled(group, 2, replicas if replicas is not None else 2)
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self.asked.append(("delete_pod", pod, f"{grace_s:g}"))
+        self.uids.append(uid)
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
         self.asked.append(("exec", pod, *argv))
@@ -72,14 +77,16 @@ class ScriptedBackend:
     async def describe(self, kind: str, name: str) -> str:
         return f"{kind} {name}\n"
 
-    async def suspend(self, suspended: bool) -> None:
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self.asked.append(("suspend", str(suspended)))
+        self.uids.append(uid)
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
         self.asked.append(("cordon", machine, str(cordoned)))
 
-    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+    async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self.asked.append(("evict_pod", pod, f"{grace_s:g}"))
+        self.uids.append(uid)
 
     async def isolate(self, pod: str, name: str) -> None:
         self.asked.append(("isolate", pod, name))
@@ -100,11 +107,13 @@ class ScriptedBackend:
         self.asked.append(("create_rayjob", spec.name, spec.entrypoint))
         return spec.name
 
-    async def stop_rayjob(self, name: str) -> None:
+    async def stop_rayjob(self, name: str, *, uid: str) -> None:
         self.asked.append(("stop_rayjob", name))
+        self.uids.append(uid)
 
-    async def delete_rayjob(self, name: str) -> None:
+    async def delete_rayjob(self, name: str, *, uid: str) -> None:
         self.asked.append(("delete_rayjob", name))
+        self.uids.append(uid)
 
     async def announce(self, change: Change) -> None:
         self.asked.append(("announce", change.action, change.kind, change.name))

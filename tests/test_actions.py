@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -36,10 +36,11 @@ class Refusing(ScriptedBackend):
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
         raise NotAllowedError("No.", "you may not patch rayclusters.ray.io")
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         raise NotAllowedError("No.", "you may not delete pods")
 
 
@@ -120,7 +121,7 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Vanishing(ScriptedBackend):
-        async def suspend(self, suspended: bool) -> None:
+        async def suspend(self, suspended: bool, *, uid: str = "") -> None:
             await ScriptedBackend.suspend(self, suspended)
             audit.path().unlink()
             paths.state_dir().rmdir()
@@ -138,6 +139,21 @@ async def test_a_kill_is_noted_once_and_announced() -> None:
     await ClusterActions(cluster).kill(plan_kill(reduced(before_the_kill()), TWO.name, 0.0))
     assert [(line["action"], line["kind"]) for line in lines()] == [("pod-kill", "Pod")]
     assert cluster.asked[-1] == ("announce", "pod-kill", "Pod", TWO.name)
+
+
+async def test_each_request_carries_the_uid_of_what_was_shown() -> None:
+    cluster = backend()
+    known = {"train-7x": job("train-7x", rayjob="train-ab12", rayjob_uid="of-now")}
+    actions = ClusterActions(cluster, jobs=lambda: known)
+    plan = plan_kill(reduced(before_the_kill()), TWO.name, 0.0)
+    await actions.kill(replace(plan, pod=replace(plan.pod, uid="of-the-pod")))
+    await actions.scale("gpu", 1, uid="of-the-cluster")
+    await actions.suspend(True, uid="of-the-cluster")
+    await actions.stop_job("train-7x", uid="of-the-plan")
+    await actions.delete_job("train-7x")
+    assert cluster.uids == [
+        "of-the-pod", "of-the-cluster", "of-the-cluster", "of-the-plan", "of-now"
+    ]  # fmt: skip
 
 
 async def test_suspending_and_cordoning_go_both_ways() -> None:

@@ -125,17 +125,19 @@ class Backend(Protocol):
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
         """Ask for `replicas` pods (None: leave the number), clamped to min and max.
 
-        `remove` names pods that go first.
+        `remove` names pods that go first. `uid`: only the cluster of this UID (ClusterSeen.uid).
         """
         ...
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         """Ask the pod to end: SIGTERM and `grace_s` seconds, or with 0 SIGKILL at once.
 
-        Returns when the request is accepted, not when the pod is gone.
+        `uid` is `Pod.uid` as the plan has it: raises ReplacedError where another pod has the name
+        now. Returns when the request is accepted, not when the pod is gone.
         """
         ...
 
@@ -167,15 +169,15 @@ class Backend(Protocol):
         """What a person wants to know of the object, its latest events at the end."""
         ...
 
-    async def suspend(self, suspended: bool) -> None:
-        """Take all pods away, or make them anew."""
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
+        """Remove all pods, or create them again; `uid` as for `scale`."""
         ...
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
         """Keep new pods off a machine, or let them on again."""
         ...
 
-    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+    async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         """Ask for the pod's eviction, which disruption budgets may refuse. As `delete_pod` else."""
         ...
 
@@ -206,9 +208,13 @@ class Backend(Protocol):
         """Make it; returns its name."""
         ...
 
-    async def stop_rayjob(self, name: str) -> None: ...
+    async def stop_rayjob(self, name: str, *, uid: str) -> None:
+        """End it. `uid` is `Job.rayjob_uid` as the plan has it; ReplacedError for another one."""
+        ...
 
-    async def delete_rayjob(self, name: str) -> None: ...
+    async def delete_rayjob(self, name: str, *, uid: str) -> None:
+        """Delete the resource; `uid` as for `stop_rayjob`."""
+        ...
 
     async def announce(self, change: Change) -> None:
         """Leave a trace of a change on the object itself, where rights allow; raises nothing."""

@@ -51,10 +51,11 @@ class RecordedBackend(WithoutOperator):
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
         self._refuse("Nothing can be scaled.")
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self._refuse("Nothing can be killed.")
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
@@ -70,7 +71,7 @@ class RecordedBackend(WithoutOperator):
     ) -> AsyncIterator[str]:
         self._refuse("A pod's own output is not recorded.")
 
-    async def suspend(self, suspended: bool) -> None:
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self._refuse("Nothing can be suspended or resumed.")
 
     async def cordon(self, machine: str, cordoned: bool) -> None:

@@ -46,13 +46,13 @@ class WithoutKubernetes:
     async def describe(self, kind: str, name: str) -> str:
         self._refuse("There is no Kubernetes object to describe.")
 
-    async def suspend(self, suspended: bool) -> None:
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self._refuse("Only a RayCluster can be suspended.")
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
         self._refuse("Only a Kubernetes node can be cordoned.")
 
-    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
+    async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self._refuse("Only a Kubernetes pod can be evicted.")
 
     async def isolate(self, pod: str, name: str) -> None:
@@ -73,10 +73,10 @@ class WithoutKubernetes:
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self._refuse("There are no RayJobs here.")
 
-    async def stop_rayjob(self, name: str) -> None:
+    async def stop_rayjob(self, name: str, *, uid: str) -> None:
         self._refuse("There are no RayJobs here.")
 
-    async def delete_rayjob(self, name: str) -> None:
+    async def delete_rayjob(self, name: str, *, uid: str) -> None:
         self._refuse("There are no RayJobs here.")
 
     async def announce(self, change: Change) -> None:
@@ -100,10 +100,11 @@ class WithoutOperator(WithoutKubernetes):
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
         self._refuse("Nothing can be scaled from here.")
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self._refuse("Nothing can be killed from here.")
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:

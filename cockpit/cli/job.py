@@ -39,13 +39,14 @@ def run(args: argparse.Namespace) -> int:
         if not confirm.confirmed(args, [plan]):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
         actions = ClusterActions.on(session)
+        uid = rayjob.rayjob_uid if rayjob is not None else ""
         if args.verb == "stop":
-            session.call(actions.stop_job(args.job))
+            session.call(actions.stop_job(args.job, uid=uid))
             print(f"Job {args.job} is stopping.", file=sys.stderr)
             if args.wait:
                 _wait(session, args.job)
         elif args.verb == "delete":
-            session.call(actions.delete_job(args.job))
+            session.call(actions.delete_job(args.job, uid=uid))
             print(f"Job {args.job} is deleted.", file=sys.stderr)
         else:
             print(session.call(actions.resume(args.job)).id)

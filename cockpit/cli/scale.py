@@ -45,11 +45,17 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend",))
         group = _group(session.store, args.group)
         wanted = None if args.replicas is None else _number(args.replicas, group)
+        uid = session.store.uid
         if not confirm.confirmed(args, plan(args, group, wanted)):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
         done = session.call(
             ClusterActions.on(session).scale(
-                group.name, wanted, min_replicas=args.min, max_replicas=args.max, remove=args.remove
+                group.name,
+                wanted,
+                min_replicas=args.min,
+                max_replicas=args.max,
+                remove=args.remove,
+                uid=uid,
             )
         )
         what = unit(done.after, group)

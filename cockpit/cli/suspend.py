@@ -36,9 +36,10 @@ def run(args: argparse.Namespace) -> int:
         if (store.health is ClusterHealth.SUSPENDED) == suspended:
             state = "suspended already" if suspended else "not suspended"
             raise UsageError(f"The cluster {session.backend.ref} is {state}.")
+        uid = store.uid
         if not confirm.confirmed(args, _plan(store, session.backend.ref.name, suspended=suspended)):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
-        session.call(ClusterActions.on(session).suspend(suspended))
+        session.call(ClusterActions.on(session).suspend(suspended, uid=uid))
         done = "is being suspended" if suspended else "gets its pods again"
         print(f"Cluster {session.backend.ref.name} {done}.", file=sys.stderr)
         if args.wait and not session.wait(partial(_is_so, suspended=suspended), WAIT_S):

@@ -20,7 +20,7 @@ from typing import TypeVar
 from cockpit.drills import catalogue, lease, target, undo, values
 from cockpit.drills.brake import Aborted, Brake, to_the_end
 from cockpit.drills.chronicle import Chronicle
-from cockpit.drills.fault import Armed, Fault, Ground, Order, injected
+from cockpit.drills.fault import Armed, Fault, Ground, Order, Victims, injected
 from cockpit.drills.inquiry import EVERY_S, Inquiry
 from cockpit.drills.journal import Journal
 from cockpit.drills.judgement import judge
@@ -29,7 +29,7 @@ from cockpit.drills.probe import Prober
 from cockpit.drills.warning import warnings
 from cockpit.insight.recovery import Reading, baseline
 from cockpit.model.drill import DrillRecord, Stage, Verdict
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, ReplacedError, UsageError
 from cockpit.model.kept import KeptDrill
 from cockpit.model.text import as_sentence, one_line
 from cockpit.store.store import Store
@@ -65,7 +65,7 @@ class Experiment:
         self._inquiry = Inquiry(ground, prober, plan, self._chronicle)
         self._brake = Brake(self._inquiry.abort_conditions, EVERY_S)
         self._to_undo = False
-        self._agreed: list[str] | None = None
+        self._agreed: list[Victims] | None = None
         """Whom the faults hit, as it was told before."""
 
     @property
@@ -97,7 +97,7 @@ class Experiment:
             order = Order(f"{self.id}.{number}", given, random)
             prepared = await found.prepare(self._ground, victims, order)
             armed.append(Armed(spec, found, victims, prepared))
-        self._agreed = _same([one.victims.words for one in armed], self._agreed)
+        self._agreed = _same([one.victims for one in armed], self._agreed)
         return tuple(armed)
 
     async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
@@ -276,14 +276,20 @@ class Experiment:
         return (Verdict.BROKEN if self._chronicle.drills else Verdict.REFUSED), why
 
 
-def _same(now: list[str], before: list[str] | None) -> list[str]:
-    if before is not None and now != before:
-        was, is_now = ("; ".join(map(one_line, names)) for names in (before, now))
+def _same(now: list[Victims], before: list[Victims] | None) -> list[Victims]:
+    if before is None:
+        return now
+    was, is_now = ("; ".join(one_line(one.words) for one in them) for them in (before, now))
+    if was != is_now:
         raise CockpitError(
             f"The cluster has changed: it would hit {is_now}.",
             f"What was agreed to is {was}.",
             "Nothing was done; ask for the drill again.",
         )
+    for old, new in zip(before, now, strict=True):
+        for pod, same_name in zip(old.pods, new.pods, strict=True):
+            if pod.uid != same_name.uid:
+                raise ReplacedError("Pod", pod.name)
     return now
 
 

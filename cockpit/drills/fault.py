@@ -132,6 +132,8 @@ class Undo:
     """What it does, in a line: `let rank 1 (pid 4711 in gpu-abc) run again`."""
     pod: str = ""
     """For `exec` and `replace`. An effect inside a pod that is gone is gone too."""
+    uid: str = ""
+    """For `replace`: the pod's, since another one may have its name by then."""
     argv: tuple[str, ...] = ()
     """For `exec`; exit code 0 is done, and also where there was nothing to do."""
     name: str = ""

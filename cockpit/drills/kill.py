@@ -89,7 +89,7 @@ def plan_kill(store: Store, target: str, grace_s: float) -> KillPlan:
 async def kill(backend: Backend, plan: KillPlan, clock: Callable[[], float]) -> Drill:
     """Do it. The drill that comes back is for `DrillInjected`; it names the instant before."""
     injected_s = clock()
-    await backend.delete_pod(plan.pod.name, grace_s=plan.grace_s)
+    await backend.delete_pod(plan.pod.name, uid=plan.pod.uid, grace_s=plan.grace_s)
     return Drill(
         id=f"drill-{secrets.token_hex(4)}",
         fault=plan.fault,

@@ -9,7 +9,7 @@ from cockpit.drills import agent
 from cockpit.drills.fault import Undo
 from cockpit.drills.journal import Entry, Journal
 from cockpit.model.cluster import NodeType
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, ReplacedError, UsageError
 from cockpit.model.event import PodsListed
 from cockpit.model.text import one_line
 
@@ -56,8 +56,8 @@ async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> lis
 
 async def _replaced(backend: Backend, undo: Undo) -> str:
     try:
-        await backend.delete_pod(undo.pod, grace_s=0.0)
-    except UsageError:  # there is no such pod any more
+        await backend.delete_pod(undo.pod, uid=undo.uid, grace_s=0.0)
+    except (ReplacedError, UsageError):  # there is no such pod any more
         return f"gone with pod {undo.pod}: {undo.text}"
     return f"done: {undo.text}"
 

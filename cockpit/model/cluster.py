@@ -83,6 +83,8 @@ class Pod:
     """GPUs that it asks Kubernetes for."""
     replica: str = ""
     """Where a replica spans several hosts, its name: its pods live and go together."""
+    uid: str = ""
+    """Never given to another pod, unlike the name; empty where the cluster has no such thing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,18 @@ class UsageError(CockpitError):
     code = ExitCode.USAGE
 
 
+class ReplacedError(CockpitError):
+    """The object that a plan has shown is gone, and another one has its name."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"{kind} {name} was replaced since the plan was shown.",
+            "Another one has its name now; it was left alone.",
+            "Ask again to see it as it is now.",
+        )
+        self.kind, self.name = kind, name
+
+
 class UnreachableError(CockpitError):
     """Something that is needed does not answer, or is not there."""
 

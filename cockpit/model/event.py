@@ -60,6 +60,8 @@ class ClusterSeen(Event):
     health: ClusterHealth
     message: str = ""
     ray_version: str = ""
+    uid: str = ""
+    """Never given to another cluster, unlike the name; empty where there is no such thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,8 @@ class Job:
     """Ray's hexadecimal job id of the (last) driver; empty until it has connected."""
     rayjob: str = ""
     """The RayJob resource that submitted it; empty for a job over HTTP."""
+    rayjob_uid: str = ""
+    """The resource's UID, which no other RayJob of its name has."""
     deployment: str = ""
     """For a RayJob, KubeRay's word on where it is (jobDeploymentStatus)."""
     cluster: str = ""

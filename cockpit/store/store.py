@@ -125,6 +125,8 @@ class Store:
     health: ClusterHealth = ClusterHealth.UNKNOWN
     health_message: str = ""
     ray_version: str = ""
+    uid: str = ""
+    """The cluster's, by which one that is created again under its name is another one."""
     groups: dict[str, WorkerGroup] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     pods_gone: dict[str, float] = field(default_factory=dict)
@@ -196,6 +198,7 @@ class Store:
                 self.ref, self.health = event.ref, event.health
                 self.health_message = event.message
                 self.ray_version = event.ray_version or self.ray_version
+                self.uid = event.uid or self.uid
             case Notice():
                 self.notices.append(event)
             case LogLines():

@@ -26,7 +26,8 @@ class Actions(Protocol):
     """Every change that the screens can ask for. All raise the errors of `cockpit.model.error`.
 
     The coroutines run on the session's loop. What they did comes back as events, except for
-    `kill`, whose drill the screen itself dispatches as `DrillInjected`.
+    `kill`, whose drill the screen itself dispatches as `DrillInjected`. `uid` is that of the object
+    which was shown when the user agreed: another one of its name is left alone.
     """
 
     async def kill(self, plan: KillPlan) -> Drill: ...
@@ -51,9 +52,9 @@ class Actions(Protocol):
         """Who else has the cluster for a drill now, where that can be told; empty: nobody."""
         ...
 
-    async def scale(self, group: str, replicas: int) -> Scaled: ...
+    async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled: ...
 
-    async def suspend(self, suspended: bool) -> None: ...
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None: ...
 
     async def cordon(self, machine: str, cordoned: bool) -> None: ...
 
@@ -63,11 +64,11 @@ class Actions(Protocol):
         """Run a command in the pod with its streams open."""
         ...
 
-    async def stop_job(self, job_id: str) -> None:
+    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
         """Also one that a RayJob submitted."""
         ...
 
-    async def delete_job(self, job_id: str) -> None:
+    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
         """Also one that a RayJob submitted."""
         ...
 

@@ -51,9 +51,10 @@ async def scale(app: CockpitApp, group: str, replicas: int) -> None:
     lines += _of_autoscaler(known, more)
     if known.note:
         lines.append(f"Now: {known.note}.")
+    uid = app.store.uid
     question = "Scale up?" if more else "Scale down?"
     if await app.push_screen_wait(Confirm(question, lines, "Scale")):
-        done = await app.submit(actions.scale(group, wanted))
+        done = await app.submit(actions.scale(group, wanted, uid=uid))
         said = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
         app.notify(said, title="Scaled", markup=False)
 
@@ -81,16 +82,17 @@ async def stop(app: CockpitApp, job_id: str) -> None:
     lines = [f"Stop job {job_id}.", job.entrypoint if job else "", "Its run ends; no restart."]
     lines += _of_rayjob(job)
     if await app.push_screen_wait(Confirm("Stop this job?", [x for x in lines if x], "Stop")):
-        await app.submit(actions.stop_job(job_id))
+        await app.submit(actions.stop_job(job_id, uid=job.rayjob_uid if job else ""))
         app.notify(f"{job_id} was told to stop.", title="Stopping", markup=False)
 
 
 async def delete(app: CockpitApp, job_id: str) -> None:
     actions = allowed(app, "launch", "Nothing was deleted.")
     lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]
-    lines += _of_rayjob(app.store.jobs.get(job_id))
+    job = app.store.jobs.get(job_id)
+    lines += _of_rayjob(job)
     if await app.push_screen_wait(Confirm("Delete this job?", lines, "Delete")):
-        await app.submit(actions.delete_job(job_id))
+        await app.submit(actions.delete_job(job_id, uid=job.rayjob_uid if job else ""))
         app.notify(f"{job_id} is forgotten.", title="Deleted", markup=False)
 
 

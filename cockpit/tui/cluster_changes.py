@@ -18,6 +18,7 @@ async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
     """Take all pods away, or make them anew; None: the other of what is."""
     actions = allowed(app, "suspend", "Nothing was suspended.")
     store, name = app.store, app.store.ref.name if app.store.ref else ""
+    uid = store.uid
     if suspended is None:
         suspended = store.health is not ClusterHealth.SUSPENDED
     if suspended:
@@ -28,7 +29,7 @@ async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
         lines = [f"Resume cluster {name}: {pods} are made anew, under new names."]
         question = Confirm("Resume the cluster?", lines, "Resume")
     if await app.push_screen_wait(question):
-        await app.submit(actions.suspend(suspended))
+        await app.submit(actions.suspend(suspended, uid=uid))
         said = "its pods are going" if suspended else "its pods are coming"
         title = "Suspended" if suspended else "Resumed"
         app.notify(f"{name}: {said}.", title=title, markup=False)

@@ -69,10 +69,10 @@ class RecordedActions:
     async def drill_elsewhere(self) -> str:
         return ""
 
-    async def scale(self, group: str, replicas: int) -> Scaled:
+    async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled:
         _refuse()
 
-    async def suspend(self, suspended: bool) -> None:
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         _refuse()
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
@@ -83,10 +83,10 @@ class RecordedActions:
     ) -> Terminal:
         _refuse()
 
-    async def stop_job(self, job_id: str) -> None:
+    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
         _refuse()
 
-    async def delete_job(self, job_id: str) -> None:
+    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
         _refuse()
 
     async def launch(self, name: str, settings: Mapping[str, str], via: Via = "job") -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.backends.protocol import VERBS, Backend
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase
-from cockpit.model.error import UsageError
+from cockpit.model.error import ReplacedError, UsageError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
 
 GROUP = "gpu"
@@ -112,11 +112,30 @@ class BackendContract:
 
     async def test_what_is_not_there_is_named(self, backend: Backend) -> None:
         with pytest.raises(UsageError, match="no-such-pod"):
-            await backend.delete_pod("no-such-pod", grace_s=0)
+            await backend.delete_pod("no-such-pod", uid="none", grace_s=0)
         with pytest.raises(UsageError, match="no-such-pod"):
             await backend.exec("no-such-pod", ["true"])
         with pytest.raises(UsageError, match="no-such-group"):
             await backend.scale("no-such-group", 1)
+
+    async def test_pod_that_was_replaced_under_its_name_is_not_deleted(
+        self, backend: Backend
+    ) -> None:
+        (pod,) = await workers(backend)
+        assert pod.uid
+        with pytest.raises(ReplacedError, match=f"Pod {pod.name} was replaced since the plan"):
+            await backend.delete_pod(pod.name, uid="of-the-one-before", grace_s=0)
+        assert [found.uid for found in await workers(backend)] == [pod.uid]
+
+    async def test_cluster_that_was_created_again_under_its_name_is_not_scaled(
+        self, backend: Backend
+    ) -> None:
+        cluster = await seen(backend, ClusterSeen)
+        assert cluster.uid
+        with pytest.raises(ReplacedError, match="was replaced since the plan"):
+            await backend.scale(GROUP, 0, uid="of-the-one-before")
+        scaled = await backend.scale(GROUP, 1, uid=cluster.uid)
+        assert (scaled.before, scaled.after) == (1, 1)
 
     async def test_scale_is_clamped_and_says_so(self, backend: Backend) -> None:
         before = await seen(backend, GroupsListed)
@@ -129,7 +148,7 @@ class BackendContract:
         self, backend: Backend
     ) -> None:
         (victim,) = await workers(backend)
-        await backend.delete_pod(victim.name, grace_s=0)
+        await backend.delete_pod(victim.name, uid=victim.uid, grace_s=0)
 
         def gone(listed: PodsListed) -> bool:
             return victim.name not in {pod.name for pod in listed.pods if is_living_worker(pod)}

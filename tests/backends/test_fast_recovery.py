@@ -141,7 +141,7 @@ def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_po
     spares = stage.settle(ranks=2)
     pod = pod_of_rank(stage.session.store, stage.run.ranks[1])
     assert pod is not None
-    stage.session.call(stage.backend.delete_pod(pod.name, grace_s=0.0))
+    stage.session.call(stage.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0))
     fourth = stage.comes_back(after=3)
     assert len(fourth.placements) == 1, "it goes on at once with the one that is left"
     assert stage.pids() <= spares

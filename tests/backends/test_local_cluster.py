@@ -101,7 +101,7 @@ class TestOneCluster:
         self, backend: LocalBackend
     ) -> None:
         (victim,) = await workers(backend)
-        await backend.delete_pod(victim.name, grace_s=30)
+        await backend.delete_pod(victim.name, uid=victim.uid, grace_s=30)
         listed = await seen(backend, PodsListed)
         assert [pod.phase for pod in listed.pods if pod.name == victim.name] == [
             PodPhase.TERMINATING
@@ -151,7 +151,7 @@ class TestOneCluster:
         (worker,) = await workers(backend)
         old = _head(NAME)
         before = await backend.dashboard()
-        await backend.delete_pod(old.name, grace_s=0)
+        await backend.delete_pod(old.name, uid=old.uid, grace_s=0)
         await until(lambda: _head(NAME).name != old.name)
         with pytest.raises(UnreachableError, match="head"):
             await backend.dashboard()

@@ -25,7 +25,13 @@ from cockpit.backends.local.process import CLUSTER_VARIABLE
 from cockpit.backends.local.ray_nodes import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
-from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
+from cockpit.model.error import (
+    CockpitError,
+    NotAllowedError,
+    ReplacedError,
+    UnreachableError,
+    UsageError,
+)
 from cockpit.model.event import ClusterSeen, SourceHealth
 from tests.local_cluster import separate_state, until
 
@@ -174,15 +180,19 @@ async def test_a_killed_pod_stays_listed_as_failed_and_is_replaced_at_once(
     async with operated(write(tmp_path, STAYS, GroupSpec("gpu", 1))):
         await until(ready(1), 10)
         (victim,) = pods()
+        with pytest.raises(ReplacedError, match=f"Pod {victim.name} was replaced since the plan"):
+            await LocalBackend(NAME).delete_pod(victim.name, uid="of-another", grace_s=0)
+        assert pods() == [victim]
         began = time.time()
-        await LocalBackend(NAME).delete_pod(victim.name, grace_s=0)
+        await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
         await until(lambda: len(pods()) == 2, 10)
         failed, fresh = pods()
         assert (failed.phase, failed.reason) == (PodPhase.FAILED, "killed by SIGKILL")
         assert fresh.ip != failed.ip
+        assert fresh.uid not in ("", failed.uid)
         assert fresh.created_s - began < 5, "it is not held back"
         with pytest.raises(UsageError, match="is not running"):
-            await LocalBackend(NAME).delete_pod(victim.name, grace_s=0)
+            await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
 
 
 async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(
@@ -192,7 +202,7 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(
         await until(ready(1), 10)
         (victim,) = pods()
         began = time.monotonic()
-        await LocalBackend(NAME).delete_pod(victim.name, grace_s=1)
+        await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=1)
         assert [pod.phase for pod in pods()] == [PodPhase.TERMINATING]
         await until(lambda: victim.name not in {pod.name for pod in pods()}, 10)
         assert 0.9 < time.monotonic() - began < 5
@@ -221,7 +231,7 @@ async def test_a_dead_head_is_remade_and_workers_restart_under_their_names(
         (worker,) = pods()
         (old,) = pods(HEAD_GROUP)
         # The stand-in answers at the head's ports, which a new head would find taken.
-        await LocalBackend(NAME).delete_pod(old.name, grace_s=0)
+        await LocalBackend(NAME).delete_pod(old.name, uid=old.uid, grace_s=0)
         await until(lambda: pods()[0].restarts == 1, 10)
         (again,) = pods()
         assert (again.name, again.ip, again.restarts) == (worker.name, worker.ip, 1)

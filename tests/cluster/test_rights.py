@@ -97,6 +97,12 @@ async def operator(granted: RealCluster) -> AsyncIterator[KubeRayBackend]:
     await backend.aclose()
 
 
+def uid_of(granted: RealCluster, name: str, plural: str = "pods") -> str:
+    api = "/apis/ray.io/v1" if plural.startswith("ray") else "/api/v1"
+    path = f"{api}/namespaces/{granted.ref.namespace}/{plural}/{name}"
+    return str(granted.testbed.plane.ask("GET", path)["metadata"]["uid"])
+
+
 async def worker(backend: KubeRayBackend) -> str:
     async for event in backend.watch():
         if isinstance(event, PodsListed) and not event.more:
@@ -138,12 +144,12 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
     assert all(able[verb].why_not.startswith("you may not ") for verb in ("scale", "cordon"))
     for change in (
         viewer.scale("gpu", 2),
-        viewer.delete_pod(pod, grace_s=0),
+        viewer.delete_pod(pod, uid=uid_of(granted, pod), grace_s=0),
         viewer.exec(pod, ["true"]),
         viewer.suspend(True),
         viewer.cordon("node-1", True),
         viewer.create_rayjob(RayJobSpec("refused", "true")),
-        viewer.evict_pod(pod, grace_s=0),
+        viewer.evict_pod(pod, uid=uid_of(granted, pod), grace_s=0),
         viewer.isolate(pod, "refused"),
         viewer.hold("refused", 1),
     ):
@@ -187,12 +193,13 @@ async def test_an_operator_may_do_every_verb(
 
     asked = RayJobSpec("rights", "python hello.py", package=b"PK\5\6" + bytes(18), own_cluster=True)
     name = await operator.create_rayjob(asked)
-    await operator.stop_rayjob(name)
-    await operator.delete_rayjob(name)
+    uid = uid_of(granted, name, "rayjobs")
+    await operator.stop_rayjob(name, uid=uid)
+    await operator.delete_rayjob(name, uid=uid)
     name = await operator.create_rayjob(
         replace(asked, name="rights-here", own_cluster=False, package=b"")
     )
-    await operator.delete_rayjob(name)
+    await operator.delete_rayjob(name, uid=uid_of(granted, name, "rayjobs"))
     await operator.announce(Change("scale", "RayCluster", "demo", "1", "1"))
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{operator.ref.namespace}/leases"
     for lease in granted.testbed.plane.ask("GET", leases)["items"]:  # of a drill before
@@ -208,9 +215,10 @@ async def test_an_operator_may_do_every_verb(
     await operator.isolate(pod, "cockpit-rights")
     await operator.rejoin("cockpit-rights")
     await operator.rejoin("cockpit-rights")
-    await operator.evict_pod(pod, grace_s=0)
+    await operator.evict_pod(pod, uid=uid_of(granted, pod), grace_s=0)
     granted.wait_ready(1)
-    await operator.delete_pod(await worker(operator), grace_s=0)
+    pod = await worker(operator)
+    await operator.delete_pod(pod, uid=uid_of(granted, pod), grace_s=0)
     granted.wait_ready(1)
 
 

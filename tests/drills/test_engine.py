@@ -484,6 +484,20 @@ async def test_others_than_those_that_were_told_are_not_hit() -> None:
     assert not record.drills
 
 
+async def test_pod_that_was_replaced_under_its_name_is_not_hit() -> None:
+    """The pod that was shown goes, and a new one has its name when the drill begins."""
+    ground, fault = ScriptedGround(trained()), Obedient()
+    drill = experiment(ground, fault, plan(seed=7))
+    (told,) = await drill.prepare()
+    fault.apply = partial(_must_not, "apply")
+    shown = told.victims.pods[0]
+    now = [replace(one, uid="new") if one.name == shown.name else one for one in (HEAD, ONE, TWO)]
+    ground.dispatch(pods(ground.clock(), *now))
+    record = await drill.conduct()
+    assert record.verdict is Verdict.REFUSED
+    assert f"Pod {shown.name} was replaced since the plan was shown" in record.why
+
+
 async def _must_not(what: str) -> None:
     raise AssertionError(what)
 

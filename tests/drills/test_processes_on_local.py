@@ -238,7 +238,8 @@ def test_what_was_held_in_a_pod_that_is_gone_is_gone_too(session: Session) -> No
     victims = Victims((session.store.pods[victim.pod],), (victim,))
     prepared = session.call(fault("rank-freeze").prepare(session, victims, order), 30.0)
     session.call(applied(prepared), 30.0)
-    session.call(session.backend.delete_pod(victim.pod, grace_s=0), 30.0)
+    uid = session.store.pods[victim.pod].uid
+    session.call(session.backend.delete_pod(victim.pod, uid=uid, grace_s=0), 30.0)
     assert session.wait(lambda store: not is_living(store, victim.pod), 30.0)
     said = session.call(undo.take_back(session.backend, prepared.undo[0]), 30.0)
     assert said.startswith(f"gone with pod {victim.pod}")

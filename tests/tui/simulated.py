@@ -106,9 +106,9 @@ class SimulatedActions:
     async def drill_elsewhere(self) -> str:
         return self.elsewhere
 
-    async def scale(self, group: str, replicas: int | None) -> Scaled:
+    async def scale(self, group: str, replicas: int | None, *, uid: str = "") -> Scaled:
         self._fail()
-        return await self.simulation.backend.scale(group, replicas)
+        return await self.simulation.backend.scale(group, replicas, uid=uid)
 
     async def attach(
         self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
@@ -116,15 +116,15 @@ class SimulatedActions:
         real = ClusterActions(self.simulation.backend)
         return await real.attach(pod, argv, tty=tty, rows=rows, columns=columns)
 
-    async def stop_job(self, job_id: str) -> None:
+    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
         self._fail()
         self.stopped.append(job_id)
 
-    async def delete_job(self, job_id: str) -> None:
+    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
         self._fail()
         self.deleted.append(job_id)
 
-    async def suspend(self, suspended: bool) -> None:
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self._fail()
         self.suspended.append(suspended)
 

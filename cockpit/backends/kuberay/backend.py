@@ -9,7 +9,7 @@ from contextlib import aclosing
 from math import ceil
 from typing import Any, TypeVar
 
-from cockpit.backends.kuberay import access, exec, experiment, objects, scale
+from cockpit.backends.kuberay import access, exec, experiment, identity, objects, scale
 from cockpit.backends.kuberay.announcement import announce
 from cockpit.backends.kuberay.client import KubeClient, KubeError
 from cockpit.backends.kuberay.clusters import where_else
@@ -87,6 +87,7 @@ class KubeRayBackend:
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
         """Counts are replicas: with several hosts a replica, that many pods each."""
         request = scale.Request(group, replicas, min_replicas, max_replicas, tuple(remove))
@@ -94,9 +95,13 @@ class KubeRayBackend:
         async def once() -> scale.Plan:
             raw = await self._raw()
             cluster = ray_cluster(raw)
+            if uid:
+                identity.require("RayCluster", self._ref.name, raw, uid)
             pods = await self._pods(cluster, group)
             plan = scale.plan(cluster, raw, request, pods, _idle_s(raw))
-            await self.client.patch(self._path, plan.patch, kind="json")
+            await self.client.patch(
+                self._path, (identity.is_of(cluster.uid), *plan.patch), kind="json"
+            )
             return plan
 
         plan = await _retried(once)
@@ -106,10 +111,11 @@ class KubeRayBackend:
             warning = f"{warning}; {kept}" if warning else kept
         return Scaled(group, plan.before, plan.after, warning)
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
-        await self._pod(pod)
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": ceil(grace_s)}
-        await self._named(pod, self.client.delete(self._pod_path(pod), body))
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
+        identity.require("Pod", pod, await self._pod(pod), uid)
+        body = identity.delete_options(uid, gracePeriodSeconds=ceil(grace_s))
+        asked = self.client.delete(self._pod_path(pod), body)
+        await self._named(pod, identity.guarded("Pod", pod, asked))
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
         if not argv:
@@ -159,9 +165,17 @@ class KubeRayBackend:
 
         return await describe.describe(self.client, self._ref, kind, name)
 
-    async def suspend(self, suspended: bool) -> None:
-        change = {"spec": {"suspend": suspended}}
-        await self._of_cluster(self.client.patch(self._path, change, kind="merge"))
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
+        async def once() -> None:
+            raw = await self._raw()
+            if uid:
+                identity.require("RayCluster", self._ref.name, raw, uid)
+            change = {"op": "add", "path": "/spec/suspend", "value": suspended}
+            await self.client.patch(
+                self._path, (identity.is_of(ray_cluster(raw).uid), change), kind="json"
+            )
+
+        await _retried(once)
 
     async def cordon(self, machine: str, cordoned: bool) -> None:
         path = f"/api/v1/nodes/{checked('machine', machine)}"
@@ -175,9 +189,10 @@ class KubeRayBackend:
                 f"There is no machine {one_line(machine)!r}.", todo="See: cockpit machines"
             ) from error
 
-    async def evict_pod(self, pod: str, *, grace_s: float) -> None:
-        await self._pod(pod)
-        await self._named(pod, experiment.evict(self.client, self._ref, pod, ceil(grace_s)))
+    async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
+        identity.require("Pod", pod, await self._pod(pod), uid)
+        asked = experiment.evict(self.client, self._ref, pod, uid, ceil(grace_s))
+        await self._named(pod, identity.guarded("Pod", pod, asked))
 
     async def isolate(self, pod: str, name: str) -> None:
         labels = mapping(mapping(await self._pod(pod), "metadata"), "labels")
@@ -200,15 +215,15 @@ class KubeRayBackend:
 
         return await rayjob.create(self.client, self._ref, await self._raw(), spec)
 
-    async def stop_rayjob(self, name: str) -> None:
+    async def stop_rayjob(self, name: str, *, uid: str) -> None:
         from cockpit.backends.kuberay import rayjob
 
-        await rayjob.stop(self.client, self._ref, name, self._token_secret)
+        await rayjob.stop(self.client, self._ref, name, uid, self._token_secret)
 
-    async def delete_rayjob(self, name: str) -> None:
+    async def delete_rayjob(self, name: str, *, uid: str) -> None:
         from cockpit.backends.kuberay import rayjob
 
-        await rayjob.delete(self.client, self._ref, name)
+        await rayjob.delete(self.client, self._ref, name, uid)
 
     async def announce(self, change: Change) -> None:
         if self._who is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cockpit.backends.kuberay import objects
+from cockpit.backends.kuberay import identity, objects
 from cockpit.backends.kuberay.client import KubeClient, KubeError
 from cockpit.backends.kuberay.fields import mapping, text, whole
 from cockpit.backends.kuberay.names import checked
@@ -17,14 +17,14 @@ from cockpit.model.text import one_line
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-async def evict(client: KubeClient, ref: ClusterRef, pod: str, grace_s: int) -> None:
+async def evict(client: KubeClient, ref: ClusterRef, pod: str, uid: str, grace_s: int) -> None:
     """Raises CockpitError when a disruption budget does not allow it (429)."""
     path = f"/api/v1/namespaces/{ref.namespace}/pods/{checked('pod', pod)}/eviction"
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": pod, "namespace": ref.namespace},
-        "deleteOptions": {"gracePeriodSeconds": grace_s},
+        "deleteOptions": identity.delete_options(uid, gracePeriodSeconds=grace_s),
     }
     try:
         await client.create(path, body)

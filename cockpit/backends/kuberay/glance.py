@@ -95,6 +95,7 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
             health=state,
             message=words,
             ray_version=cluster.ray_version,
+            uid=cluster.uid,
         ),
         GroupsListed(at_s=now, source=SOURCE, groups=objects.worker_groups(cluster, pods or ())),
     ]

@@ -59,6 +59,7 @@ def pod(raw: Any) -> Pod:
             for name in GPUS
         ),
         replica=text(labels, REPLICA_LABEL),
+        uid=text(meta, "uid"),
     )
 
 
@@ -193,6 +194,7 @@ def ray_job(raw: Any) -> Job:
             text({"k": k}, "k"): text({"v": v}, "v") for k, v in mapping(spec, "metadata").items()
         },
         rayjob=name,
+        rayjob_uid=text(meta, "uid"),
         deployment=deployment or "New",
         cluster=text(status, "rayClusterName")
         or text(mapping(spec, "clusterSelector"), CLUSTER_LABEL),

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cockpit.backends.kuberay import objects
+from cockpit.backends.kuberay import identity, objects
 from cockpit.backends.kuberay.client import KubeClient, KubeError
 from cockpit.backends.kuberay.dashboard import Dashboards
 from cockpit.backends.kuberay.fields import boolean, items, mapping, text
@@ -62,12 +62,16 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
                 f"/api/v1/namespaces/{ref.namespace}/configmaps", _package(ref, made, spec)
             )
         except CockpitError:
-            await client.delete(_path(ref, spec.name), _GONE)
+            uid = text(mapping(made, "metadata"), "uid")
+            body = identity.delete_options(uid, propagationPolicy="Background")
+            await client.delete(_path(ref, spec.name), body)
             raise
     return spec.name
 
 
-async def stop(client: KubeClient, ref: ClusterRef, name: str, token_secret: str = "") -> None:
+async def stop(
+    client: KubeClient, ref: ClusterRef, name: str, uid: str, token_secret: str = ""
+) -> None:
     """End it in the way that its state allows; one that is over is left alone.
 
     `token_secret` is as for `Dashboards`.
@@ -76,6 +80,7 @@ async def stop(client: KubeClient, ref: ClusterRef, name: str, token_secret: str
     cluster of its own is suspended, and otherwise its deadline is set to have passed.
     """
     raw = await _get(client, ref, name)
+    identity.require("RayJob", name, raw, uid)
     job = objects.ray_job(raw)
     if job.deployment in _OVER or job.status.is_over:
         return
@@ -83,14 +88,21 @@ async def stop(client: KubeClient, ref: ClusterRef, name: str, token_secret: str
         return
     spec = mapping(raw, "spec")
     can_suspend = boolean(spec, "shutdownAfterJobFinishes") and not mapping(spec, "clusterSelector")
-    change = {"suspend": True} if can_suspend else {"activeDeadlineSeconds": 1}
-    await client.patch(_path(ref, name), {"spec": change}, kind="merge")
+    field, value = ("suspend", True) if can_suspend else ("activeDeadlineSeconds", 1)
+    change = {"op": "add", "path": f"/spec/{field}", "value": value}
+    try:
+        await client.patch(_path(ref, name), (identity.is_of(uid), change), kind="json")
+    except KubeError:
+        # A failed `test` is a 422 without the reason: was it this one?
+        identity.require("RayJob", name, await _get(client, ref, name), uid)
+        raise
 
 
-async def delete(client: KubeClient, ref: ClusterRef, name: str) -> None:
+async def delete(client: KubeClient, ref: ClusterRef, name: str, uid: str) -> None:
     """With its own cluster and package; its operator stops a job that runs elsewhere first."""
-    await _get(client, ref, name)
-    await client.delete(_path(ref, name), _GONE)
+    identity.require("RayJob", name, await _get(client, ref, name), uid)
+    body = identity.delete_options(uid, propagationPolicy="Background")
+    await identity.guarded("RayJob", name, client.delete(_path(ref, name), body))
 
 
 def resource(ref: ClusterRef, raw: Any, spec: RayJobSpec) -> dict[str, Any]:
@@ -269,6 +281,3 @@ def _yaml(value: Any) -> str:
     import yaml
 
     return str(yaml.safe_dump(value, default_flow_style=False, allow_unicode=True))
-
-
-_GONE = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}

@@ -222,6 +222,7 @@ class ClusterWatch:
                 health=state,
                 message=words,
                 ray_version=cluster.ray_version if cluster else "",
+                uid=cluster.uid if cluster else "",
             )
         )
 

@@ -21,7 +21,7 @@ from cockpit.backends.local.watch import watch_cluster
 from cockpit.backends.protocol import VERBS, ExecResult, Scaled
 from cockpit.backends.without_kubernetes import WithoutKubernetes
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
-from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.error import ReplacedError, UnreachableError, UsageError
 from cockpit.model.event import Event
 from cockpit.model.secret import sendable
 
@@ -51,13 +51,15 @@ class LocalBackend(WithoutKubernetes):
         min_replicas: int | None = None,
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
+        uid: str = "",
     ) -> Scaled:
+        self._require_uid(uid)
         request = ScaleRequest(group, replicas, min_replicas, max_replicas, tuple(remove))
         answer = await self._ask(request.as_json())
         return Scaled(group, answer["before"], answer["after"], answer["warning"])
 
-    async def delete_pod(self, pod: str, *, grace_s: float) -> None:
-        await self._ask({"verb": "delete_pod", "pod": pod, "grace_s": grace_s})
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
+        await self._ask({"verb": "delete_pod", "pod": pod, "uid": uid, "grace_s": grace_s})
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
         """Runs with the pod's environment and in its directory, and dies with the pod."""
@@ -159,6 +161,12 @@ class LocalBackend(WithoutKubernetes):
                 self._todo(cluster),
             )
         return await ask(self._name, RunFiles.of(cluster.spec.uid).socket, request)
+
+    def _require_uid(self, uid: str) -> None:
+        """Raises ReplacedError where another cluster has the name since the plan was shown."""
+        spec = self._cluster().spec
+        if uid and spec is not None and spec.uid != uid:
+            raise ReplacedError("Local cluster", self._name)
 
     def _cluster(self) -> LocalCluster:
         if (cluster := read_cluster(self._name)) is None:

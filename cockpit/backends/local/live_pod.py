@@ -8,6 +8,7 @@ import re
 import secrets
 import signal
 import string
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,4 +137,5 @@ def new_pod(name: str, group: str, ip: str, now: float) -> Pod:
         ip=ip,
         created_s=now,
         host="localhost",
+        uid=str(uuid.uuid4()),
     )

@@ -120,7 +120,9 @@ class Operator:
         match request["verb"]:
             case "delete_pod":
                 grace_s = float(request["grace_s"])
-                await self._pods.delete(str(request["pod"]), grace_s)
+                pod = str(request["pod"])
+                self._pods.require_uid(pod, str(request["uid"]))
+                await self._pods.delete(pod, grace_s)
                 answer: dict[str, Any] = {}
             case "scale":
                 answer = await self._scale(ScaleRequest.from_json(request))

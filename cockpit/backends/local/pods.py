@@ -20,7 +20,7 @@ from cockpit.backends.local.scale import GRACE_S
 from cockpit.backends.local.spec import HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
 from cockpit.backends.local.state import PodStatus
 from cockpit.model.cluster import PodPhase, Resources
-from cockpit.model.error import UsageError
+from cockpit.model.error import ReplacedError, UsageError
 
 FAILED_SHOWN_S = 15.0
 """How long a dead pod stays in the list, so that whoever looks sees it die."""
@@ -107,6 +107,11 @@ class Pods:
         else:
             pod.kill_at_s = min(pod.kill_at_s, time.time() + grace_s)
         self._wake()
+
+    def require_uid(self, name: str, uid: str) -> None:
+        """Raises ReplacedError unless the pod of this name is the one that was shown."""
+        if self._named(name).pod.uid != uid:
+            raise ReplacedError("Pod", name)
 
     def check_removable(self, name: str, group: str) -> None:
         if (pod := self._named(name)).pod.group != group:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.error import CockpitError, ReplacedError, UnreachableError, UsageError
 
 Answer: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -38,6 +38,8 @@ async def ask(name: str, socket: Path, request: dict[str, Any]) -> dict[str, Any
             f"Remove the cluster and make it anew: cockpit local down {name}",
         ) from error
     if (refused := answer.get("error")) is not None:
+        if (replaced := refused.get("replaced")) is not None:
+            raise ReplacedError(*replaced)
         kind = UsageError if refused["usage"] else CockpitError
         raise kind(refused["what"], refused["why"], refused["todo"])
     return dict(answer)
@@ -64,6 +66,8 @@ async def serve(socket: Path, answer: Answer) -> asyncio.Server:
 async def _reply(line: bytes, answer: Answer) -> dict[str, Any]:
     try:
         return await answer(json.loads(line))
+    except ReplacedError as error:
+        return {"error": {"replaced": [error.kind, error.name]}}
     except CockpitError as error:
         usage = isinstance(error, UsageError)
         return {"error": {"what": error.what, "why": error.why, "todo": error.todo, "usage": usage}}

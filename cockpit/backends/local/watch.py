@@ -67,6 +67,7 @@ def _events(
         health=cluster.health,
         message=cluster.message,
         ray_version=cluster.ray_version,
+        uid=cluster.spec.uid if cluster.spec else "",
     )
     yield GroupsListed(at_s=at_s, source=SOURCE, groups=cluster.groups)
     yield PodsListed(at_s=at_s, source=SOURCE, pods=cluster.pods)

@@ -67,7 +67,12 @@ class NodeDrain:
             ),
             apply=apply,
             undo=tuple(
-                Undo("replace", f"replace {pod.name}, whose node Ray uses no more", pod=pod.name)
+                Undo(
+                    "replace",
+                    f"replace {pod.name}, whose node Ray uses no more",
+                    pod=pod.name,
+                    uid=pod.uid,
+                )
                 for pod in victims.pods
             ),
             # Ray needs a moment to declare the node dead.
@@ -92,7 +97,7 @@ class SpotPreemption:
         async def end() -> None:
             await asyncio.sleep(notice_s)
             for pod in victims.pods:
-                await ground.backend.delete_pod(pod.name, grace_s=0.0)
+                await ground.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0)
 
         return Prepared(
             lines=tuple(
@@ -133,7 +138,7 @@ class Evict:
             for host in fresh:
                 await ground.backend.cordon(host, True)
             for pod in victims.pods:
-                await ground.backend.evict_pod(pod.name, grace_s=grace_s)
+                await ground.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
 
         return Prepared(
             lines=(

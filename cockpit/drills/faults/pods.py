@@ -36,7 +36,7 @@ class PodEnd:
 
         async def apply() -> None:
             for pod in victims.pods:
-                await ground.backend.delete_pod(pod.name, grace_s=grace_s)
+                await ground.backend.delete_pod(pod.name, uid=pod.uid, grace_s=grace_s)
 
         return Prepared(
             lines=tuple(f"Delete {named(pod)}: {how}." for pod in victims.pods),

@@ -13,6 +13,7 @@ from cockpit.model.error import (
     CockpitError,
     ExitCode,
     NotAllowedError,
+    ReplacedError,
     UnreachableError,
     UsageError,
 )
@@ -98,18 +99,18 @@ async def test_what_is_not_there_is_named(place: Place) -> None:
         for wrong in (
             backend.scale("no-such", 1),
             backend.scale("gpu", 0, remove=["no-such"]),
-            backend.delete_pod("no-such", grace_s=0),
+            backend.delete_pod("no-such", uid="none", grace_s=0),
             backend.exec("no-such", ["true"]),
             backend.manifest("pod", "no-such"),
             backend.describe("group", "no-such"),
             backend.cordon("no-such", True),
-            backend.stop_rayjob("no-such"),
-            backend.delete_rayjob("no-such"),
+            backend.stop_rayjob("no-such", uid="none"),
+            backend.delete_rayjob("no-such", uid="none"),
         ):
             with pytest.raises(UsageError, match="no-such"):
                 await wrong
         with pytest.raises(UsageError, match="other-head-aaaaa"):
-            await backend.delete_pod("other-head-aaaaa", grace_s=0)
+            await backend.delete_pod("other-head-aaaaa", uid="none", grace_s=0)
         with pytest.raises(UsageError, match="no-such"):
             [line async for line in backend.logs("no-such", follow=False)]
     async with place.backend("absent") as backend:
@@ -125,8 +126,8 @@ async def test_a_name_of_ill_will_reaches_no_other_object(place: Place) -> None:
     async with place.backend() as backend:
         for name in ("../nodes/sim-1", "..%2fnodes", "a/../../nodes/sim-1", "", "a?b=c", "a b"):
             for wrong in (
-                backend.delete_pod(name, grace_s=0),
-                backend.delete_rayjob(name),
+                backend.delete_pod(name, uid="none", grace_s=0),
+                backend.delete_rayjob(name, uid="none"),
                 backend.manifest("pod", name),
                 backend.cordon(name, True),
             ):
@@ -143,11 +144,55 @@ async def test_deleting_a_pod_with_grace_lets_it_end_and_without_takes_it_at_onc
     for name in ("demo-gpu-worker-aaaaa", "demo-gpu-worker-bbbbb"):
         place.pod(name, runs=False, terminationGracePeriodSeconds=30)
     async with place.backend() as backend:
-        await backend.delete_pod("demo-gpu-worker-aaaaa", grace_s=20)
-        await backend.delete_pod("demo-gpu-worker-bbbbb", grace_s=0)
+        for name, grace_s in (("demo-gpu-worker-aaaaa", 20), ("demo-gpu-worker-bbbbb", 0)):
+            await backend.delete_pod(name, uid=uid_of(place, "pods", name), grace_s=grace_s)
     (left,) = place.pods()
     assert left["metadata"]["name"] == "demo-gpu-worker-aaaaa"
     assert left["metadata"]["deletionGracePeriodSeconds"] == 20
+
+
+def uid_of(place: Place, plural: str, name: str) -> str:
+    return str(place.ask("GET", place.path(plural, name))["metadata"]["uid"])
+
+
+@pytest.mark.parametrize("how", ["delete_pod", "evict_pod"])
+async def test_pod_replaced_just_before_the_request_is_left_alone(place: Place, how: str) -> None:
+    """The UID goes with the request itself: a look before it would be one look too early."""
+    place.ready_cluster()
+    name = "demo-gpu-worker-aaaa0"
+    shown = uid_of(place, "pods", name)
+
+    def replace_it() -> None:
+        place.ask("DELETE", place.path("pods", name), {"gracePeriodSeconds": 0})
+        place.wait(lambda: not place.has(place.path("pods", name)), "pod gone")
+        place.pod(name)
+
+    async with place.backend() as backend:
+        before = backend._pod
+
+        async def raced(wanted: str) -> Any:
+            raw = await before(wanted)
+            await asyncio.to_thread(replace_it)
+            return raw
+
+        backend._pod = raced  # type: ignore[method-assign,assignment]
+        with pytest.raises(ReplacedError, match=f"Pod {name} was replaced since the plan"):
+            await getattr(backend, how)(name, uid=shown, grace_s=0)
+    assert uid_of(place, "pods", name) != shown, "the one of today lives"
+
+
+async def test_cluster_created_again_under_its_name_is_left_alone(place: Place) -> None:
+    place.ready_cluster(workers=2)
+    shown = uid_of(place, "rayclusters", "demo")
+    place.ask("DELETE", place.path("rayclusters", "demo"))
+    place.wait(lambda: not place.has(place.path("rayclusters", "demo")), "cluster gone")
+    place.cluster(groups=[Group(replicas=2)])
+    async with place.backend() as backend:
+        for change in (backend.scale("gpu", 0, uid=shown), backend.suspend(True, uid=shown)):
+            with pytest.raises(ReplacedError, match="RayCluster demo was replaced"):
+                await change
+    assert group_of(place)["replicas"] == 2
+    assert not place.ask("GET", place.path("rayclusters", "demo"))["spec"].get("suspend")
 
 
 async def test_suspend_and_cordon_go_and_come_back(place: Place) -> None:
@@ -219,7 +264,7 @@ async def test_what_a_user_may_not_do_is_told_before_and_refused_with_the_reason
         assert "nodes" in able["cordon"].why_not
         for refused in (
             backend.scale("gpu", 1),
-            backend.delete_pod("demo-gpu-worker-aaaa0", grace_s=0),
+            backend.delete_pod("demo-gpu-worker-aaaa0", uid="none", grace_s=0),
             backend.suspend(True),
             backend.cordon("sim-0", True),
             backend.manifest("cluster", "demo"),

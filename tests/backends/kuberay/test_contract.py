@@ -19,6 +19,7 @@ from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.backends.kuberay.kubeconfig import read
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterHealth, ClusterRef
+from cockpit.model.error import ReplacedError
 from cockpit.model.event import ClusterSeen, ClustersListed, JobsListed, PodsListed
 from cockpit.model.run import Job, JobStatus
 from cockpit.sources.dashboard import Dashboard
@@ -119,22 +120,24 @@ class TestOnKubernetes(BackendContract):
         spec = RayJobSpec("count", "python -c 'print(6 * 7)'", env_vars={"A": "1"})
         assert await backend.create_rayjob(spec) == "count"
         job = await _job(backend, "count", lambda job: job.status.is_over)
+        with pytest.raises(ReplacedError, match="RayJob count was replaced"):
+            await backend.delete_rayjob("count", uid="of-another")
         assert (job.status, job.cluster, job.deployment) == (
             JobStatus.SUCCEEDED,
             "demo",
             "Complete",
         )
-        await backend.delete_rayjob("count")
+        await backend.delete_rayjob("count", uid=job.rayjob_uid)
         await seen(backend, JobsListed, lambda event: not event.jobs)
 
     async def test_a_rayjob_that_runs_is_stopped(self, backend: KubeRayBackend) -> None:
         await backend.create_rayjob(RayJobSpec("long", "sleep 600"))
-        await _job(backend, "long", lambda job: job.status is JobStatus.RUNNING)
-        await backend.stop_rayjob("long")
+        job = await _job(backend, "long", lambda job: job.status is JobStatus.RUNNING)
+        await backend.stop_rayjob("long", uid=job.rayjob_uid)
         job = await _job(backend, "long", lambda job: job.status.is_over)
         assert (job.status, job.deployment) == (JobStatus.STOPPED, "Complete")
-        await backend.stop_rayjob("long")
-        await backend.delete_rayjob("long")
+        await backend.stop_rayjob("long", uid=job.rayjob_uid)
+        await backend.delete_rayjob("long", uid=job.rayjob_uid)
 
     @pytest.mark.slow
     async def test_a_rayjob_with_a_cluster_of_its_own_brings_its_code_and_takes_all_away(
@@ -162,7 +165,7 @@ class TestOnKubernetes(BackendContract):
             async for event in fleet.events():
                 if isinstance(event, ClustersListed) and len(event.clusters) == 1:
                     break
-        await backend.delete_rayjob("own")
+        await backend.delete_rayjob("own", uid=job.rayjob_uid)
 
     @pytest.mark.slow
     async def test_suspending_takes_all_pods_and_resuming_makes_them(

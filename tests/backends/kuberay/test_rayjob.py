@@ -12,7 +12,7 @@ import yaml
 from cockpit.backends.kuberay.rayjob import PACKAGE_LIMIT_BYTES, resource
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterRef
-from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.error import NotAllowedError, ReplacedError, UsageError
 from cockpit.model.event import JobsListed
 from tests.backends.contract import seen
 from tests.backends.kuberay.by_hand import Place
@@ -97,7 +97,9 @@ async def test_the_package_is_owned_by_its_rayjob(place: Place) -> None:
     (owner,) = package["metadata"]["ownerReferences"]
     assert owner["uid"] == made["metadata"]["uid"]
     async with place.backend() as backend:
-        await backend.delete_rayjob("fit-1")
+        with pytest.raises(ReplacedError, match="RayJob fit-1 was replaced"):
+            await backend.delete_rayjob("fit-1", uid="of-another")
+        await backend.delete_rayjob("fit-1", uid=made["metadata"]["uid"])
     # The garbage collector looks for new kinds each half minute, and has to know this one.
     package_path = place.path("configmaps", "fit-1-package")
     place.wait(lambda: not place.has(package_path), "package gone", within_s=75)
@@ -145,7 +147,10 @@ async def test_each_state_is_stopped_in_its_way(
         await backend.create_rayjob(spec)
         if status:
             place.merge(f"{place.path('rayjobs', 'fit-1')}/status", {"status": status})
-        await backend.stop_rayjob("fit-1")
+        uid = place.ask("GET", place.path("rayjobs", "fit-1"))["metadata"]["uid"]
+        with pytest.raises(ReplacedError, match="RayJob fit-1 was replaced"):
+            await backend.stop_rayjob("fit-1", uid="of-another")
+        await backend.stop_rayjob("fit-1", uid=uid)
     found = place.ask("GET", place.path("rayjobs", "fit-1"))["spec"]
     told = {key: found[key] for key in ("suspend", "activeDeadlineSeconds") if key in found}
     assert told == change
