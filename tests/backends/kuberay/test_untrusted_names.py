@@ -35,7 +35,10 @@ def answer(head: str) -> bytes:
         status = {"jobDeploymentStatus": "Running", "jobId": "j", "rayClusterName": "../secrets/x"}
         spec = {"clusterSelector": {"ray.io/cluster": "demo"}}
         return http(
-            200, json.dumps({"metadata": {"name": "j"}, "spec": spec, "status": status}).encode()
+            200,
+            json.dumps(
+                {"metadata": {"name": "j", "uid": "u-j"}, "spec": spec, "status": status}
+            ).encode(),
         )
     return http(404, b"{}")
 
@@ -144,7 +147,7 @@ async def test_cluster_name_in_a_rayjobs_status_is_checked(api: RawServer) -> No
     client = KubeClient(credentials(api))
     ref = ClusterRef("kuberay", "demo", "ml", "here")
     with pytest.raises(UsageError, match="no RayCluster"):
-        await rayjob.stop(client, ref, "j")
+        await rayjob.stop(client, ref, "j", "u-j")
     await client.aclose()
     assert not [path for path in paths(api) if "secrets" in path]
     for name, namespace in (("../x", "ml"), ("demo", "../x"), ("", "ml")):
