@@ -9,13 +9,14 @@ from pathlib import Path
 
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Backend
-from cockpit.cli import allowed, confirm, connect, output
+from cockpit.cli import allowed, confirm, connect, launch_files, output
 from cockpit.cli.logs import follow_job
 from cockpit.cli.streams import tell
 from cockpit.launch import settings_file, submission
 from cockpit.launch.beside import beside
 from cockpit.launch.catalogue import bundled_job, bundled_jobs
-from cockpit.launch.rayjob import RayJobOptions
+from cockpit.launch.folder import folder
+from cockpit.launch.rayjob import RayJobOptions, resource_name
 from cockpit.launch.resubmit import stay
 from cockpit.launch.room import shortage
 from cockpit.model.error import ExitCode, UsageError
@@ -100,13 +101,18 @@ def run(args: argparse.Namespace) -> int:
             "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
         )
     spec = replace(_spec(args), recovery=profile(args.recovery))
+    uploads = folder(spec.directory) if spec.directory is not None else None
     # It takes nothing away, so it does not ask; it says what it does.
-    args.yes = True
+    args.yes = args.yes or uploads is None or not launch_files.is_large(uploads)
     on_another = options is not None and options.own_cluster
     kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
     with connect.session(args, sources=(), kinds=kinds) as session:
         allowed.require(session, "rayjob" if options else "launch")
         plan = _plan(session.backend, spec, options)
+        if uploads is not None:
+            in_map = f"{resource_name(spec.submission_id)}-package" if on_another else ""
+            plan += launch_files.summary(uploads, in_map)
+            plan += launch_files.listing(uploads) if args.dry_run else ()
         if args.dry_run and not on_another:
             plan += _lacking(session, spec)
         if not confirm.confirmed(args, plan):

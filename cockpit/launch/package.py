@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import importlib.util
 import io
 import os
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit import paths
+from cockpit.launch.folder import Folder, folder
 from cockpit.model.error import CockpitError, UsageError
 
 SIZE_LIMIT_BYTES = 100 * 1024 * 1024
 """Ray's dashboard takes no larger body (DASHBOARD_CLIENT_MAX_SIZE)."""
-
-SKIPPED = frozenset(
-    {".git", ".hg", ".venv", "venv", "node_modules", ".tox", ".nox", ".idea", ".vscode"}
-    | {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints"}
-)
-SKIPPED_FILES = ("*.pyc", "*.pyo", ".DS_Store", "*.swp")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can tell: the same content is the same package."""
@@ -44,7 +37,7 @@ class Package:
 
 def package_training() -> Package:
     """The `training` package that is installed beside cockpit."""
-    return package_directory(training_directory(), inside="training")
+    return package_directory(training_directory(), inside="training", ignore_files=False)
 
 
 def training_directory() -> Path:
@@ -59,15 +52,11 @@ def training_directory() -> Path:
     return Path(places[0])
 
 
-def package_directory(directory: Path, *, inside: str = "") -> Package:
-    """The files below `directory`, in a folder `inside` of the package when one is named.
-
-    Follows links to files, not to folders. Version control, virtual environments and caches are
-    left out. Raises UsageError when it is larger than Ray takes.
+def package_directory(directory: Path, *, inside: str = "", ignore_files: bool = True) -> Package:
+    """What `folder` chooses below `directory`, in a folder `inside` of the package when one is
+    named. Raises UsageError when it is larger than Ray takes.
     """
-    files = list(_files(directory))
-    _require_size(directory, files)
-    return _package({str(Path(inside, path.relative_to(directory))): path for path in files})
+    return _package(_named(folder(directory, ignore_files=ignore_files), inside))
 
 
 def package_together(directory: Path | None, *, with_training: bool, inside: str = "") -> Package:
@@ -77,13 +66,16 @@ def package_together(directory: Path | None, *, with_training: bool, inside: str
     """
     files: dict[str, Path] = {}
     if with_training:
-        ours = training_directory()
-        files = {str(Path("training", path.relative_to(ours))): path for path in _files(ours)}
+        files = _named(folder(training_directory(), ignore_files=False), "training")
     if directory is not None:
-        own = list(_files(directory))
-        _require_size(directory, own)
-        files |= {str(path.relative_to(directory)): path for path in own}
+        files |= _named(folder(directory))
     return _package({str(Path(inside, name)): path for name, path in sorted(files.items())})
+
+
+def _named(chosen: Folder, inside: str = "") -> dict[str, Path]:
+    """The files by their names in the package."""
+    _require_size(chosen)
+    return {str(Path(inside, file.name)): file.path for file in chosen.files}
 
 
 def _package(files: dict[str, Path]) -> Package:
@@ -105,27 +97,16 @@ def cached_package(name: str) -> Package:
     return Package(name, paths.cache_dir() / "packages" / Path(name).name)
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(directory):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        for name in sorted(names):
-            path = Path(folder, name)
-            skipped = any(fnmatch.fnmatch(name, pattern) for pattern in SKIPPED_FILES)
-            if not skipped and path.is_file():
-                yield path
-
-
-def _require_size(directory: Path, files: list[Path]) -> None:
-    sizes = {path: path.stat().st_size for path in files}
-    total = sum(sizes.values())
-    if total <= SIZE_LIMIT_BYTES:
+def _require_size(chosen: Folder) -> None:
+    if chosen.size_bytes <= SIZE_LIMIT_BYTES:
         return
-    largest = sorted(sizes, key=lambda path: -sizes[path])[:3]
-    named = ", ".join(f"{p.relative_to(directory)} ({sizes[p] >> 20} MiB)" for p in largest)
+    largest = sorted(chosen.files, key=lambda file: -file.size_bytes)[:3]
+    named = ", ".join(f"{file.name} ({file.size_bytes >> 20} MiB)" for file in largest)
     raise UsageError(
-        f"{directory} has {total >> 20} MiB; a job can bring {SIZE_LIMIT_BYTES >> 20} MiB",
+        f"{chosen.directory} has {chosen.size_bytes >> 20} MiB; "
+        f"a job can bring {SIZE_LIMIT_BYTES >> 20} MiB",
         f"the largest are {named}",
-        "start from a folder with only the code, and read data from shared storage",
+        "name what it does not need in .rayignore, and read data from shared storage",
     )
 
 

@@ -1,0 +1,198 @@
+"""Choose the files of a folder that are uploaded with a job.
+
+Left out are what .gitignore and .rayignore exclude (as Ray's own launcher does), version control,
+virtual environments and caches, files that usually hold credentials, and links that lead out of the
+folder: the package can be read by everyone who may use the cluster's dashboard.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+SKIPPED = frozenset(
+    {".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".tox", ".nox", ".idea", ".vscode"}
+    | {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints"}
+)
+SKIPPED_FILES = ("*.pyc", "*.pyo", ".ds_store", "*.swp")
+_SECRET = re.compile(
+    r"""
+    \.env(\..+)? | .+\.env | \.envrc | [._]netrc | \.git-credentials | \.htpasswd | \.my\.cnf
+    | \.npmrc | \.pgpass | \.pypirc | \.(aws|azure|boto|config|databrickscfg|docker|dockercfg)
+    | \.(gcloud|gnupg|huggingface|kube|oci|ray|s3cfg|ssh|terraform\.d|vault-token) | \..*_history
+    | id_(rsa|dsa|ecdsa|ed25519).* | .+\.(pem|key|p12|pfx|jks|keystore|ppk|kdbx|kubeconfig)
+    | kubeconfig | application_default_credentials\.json | service[-_]account.*\.json
+    | secrets\.(toml|yaml|yml|json)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Names of files and folders that usually hold credentials."""
+EXAMPLES = (".env.example", ".env.sample", ".env.template")
+IGNORE_FILES = (".gitignore", ".rayignore")
+WITHOUT_GITIGNORE = "RAY_RUNTIME_ENV_IGNORE_GITIGNORE"
+"""Ray's own launcher reads no .gitignore when this is 1 (ray_constants.py of Ray 2.60)."""
+
+
+class Why(StrEnum):
+    """Why a file or folder is left out."""
+
+    IGNORED = ".gitignore or .rayignore"
+    SECRET = "may hold credentials"
+    LINK = "link to a folder, or to outside the folder"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    name: str
+    """Relative to the folder, with `/`."""
+    path: Path
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    name: str
+    """Relative to the folder; a folder ends with `/`."""
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What of a folder is uploaded, and what is not. Caches and the like are in neither."""
+
+    directory: Path
+    files: tuple[File, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def folder(directory: Path, *, ignore_files: bool = True) -> Folder:
+    """The files below `directory`, folder by folder, each in order of their names.
+
+    Follows links to files inside the folder, and none to folders. Without `ignore_files`, no
+    .gitignore and no .rayignore counts. Raises UsageError for one that is not understood.
+    """
+    root = directory.resolve()
+    rules = _rules(root) if ignore_files else ()
+    files: list[File] = []
+    left_out: list[LeftOut] = []
+    for at, folders, names in os.walk(root):
+        here = Path(at)
+        for rule in rules:
+            rule.read(here)
+        kept = []
+        for name in sorted(each for each in folders if each not in SKIPPED):
+            if why := _why_not(root, here / name, rules, is_folder=True):
+                left_out.append(LeftOut(f"{(here / name).relative_to(root).as_posix()}/", why))
+            else:
+                kept.append(name)
+        folders[:] = kept
+        for name in sorted(each for each in names if not _is_skipped(each)):
+            path = here / name
+            relative = path.relative_to(root).as_posix()
+            if why := _why_not(root, path, rules, is_folder=False):
+                left_out.append(LeftOut(relative, why))
+            elif path.is_file():  # neither a socket nor a pipe, nor a link to nothing
+                files.append(File(relative, path, path.stat().st_size))
+    return Folder(directory, tuple(files), tuple(left_out))
+
+
+def is_secret(name: str) -> bool:
+    """Whether a file or folder of that name usually holds credentials."""
+    return _SECRET.fullmatch(name) is not None and name.lower() not in EXAMPLES
+
+
+def _is_skipped(name: str) -> bool:
+    lower = name.lower()
+    return name in SKIPPED or any(fnmatch.fnmatchcase(lower, each) for each in SKIPPED_FILES)
+
+
+def _why_not(root: Path, path: Path, rules: Sequence[_Rule], *, is_folder: bool) -> Why | None:
+    if is_secret(path.name):
+        return Why.SECRET
+    if any(rule.excludes(path, is_folder=is_folder) for rule in rules):
+        return Why.IGNORED
+    if not path.is_symlink():
+        return None
+    target = path.resolve()
+    if is_folder or not target.is_relative_to(root):
+        return Why.LINK
+    parts = target.relative_to(root).parts
+    return Why.SECRET if any(is_secret(part) or _is_skipped(part) for part in parts) else None
+
+
+class _Rule:
+    """All ignore files of one name, by the folder that each is in."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._specs: dict[Path, GitIgnoreSpec] = {}
+
+    def read(self, folder: Path) -> None:
+        """Add the folder's own, if it has one."""
+        path = folder / self._name
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} cannot be read.", one_line(str(error))) from error
+        self._specs[folder] = _spec(path, lines)
+
+    def forget(self, folder: Path) -> None:
+        self._specs.pop(folder, None)
+
+    def excludes(self, path: Path, *, is_folder: bool) -> bool:
+        """As git decides: the last pattern that matches counts, the deepest file's last."""
+        excluded = False
+        for folder in reversed(path.parents):
+            if (spec := self._specs.get(folder)) is not None:
+                name = path.relative_to(folder).as_posix() + "/" * is_folder
+                found = spec.check_file(name).include
+                excluded = excluded if found is None else found
+        return excluded
+
+
+def _rules(root: Path) -> tuple[_Rule, ...]:
+    """Of the folder's own files none is read yet; of the repository above it, those that count."""
+    names = IGNORE_FILES[1:] if os.environ.get(WITHOUT_GITIGNORE) == "1" else IGNORE_FILES
+    rules = tuple(_Rule(name) for name in names)
+    above = [root, *root.parents]
+    top = next((at for at, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    outer = above[1 : top + 1]
+    for rule in rules:
+        for folder in reversed(outer):
+            rule.read(folder)
+        if any(rule.excludes(folder, is_folder=True) for folder in above[:top]):
+            # The repository ignores the folder as a whole; who launches from it means its files.
+            for folder in outer:
+                rule.forget(folder)
+    return rules
+
+
+def _spec(path: Path, lines: Sequence[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # 30 ms
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError as error:
+        raise UsageError(
+            f"{path} is not understood.",
+            one_line(f"{error}."),
+            "Patterns are those of git: see git help gitignore.",
+        ) from error
