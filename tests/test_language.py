@@ -49,8 +49,6 @@ BANNED = {
 
 NOT_REWRITTEN: frozenset[str] = frozenset(
     {
-        "README.md",
-        "docs/README.md",
         "docs/benchmarks.md",
         "docs/charts.md",
         "docs/checkpoints.md",
@@ -65,14 +63,11 @@ NOT_REWRITTEN: frozenset[str] = frozenset(
         "docs/recovery-measured.md",
         "docs/recovery.md",
         "docs/report.md",
-        "docs/screens.md",
         "docs/sources.md",
         "docs/techniques.md",
         "docs/telemetry.md",
         "docs/training.md",
         "docs/troubleshooting.md",
-        "keys",
-        "commands",
     }
 )
 """Pages, help of verbs, and labels whose text is not rewritten yet."""

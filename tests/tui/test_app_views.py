@@ -133,18 +133,18 @@ async def test_an_object_is_shown_as_yaml(cockpit: Open) -> None:
 async def test_help_lists_the_keys_of_the_view(cockpit: Open) -> None:
     async with cockpit(size=(100, 60)) as seen:
         await seen.press("3", "question_mark")
-        await seen.sees("Keys · Charts", "One curve a rank", ":kill POD|RANK [GRACE]")
+        await seen.sees("Keys · Charts", "One curve for each rank", ":kill POD|RANK [GRACE]")
 
 
 async def test_help_is_laid_out_for_the_terminal_that_there_is(cockpit: Open) -> None:
     async with cockpit(size=(120, 60)) as seen:
         await seen.press("2", "question_mark")
-        await seen.sees("flame graph (asks for how long)")
+        await seen.sees("as a flame graph (asks for how long)")
         await seen.pilot.resize_terminal(80, 60)
-        await seen.until(lambda: "spends its time, as a flame" not in seen.text)
+        await seen.until(lambda: "as a flame graph (asks for how long)" not in seen.text)
         lines = seen.text.splitlines()
-        at = next(n for n, line in enumerate(lines) if "Where the rank's" in line)
-        assert lines[at + 1].index("flame graph") == lines[at].index("Where the rank's")
+        at = next(n for n, line in enumerate(lines) if "Profile the rank's" in line)
+        assert lines[at + 1].index(lines[at + 1].split()[1]) == lines[at].index("Profile the")
 
 
 async def test_an_unknown_command_says_what_there_is(cockpit: Open) -> None:

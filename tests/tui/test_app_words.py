@@ -111,14 +111,14 @@ def test_words_of_a_long_command_stand_off_from_it_and_wrap_under_one_another() 
     for width in (66, 40, 5):
         lines = help_text("drills", width).plain.splitlines()
         at_line = next(n for n, line in enumerate(lines) if line.startswith("  :drill ["))
-        assert ":drill [FAULT [WHOM] …] inject" in lines[at_line]
-        assert lines[at_line].index("inject") == 26
+        assert ":drill [FAULT [TARGET] …] inject" in lines[at_line]
+        assert lines[at_line].index("inject") == 28
         if width > 5:
             assert max(map(width_of, lines)) <= width
     wrapped = help_text("drills", 40).plain.splitlines()
     at_line = next(n for n, line in enumerate(wrapped) if line.startswith("  :drill ["))
-    assert wrapped[at_line + 1].startswith(" " * 26)
-    assert wrapped[at_line + 1][26] != " "
+    assert wrapped[at_line + 1].startswith(" " * 28)
+    assert wrapped[at_line + 1][28] != " "
 
 
 def test_the_simulated_kill_hits_rank_one() -> None:

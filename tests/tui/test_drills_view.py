@@ -430,7 +430,7 @@ async def test_the_key_for_a_drill_takes_the_fault_of_the_selected_row(cockpit: 
 async def test_the_help_of_drills_says_what_enter_and_the_dry_run_are(cockpit: Open) -> None:
     async with cockpit(size=(120, 60)) as seen:
         await seen.press("6", "question_mark")
-        await seen.sees("The form of a fault", "the report of an earlier drill")
+        await seen.sees("Open the form of a fault", "or an earlier drill")
         await seen.sees("Look first", "the dry run", "MEDIAN TO STEP")
 
 

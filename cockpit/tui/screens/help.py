@@ -11,22 +11,22 @@ from cockpit.tui.cells import fit, width_of
 from cockpit.tui.commands import COMMANDS
 from cockpit.tui.keys import MOVING, TITLES, VIEWS, Key, keys_of
 
-KEY_CELLS, COMMAND_CELLS = 15, 24
+KEY_CELLS, COMMAND_CELLS = 15, 26
 LEAST_WORDS = 12
 """Cells; narrower than that, words are not set off from the keys."""
 
 HERE: dict[str, dict[str, str]] = {
     "drills": {
-        "open": "The form of a fault, the steps of a game day, the report of an earlier drill",
-        "drill": "The same form or steps; on an earlier drill, the form of its fault",
+        "open": "Open the form of a fault, the steps of a game day, or an earlier drill",
+        "drill": "The same; on an earlier drill, the form of its fault",
     },
 }
 """By view and key: what it does there, where the words for all views are too wide."""
 NOTES: dict[str, tuple[tuple[str, str], ...]] = {
     "drills": (
-        ("esc", "Close the panel of a drill that is over"),
-        ("Look first", "In a form: the dry run. It shows whom it would hit, and asks"),
-        ("MEDIAN TO STEP", "Fault to first new step, of the drills of its kind before"),
+        ("esc", "Close the panel of a drill that has ended"),
+        ("Look first", "In a form: the dry run. It shows the targets, and asks"),
+        ("MEDIAN TO STEP", "Fault to first new step, median of earlier drills of this kind"),
     ),
 }
 """By view: what is no key of the table, or a word on the screen."""
