@@ -13,6 +13,7 @@ from cockpit.cli import kube
 from cockpit.cli.choose import SeveralError
 from cockpit.cli.doctor import Check, answers
 from cockpit.cli.place import Place
+from cockpit.format import plural
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.secret import without_credentials
@@ -30,9 +31,8 @@ def checks(where: Place, *, read_only: bool) -> list[Check]:
         ref = kube.named(where, configured)
     except CockpitError as error:
         return [_failed("kubeconfig", error)]
-    count = len(configured.contexts)
     found = [
-        Check("kubeconfig", True, f"{count} context{'' if count == 1 else 's'}"),
+        Check("kubeconfig", True, plural(len(configured.contexts), "context")),
         Check("context", True, one_line(ref.context)),
     ]
     reached = asyncio.run(_collect(_api_server(configured, ref)))

@@ -8,6 +8,7 @@ from typing import Any
 from cockpit.cli import output, recovery
 from cockpit.cli.drill_lines import probe_line
 from cockpit.drills.gameday import GameDayResult
+from cockpit.format import plural
 from cockpit.model.drill import DrillRecord, Recovery, Verdict
 from cockpit.model.text import one_line
 
@@ -113,7 +114,7 @@ def _costs(measured: Recovery) -> str:
     parts = []
     if (steps := measured.steps_lost) is not None:
         again = f", done again from step {measured.resumed_step:,} on" if steps else ""
-        parts.append(f"{steps:,} step{'' if steps == 1 else 's'} lost{again}")
+        parts.append(f"{plural(steps, 'step')} lost{again}")
     if measured.seconds_lost is not None:
         parts.append(f"{measured.seconds_lost:.1f} s lost")
     if measured.gpu_seconds_lost is not None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.cli import allowed, confirm, connect
+from cockpit.format import plural
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.store.store import Store
@@ -109,11 +110,10 @@ def _of_autoscaler(args: argparse.Namespace, group: WorkerGroup, wanted: int, no
 
 def unit(count: int, group: WorkerGroup) -> str:
     """`1 pod`, `3 pods`; `2 replicas of 4 pods` where several make one."""
-    plural = "" if count == 1 else "s"
     return (
-        f"{count} pod{plural}"
+        plural(count, "pod")
         if group.hosts == 1
-        else (f"{count} replica{plural} of {group.hosts} pods")
+        else (f"{plural(count, 'replica')} of {group.hosts} pods")
     )
 
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.backends.protocol import Backend
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.drill import Drill
@@ -43,8 +44,7 @@ class KillPlan:
         if self.pod.node_type is NodeType.HEAD:
             said.append("This is the HEAD: drivers on it die, and every run ends.")
         if self.ranks:
-            names = ", ".join(map(str, self.ranks))
-            ranks = f"rank {names}" if len(self.ranks) == 1 else f"ranks {names}"
+            ranks = format.ranks(self.ranks, most=16)
             said.append(
                 f"It carries {ranks} of {self.world_size} of run {self.run_name}: attempt "
                 f"{self.attempt} ends near step {self.step}, and {self._after}."

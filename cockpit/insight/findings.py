@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cockpit import format
 from cockpit.insight import (
     bottleneck,
     checkpoint,
@@ -20,7 +21,7 @@ from cockpit.insight import (
     startup,
     straggler,
 )
-from cockpit.insight.state import Heard, is_believed, listed
+from cockpit.insight.state import Heard, is_believed
 from cockpit.insight.summary import job_of
 from cockpit.insight.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
@@ -106,6 +107,8 @@ def _folded(found: Sequence[Finding], run: RunView, most: int) -> list[Finding]:
         worst = min(same, key=lambda it: _ORDER[it.severity])
         what = f"{len(ranks):,} of {run.world_size or len(run.ranks):,} ranks: {worst.what}"
         out.append(
-            replace(worst, subject="ranks", what=what, why=f"{worst.why}. It is {listed(ranks)}")
+            replace(
+                worst, subject="ranks", what=what, why=f"{worst.why}. It is {format.ranks(ranks)}"
+            )
         )
     return out

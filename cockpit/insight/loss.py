@@ -24,8 +24,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
 
+from cockpit import format
 from cockpit.insight.robust import blocks, finite, median, slope, spread, window
-from cockpit.insight.state import listed, live_ranks, newest_s, stepping_since
+from cockpit.insight.state import live_ranks, newest_s, stepping_since
 from cockpit.insight.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import RunView
@@ -73,7 +74,7 @@ def _not_finite(run: RunView) -> list[Finding]:
     if not broken and (last is None or math.isfinite(last)):
         return []
     step = f" at step {run.step:,}" if run.step else ""
-    who = f" on {listed(broken)}" if broken else ""
+    who = f" on {format.ranks(broken)}" if broken else ""
     return _finding(
         run,
         "loss-nan",

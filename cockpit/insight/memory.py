@@ -16,8 +16,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
+from cockpit import format
 from cockpit.insight.robust import blocks, slope, window
-from cockpit.insight.state import listed, live_ranks, newest_s, stepping_since
+from cockpit.insight.state import live_ranks, newest_s, stepping_since
 from cockpit.insight.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.cluster import Node
@@ -117,7 +118,7 @@ def _nodes(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
         least = total * limits.memory_growth_percent / 100 / len(ranks)
         pace = sum(growth_bytes_per_s(r.curves["memory_bytes"], since, least) for r in ranks)
         if pace > 0 and (it := Growth(pace, used, total)).left_s <= limits.memory_horizon_s:
-            what = f"Memory of node {node.ip} ({listed(rank.rank for rank in ranks)})"
+            what = f"Memory of node {node.ip} ({format.ranks(rank.rank for rank in ranks)})"
             found.append(_growing("node-memory", f"node {node.ip}", what, it, run, limits))
     return found
 
@@ -142,7 +143,7 @@ def _growing(
 def _full(
     node: Node, used: int, total: int, run: RunView, ranks: list[RankView], limits: Thresholds
 ) -> Finding:
-    whose = f" ({listed(rank.rank for rank in ranks)})" if ranks else ""
+    whose = f" ({format.ranks(rank.rank for rank in ranks)})" if ranks else ""
     return Finding(
         "node-memory",
         f"node {node.ip or node.hostname}",

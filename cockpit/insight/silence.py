@@ -16,8 +16,9 @@ from __future__ import annotations
 import operator
 from itertools import pairwise
 
+from cockpit import format
 from cockpit.insight.robust import finite, median
-from cockpit.insight.state import Heard, is_going, listed, live_ranks, newest_s
+from cockpit.insight.state import Heard, is_going, live_ranks, newest_s
 from cockpit.insight.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import AttemptView, RunView
@@ -152,7 +153,7 @@ def _no_first_step(
             Severity.WARNING,
             f"Attempt {attempt.number} is up for {now_s - attempt.started_s:.0f} s without a step",
             f"Told from {limits.first_step_s:g} s",
-            f"Look at the stack of {listed([0])}: a restore, a compilation or a rendezvous",
+            f"Look at the stack of {format.ranks([0])}: a restore, a compilation or a rendezvous",
             run.id,
         )
     ]

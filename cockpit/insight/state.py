@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cockpit.model.run import Phase, RunState
@@ -100,12 +99,3 @@ def gpus_of(run: RunView) -> int:
     """GPUs that the newest attempt holds."""
     attempt = run.attempt
     return sum(len(placed.gpu_ids) for placed in attempt.placements) if attempt else 0
-
-
-def listed(ranks: Iterable[int], most: int = 6) -> str:
-    """`rank 3`, `ranks 1, 2, 5`, `ranks 1, 2, … (40)`."""
-    numbers = sorted(ranks)
-    words = ", ".join(str(number) for number in numbers[:most])
-    if len(numbers) > most:
-        return f"ranks {words}, … ({len(numbers):,})"
-    return f"rank {words}" if len(numbers) == 1 else f"ranks {words}"

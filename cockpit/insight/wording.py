@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit.format import duration, plural
 from cockpit.model.drill import Drill, Milestone, Recovery
 
 REACHED = (
@@ -20,7 +21,7 @@ def sentence(measured: Recovery) -> str:
     if not drill.run_id:
         if measured.pod_ready_s is None:
             return f"{fault}: not replaced (there was no run to watch)"
-        back = took(measured.pod_ready_s)
+        back = duration(measured.pod_ready_s)
         return f"{fault}: replaced after {back} (there was no run to watch)"
     if measured.recovered:
         return f"recovered from {fault}: {', '.join(_parts(measured))}"
@@ -35,8 +36,8 @@ def brief(measured: Recovery) -> str:
     fault = _fault(measured.drill)
     if measured.recovered and measured.first_step_s is not None:
         lost = measured.steps_lost
-        tail = f", {steps(lost)} lost" if lost is not None else ""
-        return f"recovered from {fault} in {took(measured.first_step_s)}{tail}"
+        tail = f", {plural(lost, 'step')} lost" if lost is not None else ""
+        return f"recovered from {fault} in {duration(measured.first_step_s)}{tail}"
     if measured.interrupted is False or not measured.drill.run_id:
         return sentence(measured)
     why = f": {measured.reason}" if measured.reason else ""
@@ -47,10 +48,10 @@ def so_far(measured: Recovery, now_s: float) -> str:
     """What was reached, while it goes on and after; `now_s` in Unix seconds."""
     parts = _parts(measured)
     if measured.drill.run_id == "" and measured.pod_ready_s is not None:
-        parts.append(f"replaced {took(measured.pod_ready_s)}")
+        parts.append(f"replaced {duration(measured.pod_ready_s)}")
     elif not measured.recovered and measured.interrupted is not False:
         waited_s = max(0.0, now_s - measured.drill.injected_s)
-        parts.append(f"not recovered after {took(waited_s)}")
+        parts.append(f"not recovered after {duration(waited_s)}")
     elif measured.interrupted is False and not parts:
         parts.append("training went on")
     return f"{_fault(measured.drill)}: {', '.join(parts)}"
@@ -61,20 +62,6 @@ def outcome(measured: Recovery) -> str:
     if measured.recovered or (not measured.drill.run_id and measured.pod_ready_s is not None):
         return "Recovered"
     return "Not interrupted" if measured.interrupted is False else LOST
-
-
-def steps(count: int) -> str:
-    return f"{count} step" if count == 1 else f"{count:,} steps"
-
-
-def took(seconds: float) -> str:
-    """`0.4 s`, `18.5 s`, `4 m 05 s`, `1 h 12 m`."""
-    if abs(seconds) < 59.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole // 60 % 60:02d} m"
 
 
 def _fault(drill: Drill) -> str:
@@ -88,9 +75,9 @@ def _parts(measured: Recovery) -> list[str]:
     ]
     if measured.interrupted is False:
         times.append(("throughput back", measured.reached(Milestone.THROUGHPUT_BACK)))
-    found = [f"{word} {took(at_s)}" for word, at_s in times if at_s is not None]
+    found = [f"{word} {duration(at_s)}" for word, at_s in times if at_s is not None]
     if measured.steps_lost is not None:
-        found.append(f"{steps(measured.steps_lost)} lost")
+        found.append(f"{plural(measured.steps_lost, 'step')} lost")
     elif measured.interrupted is False and measured.seconds_lost is not None:
-        found.append(f"{took(measured.seconds_lost)} lost")
+        found.append(f"{duration(measured.seconds_lost)} lost")
     return found

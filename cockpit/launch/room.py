@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from cockpit.format import plural
 from cockpit.launch.catalogue import bundled_job
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.cluster import WorkerGroup
@@ -28,7 +29,7 @@ def shortage(spec: LaunchSpec, groups: Iterable[WorkerGroup]) -> str:
     pods = sum(it.max for it in told)
     return (
         f"{wanted} workers take a CPU or GPU each, and the worker groups have room for {room} at "
-        f"most ({pods} {'pod' if pods == 1 else 'pods'}): the job would wait."
+        f"most ({plural(pods, 'pod')}): the job would wait."
     )
 
 

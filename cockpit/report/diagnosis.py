@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cockpit.format import duration
 from cockpit.insight import bottleneck
 from cockpit.insight.cost import cost
 from cockpit.insight.goodput import Goodput
-from cockpit.report import format
 from cockpit.report.document import (
     Block,
     Column,
@@ -62,7 +62,7 @@ def bottleneck_section(run: RunView) -> Section:
     )
     words = (
         f"The largest part is {found.largest}. What to try: {found.todo}. Over"
-        f" {format.duration(found.window_s)} of the last attempt that stepped, mean of the ranks."
+        f" {duration(found.window_s)} of the last attempt that stepped, mean of the ranks."
     )
     return Section(
         "bottleneck",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
+from cockpit.format import DASH
 from cockpit.report import chart as charts
 from cockpit.report import format
 from cockpit.report.chart import chart_svg
@@ -158,7 +159,7 @@ def _cell(value: Value, kind: Kind, document: Document) -> str:
     if kind is Kind.MOMENT and isinstance(value, (int, float)):
         instant = format.instant(value)
         since = format.since(value - document.begin_s)
-        if instant == format.DASH:
+        if instant == DASH:
             return shown
         return f'<time datetime="{instant}">{format.clock(value)}</time> <small>{since}</small>'
     return shown

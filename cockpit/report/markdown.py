@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from cockpit.format import DASH, duration
 from cockpit.report import format
 from cockpit.report.chart import is_log
 from cockpit.report.document import (
@@ -122,7 +123,7 @@ def _charts(curves: Sequence[Chart]) -> list[str]:
             )
     if not curves:
         return []
-    took = format.duration(curves[0].end_s - curves[0].begin_s)
+    took = duration(curves[0].end_s - curves[0].begin_s)
     words = f"From left to right {took} of the run; a blank is a gap, × a value that is not finite."
     return ["\n".join(lines), _words(words)]
 
@@ -164,7 +165,7 @@ def _shares(shares: Shares) -> str:
 
 def _cell(value: Value, kind: Kind, document: Document) -> str:
     shown = format.shown(value, kind, document.begin_s)
-    if kind in (Kind.TEXT, Kind.LINK) and shown != format.DASH:
+    if kind in (Kind.TEXT, Kind.LINK) and shown != DASH:
         return code(shown)
     return _words(shown, 1_000)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from cockpit.format import duration
 from cockpit.model.run import RunState
 from cockpit.report import format, points
 from cockpit.report.document import Fact, Facts, Kind, Tone
@@ -45,7 +46,7 @@ def verdict(
     `left`: nobody records it any more, so what came after the last that is known of it is unknown.
     """
     tone = _tone(store, run)
-    took = format.duration(extent(run).duration_s)
+    took = duration(extent(run).duration_s)
     doing = run.state.value.lower().replace("_", " ")
     how = {
         RunState.FINISHED: f"Finished after {took}",

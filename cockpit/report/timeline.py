@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cockpit.format import duration
 from cockpit.report import axis, format, svg
 from cockpit.report.document import Mark, MarkKind, Shares, Timeline
 
@@ -36,7 +37,7 @@ def timeline_svg(timeline: Timeline, marks: Sequence[Mark] = ()) -> str:
             if span.lane == lane:
                 begin, end = x(span.begin_s), x(span.end_s)
                 width = max(LEAST_PX, end - begin)
-                took = format.duration(span.end_s - span.begin_s)
+                took = duration(span.end_s - span.begin_s)
                 at = format.since(span.begin_s - timeline.begin_s)
                 css = f"f{timeline.order.index(span.name) % FILLS}"
                 title = f"{lane}: {span.name}, {took}, from {at}"
@@ -52,7 +53,7 @@ def timeline_svg(timeline: Timeline, marks: Sequence[Mark] = ()) -> str:
                 [[(place - 4, 3), (place + 4, 3), (place, 11), (place - 4, 3)]], "s full"
             )
             parts.append(svg.group("m drill", f"drill: {mark.label}", drawn))
-    seen = f"{len(lanes)} attempts over {format.duration(timeline.end_s - timeline.begin_s)}."
+    seen = f"{len(lanes)} attempts over {duration(timeline.end_s - timeline.begin_s)}."
     return svg.picture(WIDTH, height, "Phases by attempt", seen, parts)
 
 

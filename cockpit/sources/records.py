@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from cockpit.format import plural
 from training.telemetry.wire import Record, Segment, WireError, decode
 
 MOST_AHEAD = 100_000_000
@@ -133,9 +134,9 @@ class Progress:
     def complaint(self) -> str:
         parts = []
         if self.skipped:
-            parts.append(f"{_count(self.skipped, 'line')} skipped ({self.skipped_why})")
+            parts.append(f"{plural(self.skipped, 'line')} skipped ({self.skipped_why})")
         if self.missing:
-            parts.append(f"{_count(self.missing, 'record')} missing in the stream")
+            parts.append(f"{plural(self.missing, 'record')} missing in the stream")
         return ", ".join(parts)
 
     def _skip(self, error: WireError) -> None:
@@ -181,7 +182,3 @@ def _number(line: bytes) -> tuple[int, float] | None:
         return int(raw["seq"]), float(raw["t"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -5,6 +5,7 @@ Coroutines for `CockpitApp.attempt`, as those of `cockpit.tui.changes`.
 
 from __future__ import annotations
 
+from cockpit.format import plural
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
 from cockpit.store.store import Store
@@ -25,7 +26,7 @@ async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
         question = Confirm("Suspend the cluster?", _taken(store, name), "Suspend", typed=name)
     else:
         wanted = sum(group.desired for group in store.groups.values())
-        pods = f"the head and {_count(wanted, 'worker')}" if wanted else "the head and its workers"
+        pods = f"the head and {plural(wanted, 'worker')}" if wanted else "the head and its workers"
         lines = [f"Resume cluster {name}: {pods} are made anew, under new names."]
         question = Confirm("Resume the cluster?", lines, "Resume")
     if await app.push_screen_wait(question):
@@ -67,11 +68,11 @@ async def cordon(app: CockpitApp, name: str, cordoned: bool | None = None) -> No
 def _taken(store: Store, name: str) -> list[str]:
     """What suspending takes away."""
     pods = len([pod for pod in store.pods.values() if pod.ended_s is None])
-    lines = [f"Suspend cluster {name}: all its {_count(pods, 'pod')} go, the head too."]
+    lines = [f"Suspend cluster {name}: all its {plural(pods, 'pod')} go, the head too."]
     going = [job for job in store.jobs.values() if not job.status.is_over]
     if going:
         names = ", ".join(job.id for job in going[:3]) + (" …" if len(going) > 3 else "")
-        lines.append(f"{_count(len(going), 'job')} running on it ends: {names}.")
+        lines.append(f"{plural(len(going), 'job')} running on it ends: {names}.")
     runs = [run.name or run.id for run in store.runs.values() if not run.state.is_over]
     if runs:
         lines.append(f"Run {', '.join(runs)} ends; it can go on from its last checkpoint.")
@@ -84,12 +85,8 @@ def _there(here: OnMachine) -> list[str]:
     if not here.pods:
         return ["No pod of this cluster runs there."]
     names = ", ".join(pod.name for pod in here.pods[:4]) + (" …" if len(here.pods) > 4 else "")
-    lines = [f"{_count(len(here.pods), 'pod')} of this cluster there: {names}."]
+    lines = [f"{plural(len(here.pods), 'pod')} of this cluster there: {names}."]
     if here.ranks:
         ranks = ", ".join(map(str, here.ranks[:16])) + (" …" if len(here.ranks) > 16 else "")
         lines.append(f"Ranks there: {ranks}.")
     return lines
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -8,8 +8,8 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
+from cockpit import format
 from cockpit.store.select import current_run
-from cockpit.tui import format
 from cockpit.tui.asking import Asking, Conducting
 from cockpit.tui.keys import NUMBERS, TITLES, VIEWS, Key
 from cockpit.tui.look import Look

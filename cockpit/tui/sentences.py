@@ -6,14 +6,13 @@ import math
 import time
 from collections.abc import Iterable
 
+from cockpit import format
 from cockpit.insight.wording import brief
-from cockpit.insight.wording import steps as steps
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
 from cockpit.model.drill import Recovery
 from cockpit.model.run import JobStatus, RunState
 from cockpit.store.run import RunView
 from cockpit.store.select import stale_sources
-from cockpit.tui import format
 from cockpit.tui.cells import shorten
 from cockpit.tui.look import Look
 

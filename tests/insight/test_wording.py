@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cockpit.insight.wording import brief, outcome, sentence, so_far, took
+from cockpit.insight.wording import brief, outcome, sentence, so_far
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery
 
 DRILL = Drill("d", "rank-freeze", "w-1", (1,), 100.0, 0.0, run_id="r")
@@ -51,13 +51,3 @@ def test_without_a_run_pods_alone_are_told_of() -> None:
     assert "replaced after 8.0 s" in sentence(Recovery(alone, pod_ready_s=8.0))
     assert "not replaced" in sentence(Recovery(alone))
     assert so_far(Recovery(alone, pod_ready_s=8.0), 500.0) == "pod-kill of w-1: replaced 8.0 s"
-
-
-def test_lengths_of_time_are_short_and_have_their_unit() -> None:
-    assert [took(s) for s in (0.04, 18.46, 59.97, 125.0, 4_000.0)] == [
-        "0.0 s",
-        "18.5 s",
-        "1 m 00 s",
-        "2 m 05 s",
-        "1 h 06 m",
-    ]

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from cockpit.backends.kuberay.objects import worker_groups
 from cockpit.backends.kuberay.raycluster import RayCluster
 from cockpit.backends.kuberay.reason import refusal
+from cockpit.format import plural
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase
 from cockpit.model.text import one_line
 
@@ -22,7 +23,7 @@ def health(cluster: RayCluster, pods: Collection[Pod]) -> Verdict:
         return ClusterHealth.DOWN, "it is being deleted"
     if cluster.suspended:
         left = sum(pod.phase in _LIVING for pod in pods)
-        return ClusterHealth.SUSPENDED, f"suspending, {_count(left, 'pod')} left" if left else ""
+        return ClusterHealth.SUSPENDED, f"suspending, {plural(left, 'pod')} left" if left else ""
     heads = [pod for pod in pods if pod.node_type is NodeType.HEAD]
     if not any(pod.ready for pod in heads):
         return _without_head(cluster, heads)
@@ -51,7 +52,7 @@ def health_alone(cluster: RayCluster) -> Verdict:
 def _by_count(cluster: RayCluster, ready: int, wanted: int, why: str) -> Verdict:
     if ready >= wanted:
         return ClusterHealth.READY, _failure(cluster)
-    message = f"{ready} of {_count(wanted, 'worker')} ready" + (f": {why}" if why else "")
+    message = f"{ready} of {plural(wanted, 'worker')} ready" + (f": {why}" if why else "")
     now = ClusterHealth.DEGRADED if _provisioned(cluster) else ClusterHealth.STARTING
     return now, one_line(message)
 
@@ -87,7 +88,3 @@ def _worst(pods: Collection[Pod], groups: set[str]) -> str:
         return ""
     worst = max(behind, key=lambda pod: (pod.phase in _LIVING, pod.restarts, pod.created_s))
     return f"{worst.name}: {worst.reason}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.backends.kuberay.fields import items, mapping, quantity, text, whole
+from cockpit.format import plural
 from cockpit.model.text import one_line
 
 GCS_WAIT = "wait-gcs-ready"
@@ -194,9 +195,9 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, float]:
 
 def _amount(name: str, asked: float) -> str:
     if name.endswith("/gpu"):
-        return f"{asked:g} free GPU{'' if asked == 1 else 's'}"
+        return plural(asked, "free GPU")
     if name == "cpu":
-        return f"{asked:g} free CPU{'' if asked == 1 else 's'}"
+        return plural(asked, "free CPU")
     if name == "memory":
         return f"{asked / 2**30:.3g} GiB of free memory"
     return f"enough free {name}"
@@ -249,8 +250,7 @@ def _container(status: Mapping[str, Any]) -> str:
 
 
 def _times(status: Mapping[str, Any]) -> str:
-    count = whole(status, "restartCount")
-    return f"{count} restart{'' if count == 1 else 's'}"
+    return plural(whole(status, "restartCount"), "restart")
 
 
 def _pull(status: Mapping[str, Any], waiting: Mapping[str, Any]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from cockpit import format
 from cockpit.alerts.ring import is_quiet
 from cockpit.model.alert import Severity
 from cockpit.model.text import one_line
 from cockpit.store.select import age_s
 from cockpit.store.store import AlertView, Store
-from cockpit.tui import format
 from cockpit.tui.widgets.table import Cell, Column, Row
 
 ALERT_COLUMNS = (

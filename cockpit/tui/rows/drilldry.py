@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cockpit import format
 from cockpit.drills.fault import Armed
 from cockpit.drills.gameday import GameDay
 from cockpit.drills.gameday_words import Here, steps_said
@@ -55,8 +56,7 @@ def _reach(store: Store, armed: Sequence[Armed]) -> str:
     if run is None:
         return f"{reaches} {', '.join(parts)}."
     if ranks:
-        named = ", ".join(map(str, ranks[:MOST_RANKS])) + (" …" if len(ranks) > MOST_RANKS else "")
-        parts.append(f"rank{'s' if len(ranks) > 1 else ''} {named} of {run.world_size}")
+        parts.append(f"{format.ranks(ranks, MOST_RANKS)} of {run.world_size}")
     else:
         parts.append("no rank")
     return (

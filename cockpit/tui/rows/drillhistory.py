@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.drills.catalogue import NAMES
 from cockpit.drills.catalogue import fault as fault_named
 from cockpit.drills.fault import Aim
@@ -13,7 +14,6 @@ from cockpit.insight.recovery import is_settled, recovery
 from cockpit.model.drill import Drill, DrillRecord, Recovery
 from cockpit.model.text import one_line
 from cockpit.store.store import Store
-from cockpit.tui import format
 from cockpit.tui.rows.drillnow import VERDICT_STYLES, is_going
 from cockpit.tui.sentences import clock
 from cockpit.tui.widgets.table import Cell, Column, Row
@@ -140,10 +140,8 @@ def _hit(drill: Drill) -> str:
     """A pod; of a fault that hits one process in it, the rank first."""
     if drill.fault not in NAMES or fault_named(drill.fault).kind.aim is not Aim.RANK:
         return drill.target
-    ranks = ", ".join(map(str, drill.ranks[:MOST_RANKS]))
-    more = " …" if len(drill.ranks) > MOST_RANKS else ""
-    word = "rank" if len(drill.ranks) == 1 else "ranks"
-    return f"{word} {ranks}{more} · {drill.target}" if ranks else drill.target
+    ranks = format.ranks(drill.ranks, MOST_RANKS)
+    return f"{ranks} · {drill.target}" if drill.ranks else drill.target
 
 
 def _dated(row: Row, at_s: float, now_s: float) -> Row:

@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.insight.recovery import Reading, recovery
 from cockpit.model.drill import Drill, Milestone, ProbeResult, Recovery, Stage, Verdict
 from cockpit.model.text import one_line
 from cockpit.store.drill import DrillView
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
-from cockpit.tui import format
 from cockpit.tui.sentences import clock, run_style, run_word
 from cockpit.tui.symbols import Symbols, symbols
 from cockpit.tui.widgets.fewlines import StyledLine
@@ -115,8 +115,7 @@ def _whom(found: Live) -> StyledLine:
     parts: StyledLine = [(f"{count} of them: " if count > 1 else "", "muted")]
     parts += [(drill.fault, "bold"), (" of ", "muted"), (one_line(drill.target, 120), "")]
     if drill.ranks:
-        named = ", ".join(map(str, drill.ranks[:8])) + (" …" if len(drill.ranks) > 8 else "")
-        parts.append((f"  rank{'s' if len(drill.ranks) > 1 else ''} {named}", ""))
+        parts.append((f"  {format.ranks(drill.ranks, 8)}", ""))
     parts.append((f"  at {clock(drill.injected_s)}", "muted"))
     given = "  ".join(f"{name}={value}" for name, value in drill.parameters.items())
     return [*parts, (f"  {one_line(given, 120)}", "muted")]

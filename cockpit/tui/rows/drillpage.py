@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cockpit import format
 from cockpit.insight.drills import compared
 from cockpit.model.drill import Recovery
 from cockpit.model.text import one_line
-from cockpit.tui import format
 from cockpit.tui.rows.drillhistory import Past
 from cockpit.tui.rows.drillnow import probe_lines
 from cockpit.tui.sentences import clock
@@ -27,8 +27,7 @@ def title(measured: Recovery) -> StyledLine:
         (one_line(drill.target, 160), ""),
     ]
     if drill.ranks:
-        word = "rank" if len(drill.ranks) == 1 else "ranks"
-        parts.append((f"  {word} {', '.join(map(str, drill.ranks[:16]))}", ""))
+        parts.append((f"  {format.ranks(drill.ranks, 16)}", ""))
     parts.append((f"  at {clock(drill.injected_s)}", "muted"))
     if drill.workload:
         parts.append((f"  {one_line(drill.workload, 40)}", "muted"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nlargest
 
+from cockpit.format import plural
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.select import current_run
@@ -91,7 +92,7 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
         if attempt.started_s is not None:
             said = "started"
             if count := len(attempt.placements):
-                said += f" with {count} rank" + ("" if count == 1 else "s")
+                said += f" with {plural(count, 'rank')}"
             if attempt.first_step is not None and number > 1:
                 said += f", resumed at step {attempt.first_step:,}"
             yield attempt.started_s, name, f"Attempt {number}", said, "good"

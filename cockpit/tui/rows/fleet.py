@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cockpit import format
+from cockpit.format import plural
 from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary
 from cockpit.model.text import one_line
 from cockpit.store.select import age_s
 from cockpit.store.store import SourceState, Store
-from cockpit.tui import format
 from cockpit.tui.sentences import HEALTH_STYLES
 from cockpit.tui.widgets.table import Cell, Column, Row
 
@@ -75,13 +76,13 @@ def totals(fleet: Store) -> str:
     found = [summary for name in names for summary in fleet.fleet.get(name, ())]
     lost = sum(not state.ok for state in fleet.sources.values() if state.name.startswith(SOURCE))
     parts = [
-        f"{_count(len(found), 'cluster')} in {_count(len(names), 'context')}",
+        f"{plural(len(found), 'cluster')} in {plural(len(names), 'context')}",
         f"{sum(c.ready for c in found):,} of {sum(c.desired for c in found):,} workers ready",
     ]
     if gpus := sum(c.gpus for c in found):
         parts.append(f"{gpus:,g} GPUs")
     if lost:
-        parts.append(f"{_count(lost, 'context')} without an answer")
+        parts.append(f"{plural(lost, 'context')} without an answer")
     return " · ".join(parts)
 
 
@@ -128,7 +129,3 @@ def _blank(context: str, health: Cell, message: Cell, kind: str) -> FleetRow:
 
 def _place(found: ClusterSummary) -> tuple[str, str]:
     return found.ref.namespace, found.ref.name
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

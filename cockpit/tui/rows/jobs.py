@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from cockpit import format
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.store.select import age_s
 from cockpit.store.store import Store
-from cockpit.tui import format
 from cockpit.tui.sentences import JOB_STYLES
 from cockpit.tui.widgets.table import Cell, Column, Row
 

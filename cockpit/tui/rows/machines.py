@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.model.cluster import Machine, Pod
 from cockpit.model.text import one_line
 from cockpit.store.select import age_s, current_run
 from cockpit.store.store import Store
-from cockpit.tui import format
 from cockpit.tui.rows.pods import few
 from cockpit.tui.widgets.table import Cell, Column, Row
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.model.cluster import Node, Pod
 from cockpit.model.text import one_line
 from cockpit.store.select import age_s, current_run, pods_in_order
 from cockpit.store.store import Store
-from cockpit.tui import format
 from cockpit.tui.rows.order import Order, SortKey, sort_key
 from cockpit.tui.sentences import pod_style
 from cockpit.tui.widgets.table import Cell, Column, LazyRows, Row

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.model.run import RankSample
 from cockpit.model.text import one_line
 from cockpit.store.run import RankView
-from cockpit.tui import format
 from cockpit.tui.cells import width_of
 from cockpit.tui.rows.rankfields import RankLine, warning_of
 from cockpit.tui.symbols import Symbols, symbols

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cockpit import format
 from cockpit.model.run import RankSample
 from cockpit.store.run import RankView, RunView
-from cockpit.tui import format
 from cockpit.tui.rows.condition import Value
 from cockpit.tui.widgets.spark import sparkline
 from cockpit.tui.widgets.table import Cell, Column

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cockpit import format
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
-from cockpit.tui import format
 from cockpit.tui.cells import width_of
 from cockpit.tui.rows.condition import Value
 from cockpit.tui.rows.rankfields import AGE, CHECKPOINT, NODE, POD, RANK, Field, RankLine

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from cockpit import format
 from cockpit.model.run import Trial
 from cockpit.model.text import one_line
 from cockpit.store.store import Experiment
 from cockpit.store.trials import best
-from cockpit.tui import format
 from cockpit.tui.rows.trials import TrialLine
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.model.run import Trial, TrialStatus
 from cockpit.model.text import one_line
 from cockpit.store.store import Experiment, Store
 from cockpit.store.trials import best, in_order, varied
-from cockpit.tui import format
 from cockpit.tui.rows import condition
 from cockpit.tui.rows.condition import Value
 from cockpit.tui.rows.order import Order

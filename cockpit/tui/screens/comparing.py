@@ -16,13 +16,12 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from cockpit import paths
+from cockpit import format, paths
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.select import current_run
 from cockpit.store.store import Store
-from cockpit.tui import format
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.cells import fit
 from cockpit.tui.screens.scene import Compared

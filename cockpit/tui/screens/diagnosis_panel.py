@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from cockpit import format
 from cockpit.insight.diagnosis import Diagnosis
 from cockpit.insight.eta import Eta
 from cockpit.model.text import one_line
 from cockpit.store.store import AlertView
-from cockpit.tui import format
 from cockpit.tui.rows.alerts import SEVERITY_STYLES, state_of
-from cockpit.tui.sentences import clock, steps
+from cockpit.tui.sentences import clock
 from cockpit.tui.widgets.shares import LABEL_CELLS, Part
 
 _STEP_STYLES = {
@@ -52,7 +52,7 @@ def facts(found: Diagnosis, width: int) -> Content:
     if risk is not None:
         said = format.duration(risk.seconds)
         if risk.steps is not None:
-            said = f"{steps(risk.steps)}, {said}"
+            said = f"{format.plural(risk.steps, 'step')}, {said}"
         if risk.gpu_seconds:
             said += f", {_gpu_time(risk.gpu_seconds / 3600)}"
         saved = f"newest checkpoint {format.age(risk.age_s)} old" if risk.age_s is not None else ""

@@ -6,8 +6,8 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
+from cockpit import format
 from cockpit.model.cluster import ClusterRef
-from cockpit.tui import format
 from cockpit.tui.look import Look, Target
 from cockpit.tui.rows.fleet import FLEET_COLUMNS, fleet_rows, totals
 from cockpit.tui.rows.order import Order, heading

@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
+from cockpit.format import plural
 from cockpit.model.cluster import Pod
 from cockpit.model.text import one_line
 from cockpit.store.store import Store
@@ -116,8 +117,8 @@ def _heading(store: Store, shown: int, order: Order) -> str:
 def _about(pod: Pod) -> Content:
     facts = [f"group {pod.group}" if pod.group else "", f"on {pod.host}" if pod.host else ""]
     facts += [pod.ip, f"replica {pod.replica}" if pod.replica else ""]
-    facts += [f"{pod.gpus:g} GPU{'' if pod.gpus == 1 else 's'}" if pod.gpus else ""]
-    facts += [f"{pod.restarts:,} restart{'' if pod.restarts == 1 else 's'}" if pod.restarts else ""]
+    facts += [plural(pod.gpus, "GPU") if pod.gpus else ""]
+    facts += [plural(pod.restarts, "restart") if pod.restarts else ""]
     said = [
         Content.styled(one_line(pod.name), "bold"),
         Content.styled(

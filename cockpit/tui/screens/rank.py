@@ -12,10 +12,11 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from cockpit import format
 from cockpit.model.text import one_line
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.select import current_run, pod_of_rank
-from cockpit.tui import changes, format
+from cockpit.tui import changes
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.frame import DrillLine, KeyBar, StatusLine

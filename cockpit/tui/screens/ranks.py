@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
 
+from cockpit.format import plural
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.select import current_run
@@ -227,5 +228,5 @@ def _attempt(run: RunView) -> Content:
 
 
 def _count(shown: int, of: int, order: Order) -> str:
-    ranks = "rank" if of == 1 else "ranks"
-    return f"{shown:,} of {of:,} {ranks} with “{order.text}”" if order.text else f"{of:,} {ranks}"
+    ranks = plural(of, "rank")
+    return f"{shown:,} of {ranks} with “{order.text}”" if order.text else ranks

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from cockpit import format
 from cockpit.insight.diagnosis import Diagnosis
 from cockpit.insight.recovery import is_settled
 from cockpit.model.alert import Severity
@@ -14,7 +15,6 @@ from cockpit.model.run import Job, Phase
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.select import LOSS_NAMES, STALE_AFTER_S, age_s, loss_of, only_reports
-from cockpit.tui import format
 from cockpit.tui.look import Look
 from cockpit.tui.sentences import (
     HEALTH_STYLES,
@@ -25,7 +25,6 @@ from cockpit.tui.sentences import (
     run_style,
     run_word,
     silent,
-    steps,
 )
 from cockpit.tui.widgets.phases import ENDS_A_POD, is_open
 
@@ -44,8 +43,7 @@ def health(look: Look, notes: Sequence[str] = ()) -> Content:
         words.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
     alive = [node for node in store.nodes.values() if node.alive]
     if alive:
-        nodes = "node" if len(alive) == 1 else "nodes"
-        words.append(Content.styled(f"  {len(alive)} {nodes}", "$muted"))
+        words.append(Content.styled(f"  {format.plural(len(alive), 'node')}", "$muted"))
     if store.health_message:
         words.append(Content.styled(f"\n{one_line(store.health_message)}", "$muted"))
     words += [Content.styled(f"\n{one_line(note)}", "$warning") for note in notes]
@@ -68,8 +66,7 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
     if attempt is not None:
         state.append(Content(f"  attempt {attempt.number}"))
     if run.world_size:
-        ranks = "rank" if run.world_size == 1 else "ranks"
-        state.append(Content.styled(f"  {run.world_size} {ranks}", "$muted"))
+        state.append(Content.styled(f"  {format.plural(run.world_size, 'rank')}", "$muted"))
     if (phase := _phase(look, run)) is not None:
         state.append(phase)
     lines = [Content.assemble(*state)]
@@ -215,7 +212,7 @@ def outcome(look: Look, measured: Recovery, width: int) -> Content:
     if measured.recovered:
         said = f"✓ recovered in {format.duration(measured.first_step_s)}"
         if measured.steps_lost is not None:
-            said += f", {steps(measured.steps_lost)} lost"
+            said += f", {format.plural(measured.steps_lost, 'step')} lost"
         more = [fault, f"at {clock(drill.injected_s)}"]
         if measured.resumed_step is not None:
             more.insert(0, f"resumed at step {measured.resumed_step:,}")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from cockpit import format
 from cockpit.store.run import RunView
-from cockpit.tui import format
 from cockpit.tui.screens.lens import Lens, Reach
 from cockpit.tui.screens.tracks import step_at, time_at
 from cockpit.tui.widgets.axis import Axis, place_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from cockpit import format
 from cockpit.store.select import STALE_AFTER_S, age_s
 from cockpit.store.store import SourceState
-from cockpit.tui import format
 from cockpit.tui.look import Look
 
 ORDER = ("backend", "ray", "telemetry", "train", "prometheus", "mlflow")

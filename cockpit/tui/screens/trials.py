@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.content import Content
 
+from cockpit import format
 from cockpit.store.store import Store
 from cockpit.store.trials import best
-from cockpit.tui import format
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.frame import Line
 from cockpit.tui.look import Look

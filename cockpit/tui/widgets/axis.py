@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Literal
 
-from cockpit.tui import format
+from cockpit import format
 from cockpit.tui.widgets.scale import log_range, nice_step, time_step, y_range
 
 Unit = Literal["", "s", "B", "%", "/s", "W", "°C"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cockpit.tui.format import DASH
+from cockpit.format import DASH
 from cockpit.tui.symbols import Symbols, symbols
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -15,9 +15,9 @@ from textual.geometry import Region
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from cockpit.format import count, plural
 from cockpit.store.store import LogBuffer
 from cockpit.tui.cells import fit, width_of
-from cockpit.tui.format import count
 from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.loglines import LogLines, level, origin_cells
 from cockpit.tui.widgets.scrolling import set_virtual_height
@@ -287,7 +287,7 @@ class LogView(ScrollView, can_focus=True):
             new = f" +{count(self.unseen)} new" if self.unseen else ""
             state, words = f" paused{new}", "warning"
         lines = len(self._log.lines)
-        parts = [f"{count(self._log.total)} line" + ("" if self._log.total == 1 else "s")]
+        parts = [plural(self._log.total, "line")]
         if lines < self._log.total:
             parts.append(f"the last {count(lines)} kept")
         if self._log.pattern is not None:

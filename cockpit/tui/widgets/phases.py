@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from cockpit import format
 from cockpit.insight.wording import so_far
 from cockpit.model.drill import Instant, Milestone, Recovery
-from cockpit.tui import format
 from cockpit.tui.cells import width_of
 from cockpit.tui.symbols import Symbols
 from cockpit.tui.widgets.fewlines import StyledLine

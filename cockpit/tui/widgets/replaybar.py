@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from cockpit.format import duration
 from cockpit.recorder.player import Player
 from cockpit.recorder.running_summary import Marker
-from cockpit.tui.format import duration
 from cockpit.tui.frame import Line
 from cockpit.tui.symbols import Symbols, symbols
 

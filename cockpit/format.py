@@ -1,8 +1,12 @@
-"""Numbers as short text. Not known (None) is an en dash, never a zero."""
+"""Numbers as short text, the same on the screen, in the CLI and in reports.
+
+A value that is not known (None) is an en dash, never a zero.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 DASH = "–"
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -11,8 +15,8 @@ _SI = {-9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "
 
 def age(seconds: float | None) -> str:
     """How long ago, to one unit: `3 s`, `12 m`, `5 h`, `2 d`."""
-    if (odd := _odd(seconds)) is not None or seconds is None:
-        return odd or DASH
+    if (text := odd(seconds)) is not None or seconds is None:
+        return text or DASH
     seconds = max(0.0, seconds)
     if seconds < 60:
         return f"{int(seconds)} s"
@@ -25,14 +29,14 @@ def age(seconds: float | None) -> str:
 
 def duration(seconds: float | None) -> str:
     """How long it took: `35 ms`, `18.5 s`, `4 m 05 s`, `1 h 12 m`, `2 d 3 h`."""
-    if (odd := _odd(seconds)) is not None or seconds is None:
-        return odd or DASH
+    if (text := odd(seconds)) is not None or seconds is None:
+        return text or DASH
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
     if 0 < seconds < 0.9995:
         if seconds >= 1e-3:
-            return f"{sign}{seconds * 1e3:.3g} ms"
+            return f"{sign}{_plain(seconds * 1e3, 3)} ms"
         micro = seconds * 1e6
-        return f"{sign}{micro:.3g} µs" if micro >= 1 else f"{sign}{micro * 1e3:.3g} ns"
+        return f"{sign}{_plain(micro, 3)} µs" if micro >= 1 else f"{sign}{micro * 1e3:.3g} ns"
     if seconds < 59.95:
         return f"{sign}{seconds:.1f} s"
     whole = round(seconds)
@@ -47,8 +51,8 @@ def duration(seconds: float | None) -> str:
 
 def bytes_text(count: float | None) -> str:
     """`512 B`, `1.2 GiB`."""
-    if (odd := _odd(count)) is not None or count is None:
-        return odd or DASH
+    if (text := odd(count)) is not None or count is None:
+        return text or DASH
     size = float(count)
     for unit in _BINARY:
         if abs(size) < 999.5 or unit == _BINARY[-1]:
@@ -59,8 +63,8 @@ def bytes_text(count: float | None) -> str:
 
 def si(value: float | None, digits: int = 3) -> str:
     """To that many significant digits with an SI prefix: 1234.5 is `1.23k`, 0.0012 is `1.2m`."""
-    if (odd := _odd(value)) is not None or value is None:
-        return odd or DASH
+    if (text := odd(value)) is not None or value is None:
+        return text or DASH
     if value == 0:
         return "0"
     value = float(f"{value:.{digits}g}")
@@ -70,8 +74,8 @@ def si(value: float | None, digits: int = 3) -> str:
 
 def number(value: float | None, digits: int = 4) -> str:
     """To that many significant digits, plain between 0.0001 and 10 million: a loss, a rate."""
-    if (odd := _odd(value)) is not None or value is None:
-        return odd or DASH
+    if (text := odd(value)) is not None or value is None:
+        return text or DASH
     if value == 0:
         return "0"
     if 1e-4 <= abs(value) < 1e7:
@@ -87,8 +91,8 @@ def rate(value: float | None, unit: str = "/s") -> str:
 
 def percent(value: float | None) -> str:
     """Of a number that is already in percent: `62 %`."""
-    if (odd := _odd(value)) is not None or value is None:
-        return odd or DASH
+    if (text := odd(value)) is not None or value is None:
+        return text or DASH
     return f"{value:.0f} %"
 
 
@@ -97,13 +101,33 @@ def count(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
+def plural(number: float, noun: str) -> str:
+    """`1 step`, `20,000 steps`: of a noun whose plural ends in s."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+
+
+def ranks(numbers: Iterable[int], most: int = 6) -> str:
+    """`rank 3`, `ranks 1, 2, 5`, `ranks 1, 2, … (40)`: in order, the first `most` of them."""
+    known = sorted(numbers)
+    text = ", ".join(str(number) for number in known[:most])
+    if len(known) > most:
+        return f"ranks {text}, … ({len(known):,})"
+    return f"rank {text}" if len(known) == 1 else f"ranks {text}"
+
+
+def trimmed(value: float, digits: int) -> str:
+    """To that many significant digits, without zeros at the end: 2.5 and not 2.500."""
+    return "0" if value == 0 else _plain(value, digits)
+
+
 def _plain(value: float, digits: int) -> str:
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _odd(value: float | None) -> str | None:
+def odd(value: float | None) -> str | None:
     """Text for what is not a number that can be measured."""
     if value is None:
         return DASH

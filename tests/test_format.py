@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.tui import format
+from cockpit import format
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,25 @@ def test_rates_percents_and_counts() -> None:
     assert format.rate(1234.5) == "1.23k/s"
     assert format.percent(61.6) == "62 %"
     assert format.count(20_000) == "20,000"
+
+
+def test_the_screen_the_cli_and_the_report_show_a_duration_alike() -> None:
+    from cockpit.report.document import Kind
+    from cockpit.report.format import shown
+
+    for seconds in (0.0004, 0.035, 18.46, 59.97, 125.0, 5_385.0, 200_000.0):
+        assert shown(seconds, Kind.SECONDS) == format.duration(seconds)
+    assert format.duration(5_385.0) == "1 h 29 m"
+
+
+def test_plurals_and_lists_of_ranks() -> None:
+    assert [format.plural(count, "step") for count in (0, 1, 2, 20_000)] == [
+        "0 steps",
+        "1 step",
+        "2 steps",
+        "20,000 steps",
+    ]
+    assert format.plural(0.5, "CPU") == "0.5 CPUs"
+    assert format.ranks([3]) == "rank 3"
+    assert format.ranks([5, 1, 2]) == "ranks 1, 2, 5"
+    assert format.ranks(range(40), most=2) == "ranks 0, 1, … (40)"
