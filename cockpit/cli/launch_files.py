@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cockpit.format import bytes_text
 from cockpit.launch.folder import Folder, Why
 from cockpit.model.text import one_line
-from cockpit.report.format import bytes_text
 
 ASK_ABOVE_BYTES = 10_000_000
 """A larger folder is confirmed first: it is more than code."""
