@@ -22,6 +22,7 @@ from cockpit.model.drill import Drill
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job
+from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 from cockpit.sources.dashboard import Dashboard
 
@@ -147,7 +148,7 @@ class ClusterActions:
         return (await self.submit(spec)).id
 
     async def submit(self, spec: LaunchSpec) -> Job:
-        change = self._of_cluster("launch", after=f"{spec.submission_id}: {spec.command}")
+        change = self._of_cluster("launch", after=f"{spec.submission_id}: {spec.shown_command}")
         with self._noting_failure(change):
             async with self._dashboard() as dashboard:
                 job = await submission.launch(dashboard, spec)
@@ -168,7 +169,7 @@ class ClusterActions:
     async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
         """Make a RayJob resource of the job; the resource's name."""
         made = rayjob.rayjob_spec(spec, options)
-        change = Change("launch", "RayJob", made.name, after=made.entrypoint)
+        change = Change("launch", "RayJob", made.name, after=spec.shown_command)
         with self._noting_failure(change):
             name = await self._create(spec, made)
         await self._done(change)
@@ -282,7 +283,9 @@ class ClusterActions:
                     kind=change.kind,
                     name=change.name,
                     reason="Failed" if error else "Asked",
-                    message=one_line(f"{change.action} {words_of(change)}: {error or 'done'}"),
+                    message=one_line(
+                        masked(f"{change.action} {words_of(change)}: {error or 'done'}")
+                    ),
                     warning=error is not None,
                 )
             )

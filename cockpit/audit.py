@@ -17,6 +17,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.secret import masked
 
 DONE, FAILED = "done", "failed"
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -53,6 +54,8 @@ def record(
 ) -> None:
     """Append who asked for what, when, where, and what came of it (`error`: why nothing did).
 
+    What looks like a secret is masked: a launch has its command line here.
+
     The file is the user's own (mode 0600). A line that cannot be written is logged as a warning:
     the change was already made, or has failed for a reason of its own.
     """
@@ -64,11 +67,11 @@ def record(
         "namespace": ref.namespace,
         "kind": kind,
         "action": action,
-        "target": target,
-        "before": before,
-        "after": after,
+        "target": masked(target),
+        "before": masked(before),
+        "after": masked(after),
         "result": FAILED if error else DONE,
-        "error": error,
+        "error": masked(error),
     }
     try:
         with os.fdopen(_opened(), "a", encoding="utf-8") as file:
@@ -77,7 +80,7 @@ def record(
         why = failed.strerror if isinstance(failed, OSError) else str(failed)
         log.warning(
             "The audit log %s could not be written (%s): %s of %s, %s, is not in it.",
-            path(), why, action, target, line["result"],
+            path(), why, action, line["target"], line["result"],
         )  # fmt: skip
 
 

@@ -25,6 +25,11 @@ from cockpit.model.run import JobStatus
 from cockpit.session import Session
 from cockpit.sources.dashboard import Dashboard
 
+SECRET_IN_COMMAND = (
+    "The command has what looks like a secret: everyone who may list jobs or processes on the "
+    "cluster can read it. Set it in the environment of the pods instead."
+)
+
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.epilog = (
@@ -109,6 +114,8 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=(), kinds=kinds) as session:
         allowed.require(session, "rayjob" if options else "launch")
         plan = _plan(session.backend, spec, options)
+        if spec.shown_command != spec.command:
+            plan.append(SECRET_IN_COMMAND)
         if uploads is not None:
             in_map = f"{resource_name(spec.submission_id)}-package" if on_another else ""
             plan += launch_files.summary(uploads, in_map)
@@ -128,10 +135,12 @@ def _plan(
     backend: Backend, spec: submission.LaunchSpec, options: RayJobOptions | None
 ) -> list[str]:
     if options is None:
-        return [f"Launch {spec.command} on {backend.ref}."]
-    how = f"Launch {spec.command} as a RayJob on {backend.ref}."
+        return [f"Launch {spec.shown_command} on {backend.ref}."]
+    how = f"Launch {spec.shown_command} as a RayJob on {backend.ref}."
     if options.own_cluster:
-        how = f"Launch {spec.command} as a RayJob on a cluster of its own, like {backend.ref}."
+        how = (
+            f"Launch {spec.shown_command} as a RayJob on a cluster of its own, like {backend.ref}."
+        )
     limits = []
     if options.own_cluster:
         when = f"{options.ttl_s} s after" if options.ttl_s else "at"

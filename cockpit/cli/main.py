@@ -12,10 +12,11 @@ from types import FrameType
 from typing import NoReturn
 
 from cockpit import __version__
-from cockpit.cli import streams
+from cockpit.cli import process_arguments, streams
 from cockpit.cli.trouble import explain
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 
 
@@ -23,6 +24,8 @@ class Parser(argparse.ArgumentParser):
     """Argparse whose complaint is one of our errors."""
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments"):  # it quotes them
+            message = masked(message)
         raise UsageError(f"{self.prog}: {message}.", todo=f"See: {self.prog} --help")
 
     def format_help(self) -> str:
@@ -42,6 +45,8 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code of the process."""
     streams.prepare()
+    if argv is None:
+        process_arguments.hide_secrets()
     debug = "--debug" in (sys.argv if argv is None else argv)
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))

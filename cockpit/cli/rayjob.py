@@ -34,7 +34,9 @@ def launch(
     if args.output == "table":
         print(name, flush=True)
     else:
-        output.print_json({"name": name, "status": JobStatus.PENDING, "entrypoint": spec.command})
+        output.print_json(
+            {"name": name, "status": JobStatus.PENDING, "entrypoint": spec.shown_command}
+        )
     if not args.follow:
         return int(ExitCode.DONE)
     followed: set[str] = set()

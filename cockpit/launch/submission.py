@@ -22,6 +22,7 @@ from cockpit.launch.package import Package, cached_package, package_directory, p
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile
 from cockpit.model.run import Job
+from cockpit.model.secret import MASKED, masked, masked_command
 from cockpit.sources import mlflow
 from cockpit.sources.dashboard import Dashboard, Submission
 from cockpit.sources.http import AnswerError, MissingError
@@ -64,6 +65,12 @@ class LaunchSpec:
     def command(self) -> str:
         """As a shell has it, which is how Ray runs it."""
         return shlex.join(self.entrypoint)
+
+    @property
+    def shown_command(self) -> str:
+        """`command` for a plan or a log: without what looks like a secret."""
+        shown = shlex.join(masked_command(self.entrypoint))
+        return shown.replace(f"'{MASKED}'", MASKED)
 
     @property
     def has_own_training(self) -> bool:
@@ -259,7 +266,7 @@ async def _submit(dashboard: Dashboard, submission: Submission) -> Job:
     except AnswerError as error:
         raise AnswerError(
             f"Ray did not take the job {submission.submission_id}",
-            error.why,
+            masked(error.why),  # Ray repeats what it was sent
             error.todo,
             status=error.status,
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cockpit.model.error import UsageError
 
@@ -17,7 +17,7 @@ _NAME = (
     r"|private[_-]?key)[\w.-]{0,40}"
 )
 _NAMED = re.compile(
-    rf"(?P<name>{_NAME})(?P<between>[\"']?\s*[=:]\s*|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
+    rf"(?P<name>{_NAME})(?P<between>[\"']?\s*[=:]\s*|\s+)(?P<value>(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"'])+)",
     re.IGNORECASE,
 )
 _HEADER = re.compile(
@@ -71,6 +71,26 @@ def sendable(secret: str, where: str) -> str:
         "It contains a line break, a control character or a character that is not ASCII.",
         "Store it alone on one line; see: docs/security.md",
     )
+
+
+def masked_lines(text: str) -> str:
+    """`masked`, line by line: of a long text no line is lost."""
+    return "\n".join(map(masked, text.split("\n")))
+
+
+def masked_value(name: str, value: str) -> str:
+    """What may be shown under such a name."""
+    return MASKED if value and is_secret(name) else masked_lines(value)
+
+
+def masked_command(argv: Sequence[str]) -> list[str]:
+    """The words of a command, with `***` for each that is or holds a secret."""
+    shown: list[str] = []
+    hide = False
+    for word in argv:
+        shown.append(MASKED if hide and not word.startswith("--") else masked(word))
+        hide = word.startswith("-") and "=" not in word and is_secret(word.lstrip("-"))
+    return shown
 
 
 def is_secret(name: str) -> bool:

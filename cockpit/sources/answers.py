@@ -8,6 +8,7 @@ from typing import Any
 
 from cockpit.model.cluster import Gpu, Node
 from cockpit.model.run import Job, JobStatus, RunState
+from cockpit.model.secret import masked, masked_lines, masked_value
 from cockpit.model.text import clean_lines, one_line
 
 MIB = 1024 * 1024
@@ -64,17 +65,17 @@ def _gpu(raw: Mapping[str, Any]) -> Gpu:
 
 
 def job(raw: Mapping[str, Any]) -> Job:
-    """One job of `/api/jobs/`. Times there are milliseconds."""
+    """One job of `/api/jobs/`, without secrets: it is shown and recorded. Times there are in ms."""
     return Job(
         id=one_line(str(raw.get("submission_id") or raw.get("job_id") or "")),
-        entrypoint=one_line(str(raw.get("entrypoint") or ""), limit=2000),
+        entrypoint=masked(one_line(str(raw.get("entrypoint") or ""), limit=2000)),
         status=JobStatus(raw["status"]),
-        message=clean_lines(str(raw.get("message") or "")),
+        message=masked_lines(clean_lines(str(raw.get("message") or ""))),
         started_s=_seconds(raw.get("start_time")),
         ended_s=_seconds(raw.get("end_time")),
         driver_node_id=one_line(str(raw.get("driver_node_id") or "")),
         metadata={
-            one_line(str(key)): clean_lines(str(value))
+            one_line(str(key)): masked_value(str(key), clean_lines(str(value)))
             for key, value in (raw.get("metadata") or {}).items()
         },
         ray_id=one_line(str(raw.get("job_id") or "")),

@@ -11,6 +11,7 @@ from cockpit.backends.kuberay.client import KubeClient
 from cockpit.backends.protocol import Change
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
+from cockpit.model.secret import masked
 
 COMPONENT = "cockpit"
 _KINDS = {
@@ -47,7 +48,7 @@ async def announce(client: KubeClient, ref: ClusterRef, change: Change, who: str
                 "metadata": {"name": f"{change.name[:200]}.{uuid.uuid4().hex[:12]}"},
                 "involvedObject": about,
                 "reason": "Cockpit" + change.action.replace("-", " ").title().replace(" ", ""),
-                "message": message[:1000],
+                "message": masked(message)[:1000],  # everyone who may list Events reads it
                 "type": "Normal",
                 "firstTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cockpit.model.secret import masked_command, masked_lines, without_credentials
 from cockpit.model.text import clean
 
 LONGEST = 4_000
@@ -16,13 +17,8 @@ MASKED = "*** (not shown)"
 _SECRET_NAME = re.compile(
     r"token|passw|secret|credential|api_?key|access_?key|private_?key|auth(?!or)", re.IGNORECASE
 )
-_SECRET_VALUE = re.compile(
-    r"eyJ[\w-]{10,}\.[\w-]+\.[\w-]*"  # a JSON web token
-    r"|\b(?:hf|ghp|gho|ghs|glpat|github_pat|xox[abp]|sk)[-_][\w-]{16,}"
-    r"|\bAKIA[0-9A-Z]{12,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # name and password in a URL
-)
+_COMMANDS = ("entrypoint", "command", "args")
+"""Fields of command lines, as one text or as words."""
 _DROPPED = ("kubectl.kubernetes.io/last-applied-configuration",)
 """A second copy of the whole object, secrets in it included."""
 
@@ -77,6 +73,10 @@ def _safe(value: Any, key: str = "", depth: int = 0) -> Any:
             else _safe(v, str(k), depth + 1)
             for k, v in value.items()
         }
+    if key in _COMMANDS and isinstance(value, str):
+        return masked_lines(_text(_cut(value, LONGEST)))
+    if key in _COMMANDS and isinstance(value, list) and all(isinstance(x, str) for x in value):
+        return [_text(_cut(word, LONGEST)) for word in masked_command(value)]
     if isinstance(value, list):
         return [_safe(item, key, depth + 1) for item in value]
     return _text(_cut(value, LONGEST)) if isinstance(value, str) else value
@@ -94,8 +94,8 @@ def _is_secret(key: str, value: Any) -> bool:
 
 
 def _text(value: str) -> str:
-    lines = _SECRET_VALUE.sub(MASKED, value).split("\n")
-    return "\n".join(_env_line(clean(line)) for line in lines)
+    lines = value.split("\n")
+    return "\n".join(without_credentials(_env_line(clean(line))) for line in lines)
 
 
 def _env_line(line: str) -> str:

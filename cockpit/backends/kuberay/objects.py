@@ -24,6 +24,7 @@ from cockpit.model.cluster import (
 )
 from cockpit.model.event import Notice
 from cockpit.model.run import Job, JobStatus
+from cockpit.model.secret import masked, masked_value
 
 CLUSTER_LABEL = "ray.io/cluster"
 GROUP_LABEL = "ray.io/group"
@@ -185,13 +186,14 @@ def ray_job(raw: Any) -> Job:
         known = JobStatus.STOPPED
     return Job(
         id=text(status, "jobId") or text(spec, "jobId") or name,
-        entrypoint=text(spec, "entrypoint", 2000),
+        entrypoint=masked(text(spec, "entrypoint", 2000)),
         status=known,
-        message=text(status, "message", 2000) or text(status, "reason"),
+        message=masked(text(status, "message", 2000)) or text(status, "reason"),
         started_s=seconds(status.get("startTime")) or seconds(meta.get("creationTimestamp")),
         ended_s=seconds(status.get("endTime")) or None,
         metadata={
-            text({"k": k}, "k"): text({"v": v}, "v") for k, v in mapping(spec, "metadata").items()
+            text({"k": k}, "k"): masked_value(k, text({"v": v}, "v"))
+            for k, v in mapping(spec, "metadata").items()
         },
         rayjob=name,
         rayjob_uid=text(meta, "uid"),

@@ -1,0 +1,41 @@
+"""Secrets out of this process's own arguments, which every user of the machine reads with ps."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from cockpit.model.secret import masked_command
+
+PROC = Path("/proc/self")
+_ARG_START, _ARG_END = 45, 46
+"""Places of both among the fields after the name in /proc/PID/stat (48 and 49 of proc(5))."""
+
+
+def hide_secrets() -> None:
+    """Overwrite what looks like a secret with `*`, in the memory that /proc/PID/cmdline shows.
+
+    Linux only; elsewhere, and where /proc is not readable, nothing is changed. sys.argv is a copy
+    and stays as it is. Between the start of the process and this call the arguments are visible.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        words = (PROC / "cmdline").read_bytes().split(b"\0")[:-1]
+        shown = masked_command([os.fsdecode(word) for word in words])
+        if any(os.fsencode(new) != old for new, old in zip(shown, words, strict=True)):
+            _overwrite(words, [os.fsencode(word) for word in shown])
+
+
+def _overwrite(words: list[bytes], shown: list[bytes]) -> None:
+    import ctypes
+
+    fields = (PROC / "stat").read_text().rpartition(")")[2].split()
+    address = int(fields[_ARG_START])
+    if int(fields[_ARG_END]) - address != sum(len(word) + 1 for word in words):
+        return  # something else has changed them
+    for old, new in zip(words, shown, strict=True):
+        if old != new:
+            pairs = enumerate(zip(old, new, strict=False))
+            same = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
+            ctypes.memset(address + same, ord("*"), len(old) - same)
+        address += len(old) + 1
