@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Scaled, Terminal
@@ -179,7 +180,7 @@ class SimulatedBackend(ScriptedBackend):
 class Simulation:
     """A session whose events and clock are turned by hand."""
 
-    def __init__(self, script: Iterator[Event], ref: ClusterRef = REF) -> None:
+    def __init__(self, script: Iterable[Event], ref: ClusterRef = REF) -> None:
         self.now_s = START_S
         denied = (
             {} if ref.backend == "kuberay" else dict.fromkeys(ONLY_KUBERNETES, "not Kubernetes")
@@ -204,12 +205,18 @@ class Simulation:
 
 def digits(kill_s: float | None = 80.0, until_s: float = 400.0) -> Simulation:
     """Two ranks on two workers; at `kill_s` the pod under rank 1 is killed: 18.5 s to recover."""
-    return Simulation(_digits(kill_s, until_s))
+    return Simulation(_events(_digits, kill_s, until_s))
 
 
 def wide(ranks: int = 1000, until_s: float = 60.0) -> Simulation:
     """A run of many ranks, eight GPUs a pod."""
-    return Simulation(_wide(ranks, until_s))
+    return Simulation(_events(_wide, ranks, until_s))
+
+
+@cache
+def _events(script: Callable[..., Iterator[Event]], *arguments: float | None) -> tuple[Event, ...]:
+    """The events of a script, made once a process: each test has a session of its own of them."""
+    return tuple(sorted(script(*arguments), key=lambda event: event.at_s))
 
 
 def _digits(kill_s: float | None, until_s: float) -> Iterator[Event]:

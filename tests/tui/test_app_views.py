@@ -214,7 +214,7 @@ async def test_the_palette_offers_views_and_keys(cockpit: Open) -> None:
     async with cockpit(at_s=60) as seen:
         await seen.press("ctrl+p", *"pods")
         await seen.sees("Show the view Pods")
-        await seen.press("enter", "enter")
+        await seen.press("enter")
         await seen.sees("Pods · 3")
 
 
