@@ -50,8 +50,10 @@ class Watch:
     def __init__(self, session: WatchedSession, wanted: str) -> None:
         self.session, self.wanted = session, wanted
         self._begun: dict[str, Recorder] = {}
-        self._done: set[str] = set()
-        self._followed: set[str] = set()
+        """Those that are not done, by run."""
+        self._is_any_done = False
+        self._followed: dict[str, str] = {}
+        """By run, the name of the source of its job's log."""
         self._said_s = float("-inf")
         self._notices = 0
         self.is_ended = False
@@ -59,7 +61,7 @@ class Watch:
 
     def until_over(self, *, forever: bool) -> None:
         """Until each run that was recorded is over; with `forever`, until it is ended."""
-        while not self.is_ended and (forever or not self._begun or self._begun.keys() - self._done):
+        while not self.is_ended and (forever or self._begun or not self._is_any_done):
             self.session.wait(lambda store: False, LOOK_EVERY_S)
             self._look()
 
@@ -71,13 +73,16 @@ class Watch:
             run = store.runs.get(run_id)
             if self._begun.get(run_id) is not recorder:
                 self._begun[run_id] = recorder
-                self._done.discard(run_id)
                 tell(f"{_clock()} recording {_name(run, run_id)} in {recorder.path}")
             self._follow_log(run)
-        for run_id, recorder in self._begun.items():
-            if run_id not in going and run_id not in self._done and not recorder.going:
-                self._done.add(run_id)
-                tell(f"{self._line(store.runs[run_id])}. Done: {recorder.path}")
+        for run_id, recorder in list(self._begun.items()):
+            if run_id not in going and not recorder.going:
+                run = store.runs.get(run_id)
+                about = f"{_clock()} {run_id}" if run is None else self._line(run)
+                tell(f"{about}. Done: {recorder.path}")
+                del self._begun[run_id]
+                self._is_any_done = True
+                self._unfollow_log(run_id)
         self._tell_notices()
         if time.monotonic() - self._said_s >= LINE_EVERY_S:
             self._said_s = time.monotonic()
@@ -87,10 +92,15 @@ class Watch:
 
     def _follow_log(self, run: RunView | None) -> None:
         """Nobody looks at the log here, so nothing but this would read it."""
-        if run is not None and run.submission_id and run.submission_id not in self._followed:
-            self._followed.add(run.submission_id)
-            dashboard = Dashboard(self.session.backend.dashboard)
-            self.session.add(JobLogSource(dashboard, run.submission_id))
+        if run is not None and run.submission_id and run.id not in self._followed:
+            source = JobLogSource(Dashboard(self.session.backend.dashboard), run.submission_id)
+            self._followed[run.id] = source.name
+            self.session.add(source)  # once, however many runs the job has
+
+    def _unfollow_log(self, run_id: str) -> None:
+        name = self._followed.pop(run_id, "")
+        if name and name not in self._followed.values():
+            self.session.remove(name)
 
     def _tell_notices(self) -> None:
         """What the recorder itself has to say."""

@@ -83,8 +83,7 @@ class EventFilter:
                 self._submission = event.submission_id or self._submission
         if isinstance(event, ClustersListed):
             return False
-        of = event.alert.finding.run_id if isinstance(event, AlertRaised) else ""
-        of = of or getattr(event, "run_id", "")
+        of = run_of(event)
         return not of or not self.run_id or of == self.run_id
 
     def _is_news(self, event: SourceHealth, now_s: float) -> bool:
@@ -135,6 +134,14 @@ class EventFilter:
         self._log_bytes = room
         if kept:
             yield event if len(kept) == len(event.lines) else replace(event, lines=tuple(kept))
+
+
+def run_of(event: Event) -> str:
+    """The run that an event is of; empty when it is of the cluster."""
+    if isinstance(event, AlertRaised):
+        return event.alert.finding.run_id
+    run_id: str = getattr(event, "run_id", "")
+    return run_id
 
 
 def _differ(before: Event, after: Event) -> bool:

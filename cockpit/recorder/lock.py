@@ -40,9 +40,11 @@ class Lock:
 
     def release(self) -> None:
         if self._fd is not None:
-            self.path.unlink(missing_ok=True)
-            os.close(self._fd)
-            self._fd = None
+            fd, self._fd = self._fd, None
+            try:
+                self.path.unlink(missing_ok=True)
+            finally:
+                os.close(fd)
 
 
 def is_held(recording: Path) -> bool:

@@ -1,92 +1,89 @@
-"""What a session gives its events to: it opens a recorder for each run that is watched."""
+"""Opens a recorder for each run that a session watches, and passes events to them."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 
-from cockpit.model.event import (
-    AlertCleared,
-    AlertRaised,
-    ClusterSeen,
-    Event,
-    GpuActivityListed,
-    GroupsListed,
-    JobsListed,
-    MachinesListed,
-    NodesListed,
-    Notice,
-    PodsListed,
-    RunSeen,
-    SourceHealth,
-    TrackedRunsListed,
-    TrialsListed,
-)
-from cockpit.model.run import Trial
+from cockpit.model.event import Event, JobsListed, RunSeen, SourceHealth
+from cockpit.recorder.cluster_snapshot import ClusterSnapshot
+from cockpit.recorder.event_filter import run_of
 from cockpit.recorder.library import Library, Limits
 from cockpit.recorder.recorder import Recorder
+from cockpit.recorder.recorder_thread import WEIGHT_AT_MOST, RecorderThread, weight_of
+from cockpit.recorder.resume_index import STREAM
 from cockpit.store.store import Store
 
 LINGER_S = 40.0
 """After the end of a run: its job's status, its last checkpoint and what follows of it."""
-NOTICES = 50
-
-_PRESENT = (
-    ClusterSeen,
-    GroupsListed,
-    PodsListed,
-    NodesListed,
-    MachinesListed,
-    JobsListed,
-    GpuActivityListed,
-    TrackedRunsListed,
-    SourceHealth,
-)
+PAST_TIMEOUT_S = 10.0
+"""How long events are held back when telemetry does not report that it has read the past."""
+PAST_WEIGHT = WEIGHT_AT_MOST // 2
+ENDED_KEPT = 10_000
+PRUNE_EVERY_S = 60.0
 
 
-@dataclass(slots=True)
-class Present:
-    """The cluster as it was told last: what a recording begins with."""
+class Past:
+    """What comes in until telemetry has read what was written before cockpit was attached."""
 
-    _listed: dict[tuple[str, str], Event] = field(default_factory=dict)
-    _trials: dict[str, dict[str, Trial]] = field(default_factory=dict)
-    _experiments: dict[str, TrialsListed] = field(default_factory=dict)
-    _alerts: dict[str, AlertRaised] = field(default_factory=dict)
-    _notices: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES))
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._begun_s: float | None = None
+        """When the first run came in (monotonic)."""
+        self._weight = 0
+        self._states: dict[str, RunSeen] = {}
+        self._jobs: dict[str, float] = {}
+        """By id of a job that is over: when it ended."""
 
-    def take(self, event: Event) -> None:
-        if isinstance(event, _PRESENT):
-            self._listed[type(event).__name__, event.source] = event
-        elif isinstance(event, TrialsListed):
-            self._experiments[event.experiment] = event
-            known = self._trials.setdefault(event.experiment, {})
-            known.update((trial.id, trial) for trial in event.trials)
-        elif isinstance(event, AlertRaised):
-            self._alerts[event.alert.id] = event
-        elif isinstance(event, AlertCleared):
-            self._alerts.pop(event.alert_id, None)
-        elif isinstance(event, Notice):
-            self._notices.append(event)
+    @property
+    def has_runs(self) -> bool:
+        return self._begun_s is not None
 
-    def events(self) -> Iterator[Event]:
-        yield from self._listed.values()
-        yield from self._notices
-        yield from self._alerts.values()
-        for name, event in self._experiments.items():
-            # It comes out of the stream, which tells it again: under another name it is not taken
-            # for something that the recording has already.
-            yield replace(event, trials=tuple(self._trials[name].values()), source="recorder")
+    def take(self, event: Event, now_s: float) -> None:
+        """`now_s`: monotonic."""
+        if isinstance(event, RunSeen):
+            self._begun_s = now_s if self._begun_s is None else self._begun_s
+            before = self._states.get(event.run_id)
+            if before is None or event.at_s >= before.at_s:
+                self._states[event.run_id] = event
+        elif isinstance(event, JobsListed):
+            over = (job for job in event.jobs if job.status.is_over)
+            self._jobs.update((job.id, job.ended_s or event.at_s) for job in over)
+        self.events.append(event)
+        self._weight += weight_of(event)
+        if self._weight > PAST_WEIGHT:
+            self.events = [each for each in self.events if run_of(each) not in self.ended()]
+            self._weight = sum(map(weight_of, self.events))
+
+    def is_over(self, event: Event | None, now_s: float) -> bool:
+        """Whether `event` ends it, or it has taken too long or too much. `now_s`: monotonic."""
+        if isinstance(event, SourceHealth) and event.source == STREAM and event.ok:
+            return True
+        late = self._begun_s is not None and now_s - self._begun_s >= PAST_TIMEOUT_S
+        return late or self._weight > PAST_WEIGHT
+
+    def ended(self) -> dict[str, float]:
+        """The runs that are over, each with its end in Unix seconds."""
+        found = {}
+        for run_id, seen in self._states.items():
+            if seen.state.is_over:
+                found[run_id] = seen.at_s
+            elif seen.submission_id in self._jobs:
+                found[run_id] = max(seen.at_s, self._jobs[seen.submission_id])
+        return found
 
 
 class RunRecorders:
-    """Give `heard` to a Session; call `close` after the session's own.
+    """Records the runs of a session: pass `heard` to the Session; call `close` after its own.
 
-    A run is recorded from the moment that it is seen until a while after its end. One that was over
-    when it was first seen is not. `told` gets a sentence when something is wrong, and again when
+    A run is recorded from the moment that it is seen until a while after its end. A run that was
+    over before is not: what comes in until telemetry has read its past is held back, and only the
+    runs that go on are recorded then, and those whose recording was cut short. A run that `only`
+    names is recorded in any case. `told` gets a sentence when something is wrong, and again when
     that is over; it may be called from any thread.
+
+    All files are written by one thread that has few of them open (see `RecorderThread`).
     """
 
     def __init__(
@@ -96,28 +93,32 @@ class RunRecorders:
         *,
         only: str = "",
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         told: Callable[[str], None] | None = None,
     ) -> None:
         """`only`: a run's id or name; others are not recorded."""
         self.library, self.limits = library, limits or Limits()
-        self._only, self._clock, self._told = only, clock, told
-        self._present = Present()
+        self._only, self._clock, self._monotonic, self._told = only, clock, monotonic, told
+        self._snapshot = ClusterSnapshot()
+        self._thread = RecorderThread()
         self._recorders: dict[str, Recorder] = {}
         self._ended: dict[str, tuple[float, float]] = {}
         """By run that is over: the moment of its end, and when that was heard (monotonic)."""
+        self._lingering: dict[str, None] = {}
+        """Runs of `_ended` that are still recorded, in the order of their ends."""
         self._finished: list[Recorder] = []
+        self._past: Past | None = Past()
+        self._pruned_s: float | None = None
         self._lock = threading.Lock()
 
     def heard(self, event: Event) -> None:
         """Any event of the session, from any thread. Never waits for a disk."""
         with self._lock:
-            if isinstance(event, RunSeen):
-                self._run_seen(event)
-            for recorder in self._recorders.values():
-                recorder.take(event)
-            self._present.take(event)
-            if self._ended:
-                self._end()
+            if self._past is None:
+                self._record(event)
+                return
+            self._past.take(event, self._monotonic())
+            self._try_past(event)
 
     def recorders(self) -> dict[str, Recorder]:
         """Those that go on, by run id."""
@@ -125,25 +126,29 @@ class RunRecorders:
             return dict(self._recorders)
 
     def summarise(self, store: Store) -> None:
-        """Have the recordings say what the store can tell of their runs. Not from a source's loop.
+        """Write into the recordings what the store knows of their runs. Not from a source's loop.
 
-        Called now and then, so that a recorder that is killed leaves a summary too. It is also how
-        a run ends that never says so itself: its job was stopped.
+        Called now and then, so that a recorder that is killed leaves a summary too. It also ends
+        the recording of a run that never reports its end: its job was stopped.
         """
         from cockpit.insight.summary import summary
 
+        with self._lock:
+            self._try_past(None)
         for run_id, recorder in self.recorders().items():
             if (run := store.runs.get(run_id)) is None:
                 continue
             recorder.summarise(summary(store, run))
             if run.state.is_over and run.ended_s is not None:
                 with self._lock:
-                    self._ended.setdefault(run_id, (run.ended_s, time.monotonic()))
+                    self._run_ended(run_id, run.ended_s)
         with self._lock:
             self._end()
 
     def close(self, store: Store | None = None) -> None:
         """Write what is there and wait for it; of `store`, the last summaries."""
+        with self._lock:
+            self._end_past()
         if store is not None:
             self.summarise(store)
         with self._lock:
@@ -154,34 +159,103 @@ class RunRecorders:
         for recorder in ending:
             recorder.close()
 
+    def _try_past(self, event: Event | None) -> None:
+        past = self._past
+        if past is None:
+            return
+        if past.is_over(event, self._monotonic()):
+            self._end_past()
+        elif not past.has_runs:
+            # Nothing to decide yet: the snapshot has what matters of it.
+            for each in past.events:
+                self._snapshot.take(each)
+            past.events.clear()
+
+    def _end_past(self) -> None:
+        """Record the runs that go on, and complete what an earlier recorder left unfinished."""
+        past, self._past = self._past, None
+        if past is None:
+            return
+        ended = {} if self._only else past.ended()
+        unfinished: dict[str, list[Event]] = {run_id: [] for run_id in ended}
+        for event in past.events:
+            if (run_id := run_of(event)) in ended:
+                unfinished[run_id].append(event)
+            else:
+                self._record(event)
+        now = self._monotonic()
+        for run_id, events in unfinished.items():
+            self._ended[run_id] = (ended[run_id], now)
+            recorder = self._new(run_id, only_continue=True)
+            for event in events:
+                recorder.take(event)
+            self._finish(recorder)
+
+    def _record(self, event: Event) -> None:
+        if isinstance(event, RunSeen):
+            self._run_seen(event)
+        if run_id := run_of(event):
+            if (recorder := self._recorders.get(run_id)) is not None:
+                recorder.take(event)
+        else:
+            for recorder in self._recorders.values():
+                recorder.take(event)
+        self._snapshot.take(event)
+        self._end()
+
     def _run_seen(self, event: RunSeen) -> None:
         run_id = event.run_id
         if self._only not in ("", run_id, event.name):
             return
         if event.state.is_over:
             if run_id in self._recorders:
-                self._ended.setdefault(run_id, (event.at_s, time.monotonic()))
+                self._run_ended(run_id, event.at_s)
             return
         ended = self._ended.get(run_id)
         if run_id in self._recorders or (ended is not None and event.at_s <= ended[0]):
             if ended is not None and event.at_s > ended[0]:
                 del self._ended[run_id]  # its driver came back
+                self._lingering.pop(run_id, None)
             return
         self._ended.pop(run_id, None)
-        path, now_s = self.library.path_of(run_id), self._clock()
-        recorder = Recorder(path, run_id=run_id, clock=self._clock, told=self._told)
-        self._recorders[run_id] = recorder
-        for known in self._present.events():
+        now_s = self._clock()
+        recorder = self._recorders[run_id] = self._new(run_id)
+        for known in self._snapshot.events():
             recorder.take(known, when_s=now_s)
-        threading.Thread(target=self._prune, name="cockpit-retention", daemon=True).start()
+        now = self._monotonic()
+        if self._pruned_s is None or now - self._pruned_s >= PRUNE_EVERY_S:
+            self._pruned_s = now
+            self._thread.call(self._prune)
+
+    def _new(self, run_id: str, *, only_continue: bool = False) -> Recorder:
+        return Recorder(
+            self.library.path_of(run_id),
+            run_id=run_id,
+            clock=self._clock,
+            told=self._told,
+            thread=self._thread,
+            only_continue=only_continue,
+        )
+
+    def _run_ended(self, run_id: str, at_s: float) -> None:
+        if run_id not in self._ended:
+            self._ended[run_id] = (at_s, self._monotonic())
+            self._lingering[run_id] = None
+            while len(self._ended) > ENDED_KEPT:
+                del self._ended[next(iter(self._ended))]
 
     def _end(self) -> None:
-        now = time.monotonic()
-        for run_id, (_, heard) in self._ended.items():
-            if now - heard >= LINGER_S and run_id in self._recorders:
-                recorder = self._recorders.pop(run_id)
-                recorder.finish()
-                self._finished = [one for one in self._finished if one.going] + [recorder]
+        """End the recordings of runs that were over LINGER_S ago."""
+        while self._lingering:
+            run_id = next(iter(self._lingering))
+            if self._monotonic() - self._ended[run_id][1] < LINGER_S:
+                return
+            del self._lingering[run_id]
+            self._finish(self._recorders.pop(run_id))
+
+    def _finish(self, recorder: Recorder) -> None:
+        recorder.finish()
+        self._finished = [one for one in self._finished if one.going] + [recorder]
 
     def _prune(self) -> None:
         try:
@@ -191,7 +265,7 @@ class RunRecorders:
             return
         if gone:
             names = ", ".join(path.stem for path in gone[:3]) + (", …" if len(gone) > 3 else "")
-            self._say(f"Let go of {len(gone)} old recordings, to keep within the limits: {names}.")
+            self._say(f"Deleted {len(gone)} recordings (retention limit): {names}.")
 
     def _say(self, line: str) -> None:
         if self._told is not None:

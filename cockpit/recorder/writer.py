@@ -38,7 +38,11 @@ Line = tuple[float, str]
 
 
 class Writer:
-    """Of one file; used by one thread. Opening and committing raise sqlite3.Error and OSError."""
+    """The writer of one file; used by one thread.
+
+    Opening and committing raise sqlite3.Error and OSError. `suspend` closes the file for a while,
+    so that many runs need few descriptors; `reopen` continues where it stopped.
+    """
 
     def __init__(
         self,
@@ -49,7 +53,10 @@ class Writer:
         self.path = path
         self._monotonic = monotonic
         self.db = file.open_to_write(path)
+        self.is_open = True
         self._begun = False
+        self._last_row: int | None = None
+        """The newest batch when the file was suspended."""
         self._running_summary = RunningSummary()
         self._fresh: list[Line] = []
         self._markers: list[Marker] = []
@@ -102,8 +109,36 @@ class Writer:
             self._checked_at = now
             self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def suspend(self) -> None:
+        """Close the file, whose committed batches are then not merged any more."""
+        self._last_row = self._newest_row()
+        self._tail, self._tail_chars = [], 0
+        self.is_open = False
+        self.db.close()
+
+    def reopen(self) -> None:
+        """Open the file again. What another process did to it since is read as at the first time.
+
+        Raises what the constructor raises.
+        """
+        self.db = file.open_to_write(self.path)
+        try:
+            if self._newest_row() != self._last_row:
+                self._begun, self._told_s, self._said = False, float("-inf"), ()
+                self._known, self._dormant = ResumeIndex(), False
+                self._resume()
+            elif self._begun:
+                file.begin(self.db)
+        except BaseException:
+            self.db.close()
+            raise
+        self.is_open = True
+
     def close(self) -> None:
         """Leave one file alone, that can be opened where nothing can be written."""
+        if not self.is_open:
+            return
+        self.is_open = False
         if self._begun:
             with suppress(sqlite3.Error):
                 self.db.execute("PRAGMA journal_mode = DELETE")
@@ -152,6 +187,10 @@ class Writer:
             (lines[0][0], lines[-1][0], len(lines), body),
         ).lastrowid
         assert row is not None
+        return row
+
+    def _newest_row(self) -> int | None:
+        row: int | None = self.db.execute("SELECT max(id) FROM batches").fetchone()[0]
         return row
 
     # -- going on with a file that is there already

@@ -25,13 +25,26 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import RunState
+from cockpit.recorder import recorder as recorder_module
+from cockpit.recorder import recorder_thread
 from cockpit.recorder.recorder import Recorder
+from cockpit.recorder.recorder_thread import RecorderThread
 from cockpit.recorder.recording import Recording
 from cockpit.recorder.writer import Writer
 from cockpit.store.store import Store
 from tests.tui.simulated import JOB, RUN, START_S, _digits
 
 KEPT = (RankSampled, RunSeen, AttemptStarted, MetricsReported, Marked)
+
+
+class StoppedThread(RecorderThread):
+    """Writes only when the test calls `turn`."""
+
+    def _start(self) -> None:
+        pass
+
+    def turn(self) -> None:
+        self._write()
 
 
 def script(until_s: float = 200.0, kill_s: float | None = 80.0) -> list[Event]:
@@ -288,10 +301,8 @@ def test_a_file_of_another_program_is_not_touched(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_once_and_recording_goes_on_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cockpit.recorder import recorder as module
-
-    monkeypatch.setattr(module, "RETRY_EVERY_S", 0.05)
-    monkeypatch.setattr(module, "COMMIT_EVERY_S", 0.02)
+    monkeypatch.setattr(recorder_module, "RETRY_EVERY_S", 0.05)
+    monkeypatch.setattr(recorder_thread, "COMMIT_EVERY_S", 0.02)
     path, told, events = tmp_path / "a.cockpit", list[str](), script()
     recorder = Recorder(path, told=told.append)
     recorder.take(events[0])
@@ -311,20 +322,40 @@ def test_a_full_disk_is_told_once_and_recording_goes_on_when_there_is_room(
         assert own(found.events()) == own(events)
 
 
+def test_while_the_disk_is_full_no_more_than_the_limit_waits_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "RETRY_EVERY_S", 0.0)
+    monkeypatch.setattr(recorder_thread, "WEIGHT_AT_MOST", 60)
+    path, events = tmp_path / "a.cockpit", own(script(60, None))
+    recorder = Recorder(path, thread=StoppedThread())
+    recorder.take(events[0])
+    recorder.write()
+    assert recorder._writer is not None
+    recorder._writer.db.execute("PRAGMA max_page_count = 1")
+    for event in events[1:]:
+        recorder.take(event)
+        recorder.write()  # each time it fails, and what it was given still waits
+    assert recorder.dropped > 0
+    recorder._writer.db.execute("PRAGMA max_page_count = 1000000")
+    recorder.finish()
+    recorder.write()
+    with Recording.open(path) as found:
+        assert len(list(found.events())) == len(events) - recorder.dropped
+
+
 def test_what_the_disk_does_not_take_in_time_is_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cockpit.recorder import recorder as module
-
     held = threading.Event()
-    once = Recorder._once
+    write = Recorder.write
 
-    def slow(self: Recorder, *args: object, **named: object) -> None:
+    def slow(self: Recorder) -> None:
         held.wait()
-        once(self, *args, **named)  # type: ignore[arg-type]
+        write(self)
 
-    monkeypatch.setattr(Recorder, "_once", slow)
-    monkeypatch.setattr(module, "WEIGHT_AT_MOST", 60)
+    monkeypatch.setattr(Recorder, "write", slow)
+    monkeypatch.setattr(recorder_thread, "WEIGHT_AT_MOST", 60)
     told = list[str]()
     recorder = Recorder(tmp_path / "a.cockpit", told=told.append)
     events = own(script(60, None))

@@ -18,6 +18,7 @@ from cockpit.model.event import (
     PodsListed,
     RankSampled,
     RunSeen,
+    SourceHealth,
     TrialsListed,
 )
 from cockpit.model.run import Job, JobStatus, RunState, Trial, TrialStatus
@@ -37,8 +38,15 @@ def play(recorders: RunRecorders, events: list[Event]) -> None:
         recorders.heard(event)
 
 
-def recorders_on(tmp_path: Path, **named: str) -> RunRecorders:
-    return RunRecorders(Library(tmp_path), clock=lambda: START_S + 1_000, **named)  # type: ignore[arg-type]
+PAST_READ = SourceHealth(at_s=START_S, source="telemetry", ok=True)
+"""What telemetry reports when it has read what was written before."""
+
+
+def recorders_on(tmp_path: Path, *, only: str = "") -> RunRecorders:
+    """Of a cluster that had no run yet."""
+    made = RunRecorders(Library(tmp_path), only=only, clock=lambda: START_S + 1_000)
+    made.heard(PAST_READ)
+    return made
 
 
 def seen(run_id: str, state: RunState = RunState.RUNNING, at_s: float = 0.0) -> RunSeen:
