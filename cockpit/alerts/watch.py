@@ -45,6 +45,7 @@ class AlertWatch:
         self._alarm, self._heard = Alarm(), Heard()
         self._hooks = Hooks(self.settings.hooks, dispatch, clock)
         self._asked_for: str | None = None
+        self._reader: Thread | None = None
         self._summaries: Sequence[RunSummary] = ()
         self._looked_s: float | None = None
         self._told: dict[str, Alert] = {}
@@ -71,10 +72,14 @@ class AlertWatch:
         self._hooks.close()
 
     def past_of(self, run: RunView) -> Sequence[RunSummary]:
-        """Recorded runs as far as they are read yet; the first call for a run has them read."""
-        if self._asked_for != run.id:
+        """Recorded runs as far as they are read yet; the first call for a run has them read.
+
+        One read at a time: the runs of a sweep may change faster than their recordings are read.
+        """
+        if self._asked_for != run.id and (self._reader is None or not self._reader.is_alive()):
             self._asked_for = run.id
-            Thread(target=self._read_past, name="cockpit-past", daemon=True).start()
+            self._reader = Thread(target=self._read_past, name="cockpit-past", daemon=True)
+            self._reader.start()
         return self._summaries
 
     def _read_past(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cockpit.model.error import CockpitError, UsageError
@@ -18,6 +20,9 @@ from cockpit.recorder.recording import Recording
 
 DIRECTORY = "recordings"
 DAY_S = 86_400.0
+
+Stamp = tuple[tuple[int, int, int], ...]
+"""Inode, size and time of the last change of each part of a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Library:
 
     def __init__(self, state_dir: Path) -> None:
         self.directory = state_dir / DIRECTORY
+        self._read: dict[Path, tuple[Stamp, Recorded]] = {}
+        """What was read of each file, as long as the file stays as it was."""
 
     def path_of(self, run_id: str) -> Path:
         """Where a run is recorded; nothing is looked up for it."""
@@ -61,7 +68,14 @@ class Library:
 
     def list(self) -> Sequence[Recorded]:
         """The newest first; those that cannot be read too, with their trouble."""
-        found = [_recorded(path) for path in self._paths()]
+        read = {}
+        for path in self._paths():
+            stamp = _stamp(path)
+            known = self._read.get(path)
+            row = known[1] if known is not None and known[0] == stamp else _recorded(path)
+            read[path] = stamp, row
+        self._read = read
+        found = [replace(row, recording=is_held(row.path)) for _, row in read.values()]
         return sorted(found, key=lambda one: (one.end_s, one.path.name), reverse=True)
 
     def summaries(self) -> Sequence[RunSummary]:
@@ -143,9 +157,7 @@ def _recorded(path: Path) -> Recorded:
     size, unknown = _size(path), RunSummary("", path.stem, "", RunState.UNKNOWN)
     try:
         with Recording.open(path) as found:
-            return Recorded(
-                path, found.run, size, found.begin_s, found.end_s, is_held(path), found.damage
-            )
+            return Recorded(path, found.run, size, found.begin_s, found.end_s, trouble=found.damage)
     except CockpitError as error:
         why = error.what if not error.why else f"{error.what} {error.why}"
         return Recorded(path, unknown, size, trouble=why, end_s=_newest_s(path))
@@ -157,12 +169,25 @@ def _parts(path: Path) -> list[Path]:
     return [path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))]
 
 
+def _stats(path: Path) -> list[os.stat_result]:
+    """Of the file and what SQLite has beside it, which comes and goes with each commit."""
+    found = []
+    for part in _parts(path):
+        with suppress(FileNotFoundError):
+            found.append(part.stat())
+    return found
+
+
+def _stamp(path: Path) -> Stamp:
+    return tuple((of.st_ino, of.st_size, of.st_mtime_ns) for of in _stats(path))
+
+
 def _size(path: Path) -> int:
-    return sum(part.stat().st_size for part in _parts(path) if part.exists())
+    return sum(of.st_size for of in _stats(path))
 
 
 def _newest_s(path: Path) -> float:
-    return max((part.stat().st_mtime for part in _parts(path) if part.exists()), default=0.0)
+    return max((of.st_mtime for of in _stats(path)), default=0.0)
 
 
 def _remove(path: Path) -> None:

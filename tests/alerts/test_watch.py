@@ -17,6 +17,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.event import AlertCleared, AlertHandled, AlertRaised, Event
 from cockpit.model.run import RunState
 from cockpit.model.summary import RunSummary
+from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.insight.training_run import Training
 
@@ -91,6 +92,27 @@ def test_recorded_runs_are_read_aside_and_compared_with() -> None:
             if reader is not None:
                 reader.join(10)
     assert set(training.store.alerts) == {"slower-than-recorded/run run-1"}
+
+
+def test_runs_that_change_faster_than_recordings_are_read_have_one_reader() -> None:
+    go_on, reads = threading.Event(), list[int]()
+
+    def recorded() -> list[RunSummary]:
+        reads.append(threading.active_count())
+        assert go_on.wait(10)
+        return []
+
+    watch = AlertWatch(lambda event: None, Store, past=recorded)
+    before = threading.active_count()
+    for number in range(20):
+        watch.past_of(RunView(f"run-{number}"))
+    assert threading.active_count() == before + 1
+    go_on.set()
+    assert watch._reader is not None
+    watch._reader.join(10)
+    watch.past_of(RunView("run-20"))
+    watch._reader.join(10)
+    assert len(reads) == 2
 
 
 def test_recorded_runs_that_cannot_be_read_do_no_harm(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from cockpit.model.event import RunSeen
 from cockpit.model.run import RunState
 from cockpit.recorder.library import DAY_S, Library, Limits
 from cockpit.recorder.recorder import Recorder
+from cockpit.recorder.recording import Recording
 
 NOW_S = 1_800_000_000.0
 
@@ -106,3 +107,34 @@ def test_the_one_that_is_being_written_never_goes(tmp_path: Path) -> None:
         recorder.close()
     library.delete(path)
     assert not list(library.directory.iterdir())
+
+
+def test_a_recording_that_did_not_change_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, opened = Library(tmp_path), list[str]()
+    for name in ("a", "b"):
+        make(library, name, "n")
+    before = library.list()
+    read = Recording.open
+
+    def counted(path: Path) -> Recording:
+        opened.append(path.stem)
+        return read(path)
+
+    monkeypatch.setattr(Recording, "open", counted)
+    assert library.list() == before
+    assert opened == []
+    make(library, "b", "m", age_days=1)
+    assert {row.name for row in library.list()} == {"a", "b"}
+    assert opened == ["b"]
+
+
+def test_a_part_of_a_recording_that_goes_while_it_is_measured_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write-ahead log is removed with the last connection."""
+    library = Library(tmp_path)
+    size = make(library, "a", "n").stat().st_size
+    monkeypatch.setattr(Path, "exists", lambda path, **named: True)
+    assert library.list()[0].size_bytes == size
