@@ -48,6 +48,8 @@ MEANS = (
 SUMS = ("samples_per_s", "tokens_per_s", "memory_bytes", "gpu_memory_bytes", "gpu_power_w")
 CURVES = (*MEANS, *SUMS)
 """The fields of a sample that have curves. A run's are means over its ranks, or their sums."""
+THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
+"""Those of which a run that is thinned keeps the newest point."""
 BANDS = ("loss", "step_time_s", "samples_per_s", "gpu_utilization_percent")
 """Those of which a run keeps the 10th and the 90th percentile of its ranks too."""
 
@@ -138,6 +140,8 @@ class RunView:
     reporting: int | None = None
     silent: tuple[int, ...] = ()
     """Of a large world: as in `RankSampled`."""
+    is_thinned: bool = False
+    """Its curves and ranks were dropped: many runs have ended since. A recording has them."""
 
     @property
     def attempt(self) -> AttemptView | None:
@@ -160,6 +164,19 @@ class RunView:
         del self.states[:-STATES_KEPT]
         self.started_s = self.started_s or at_s
         self.ended_s = at_s if state.is_over else None
+        self.is_thinned = self.is_thinned and state.is_over
+
+    def thin(self) -> None:
+        """Drop the curves, but for their newest points, and the ranks."""
+        self.is_thinned = True
+        newest = Curves(RUN_POINTS)
+        for name in THINNED_CURVES:
+            if times := self.curves[name].times:
+                newest.append(name, times[-1], self.curves[name].values[-1])
+        self.curves, self.bands = newest, Curves(RUN_POINTS)
+        self.reported, self.progress = Curves(REPORT_POINTS), Series(RUN_POINTS)
+        self.ranks, self.spreads = {}, {}
+        del self.phases[:], self.checkpoints[:-1]
 
     def attempt_view(self, number: int) -> AttemptView:
         return self.attempts.setdefault(number, AttemptView(number))

@@ -62,6 +62,9 @@ DRILLS_KEPT = 100
 GONE_KEPT = 500
 MARKS_KEPT = 200
 ALERTS_KEPT = 500
+RUNS_WHOLE = 100
+"""Runs that are over with all their curves; of older ones a row is left."""
+RUNS_KEPT = 500
 TRIAL_POINTS = 240
 """Points of the curve of each trial of an experiment."""
 ENDED_WITH_JOB = {
@@ -143,6 +146,8 @@ class Store:
     jobs: dict[str, Job] = field(default_factory=dict)
     jobs_by_source: dict[str, tuple[Job, ...]] = field(default_factory=dict)
     runs: dict[str, RunView] = field(default_factory=dict)
+    ended_runs: dict[str, None] = field(default_factory=dict)
+    """Those that are over and whole, in the order of their ends."""
     experiments: dict[str, Experiment] = field(default_factory=dict)
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """MLflow's runs, by their id there."""
@@ -166,7 +171,9 @@ class Store:
         match event:
             case RankSampled():
                 run = self._run(event.run_id)
-                if event.spreads:
+                if run.is_thinned:
+                    pass  # its stream is read again
+                elif event.spreads:
                     run.take_spread(
                         event.at_s,
                         event.attempt,
@@ -218,6 +225,8 @@ class Store:
                 run.enter_phase(event.at_s, event.attempt, event.phase)
             case MetricsReported():
                 run = self._run(event.run_id)
+                if run.is_thinned:
+                    return
                 run.take_report(event.at_s, event.metrics, event.checkpoint, event.ranks)
                 if (of := run.attempts.get(event.attempt)) is not None and of.reported_s is None:
                     of.reported_s = event.at_s
@@ -276,7 +285,7 @@ class Store:
                     made_by = rayjobs.pop(job.id, None)
                     jobs[job.id] = job if made_by is None else _of_rayjob(job, made_by)
         self.jobs = {**rayjobs, **jobs}
-        for run in self.runs.values():
+        for run in list(self.runs.values()):
             self._end_with_job(run)
 
     def _pods(self, event: PodsListed) -> None:
@@ -320,6 +329,22 @@ class Store:
         run.message = event.message or kept
         run.enter(event.at_s, event.state)
         self._end_with_job(run)
+        if event.state.is_over:
+            self._run_ended(run)
+
+    def _run_ended(self, run: RunView) -> None:
+        """Keep memory bounded, however many runs a sweep has."""
+        self.ended_runs[run.id] = None
+        while len(self.ended_runs) > RUNS_WHOLE:
+            oldest = next(iter(self.ended_runs))
+            del self.ended_runs[oldest]
+            found = self.runs.get(oldest)
+            if found is not None and found.state.is_over:  # else its driver came back
+                found.thin()
+        if len(self.runs) > RUNS_KEPT:
+            thinned = (each.id for each in self.runs.values() if each.is_thinned)
+            if (oldest_thinned := next(thinned, None)) is not None:
+                del self.runs[oldest_thinned]
 
     def _end_with_job(self, run: RunView) -> None:
         """A driver that was stopped or killed never says how its run ended; its job does."""
@@ -331,6 +356,7 @@ class Store:
         run.message = run.message or f"its job is {job.status.value}: {one_line(job.message)}"
         if (attempt := run.attempt) is not None and attempt.ended_s is None:
             attempt.ended_s, attempt.reason = ended_s, f"job {job.status.value.lower()}"
+        self._run_ended(run)
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         run = self._run(event.run_id)

@@ -16,8 +16,9 @@ from cockpit.model.event import (
 )
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from cockpit.store import select
+from cockpit.store.run import THINNED_CURVES
 from cockpit.store.series import Series
-from cockpit.store.store import LOG_LINES_KEPT, Store
+from cockpit.store.store import LOG_LINES_KEPT, RUNS_KEPT, RUNS_WHOLE, Store
 from tests.events import (
     HEAD,
     ONE,
@@ -237,3 +238,50 @@ def test_what_an_older_driver_said_of_a_run_is_read_later_and_changes_only_what_
     run = reduced([newer, older]).runs[RUN]
     assert (run.state, run.job_id, run.submission_id) == (RunState.RUNNING, "02000000", "two")
     assert run.message == ""
+
+
+def test_the_runs_of_a_long_sweep_keep_a_row_each_and_only_the_newest_their_curves() -> None:
+    store, number = Store(), RUNS_KEPT + 50
+    for at_s in range(number):
+        run = RunSeen(
+            at_s=at_s, source="telemetry", run_id=f"{at_s}", name="trial", state=RunState.RUNNING
+        )
+        store.apply(run)
+        store.apply(replace(tick(1, at_s, 1, 10), run_id=run.run_id))
+        store.apply(replace(run, at_s=at_s + 1, state=RunState.FINISHED))
+    assert len(store.runs) == RUNS_KEPT
+    whole = [run for run in store.runs.values() if not run.is_thinned]
+    assert [run.id for run in whole] == [f"{number - n}" for n in range(RUNS_WHOLE, 0, -1)]
+    assert all(len(run.curves["loss"]) and run.ranks for run in whole)
+    old = store.runs[f"{number - RUNS_KEPT}"]
+    assert (select.step_of(old), select.loss_of(old)) == (10, 0.2)
+    assert not old.ranks
+    assert set(old.curves) <= set(THINNED_CURVES)
+
+
+def test_a_thinned_run_grows_again_only_when_its_driver_comes_back() -> None:
+    store = Store()
+    run = RunSeen(at_s=1, source="telemetry", run_id=RUN, name="n", state=RunState.RUNNING)
+    store.apply(run)
+    store.apply(replace(run, at_s=2, state=RunState.FINISHED))
+    for other in range(RUNS_WHOLE):
+        store.apply(replace(run, run_id=f"{other}", at_s=3, state=RunState.FINISHED))
+    assert store.runs[RUN].is_thinned
+    store.apply(tick(1, 1.5, 1, 10))
+    assert not store.runs[RUN].ranks
+    store.apply(replace(run, at_s=9))
+    store.apply(tick(2, 10, 11, 20))
+    assert store.runs[RUN].ranks
+
+
+def test_a_run_that_ends_with_its_job_is_thinned_too() -> None:
+    store = Store()
+    for number in range(RUNS_WHOLE + 10):
+        run = RunSeen(at_s=number, source="t", run_id=f"{number}", name="n", state=RunState.RUNNING)
+        store.apply(replace(run, submission_id=f"job-{number}"))
+    ended = tuple(
+        Job(f"job-{number}", "x", JobStatus.STOPPED, ended_s=200.0)
+        for number in range(RUNS_WHOLE + 10)
+    )
+    store.apply(JobsListed(at_s=201, source="ray", jobs=ended))
+    assert sum(run.is_thinned for run in store.runs.values()) == 10

@@ -51,8 +51,11 @@ def choices(store: Store, state_dir: Path) -> list[Choice]:
     live = [
         Choice(f"run {run.id}", one_line(run.name or run.id), run.state.value.lower())
         for run in store.runs.values()
-        if run is not current and any(len(run.curves[name]) for name in run.curves)
+        if run is not current
+        and not run.is_thinned
+        and any(len(run.curves[name]) for name in run.curves)
     ]
+    whole = {run.id for run in store.runs.values() if not run.is_thinned}
     recorded = [
         Choice(
             f"file {one.path}",
@@ -63,7 +66,7 @@ def choices(store: Store, state_dir: Path) -> list[Choice]:
             one.path,
         )
         for one in Library(state_dir).list()
-        if not one.trouble and one.summary.run_id not in store.runs
+        if not one.trouble and one.summary.run_id not in whole
     ]
     return live + recorded
 
