@@ -130,6 +130,10 @@ class Progress:
             self.missing += record.seq - self.seq - 1
         return True
 
+    def finish(self) -> None:
+        """Nothing more is read: forget which numbers have come, but not what could not be read."""
+        self._came.clear()
+
     @property
     def complaint(self) -> str:
         parts = []

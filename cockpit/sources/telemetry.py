@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Event, SourceHealth
@@ -40,6 +41,8 @@ CLEAN_END_WAIT_S = 0.2
 LINE_LIMIT_BYTES = 8 << 20
 """A tick of 20,000 ranks."""
 QUEUE_EVENTS = 1_000
+READ_AT_ONCE = 16
+"""Connections for the past of streams: a cluster may list those of hundreds of jobs."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -68,6 +71,7 @@ class TelemetrySource:
         self._pace = pace
         self._find_s, self._idle_s, self._jobs_fresh_s = find_s, idle_s, jobs_fresh_s
         self._clock, self._sleep = clock, sleep
+        self._reads = asyncio.Semaphore(READ_AT_ONCE)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_EVENTS)
@@ -203,6 +207,7 @@ class TelemetrySource:
                 stream.read.set()
                 await self._sleep(backoff.failed())
             stream.read.set()
+        stream.progress.finish()
 
     async def _connect(
         self,
@@ -215,15 +220,18 @@ class TelemetrySource:
     ) -> None:
         """One answer, to its end or to the line that says where the stream goes on."""
         stream.progress.begin(whole=whole)
-        async with self._dashboard.stream_log(
-            stream.node_id,
-            stream.name,
-            lines=-1 if whole else TAIL_LINES,
-            follow=follow,
-            idle_s=self._idle_s,
-            limit_bytes=LINE_LIMIT_BYTES,
-            torn=torn,
-        ) as lines:
+        async with (
+            nullcontext() if follow else self._reads,
+            self._dashboard.stream_log(
+                stream.node_id,
+                stream.name,
+                lines=-1 if whole else TAIL_LINES,
+                follow=follow,
+                idle_s=self._idle_s,
+                limit_bytes=LINE_LIMIT_BYTES,
+                torn=torn,
+            ) as lines,
+        ):
             async for batch in lines:
                 stream.error = ""
                 for line in batch:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,10 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import RunState
+from cockpit.sources import telemetry
 from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.telemetry import TAIL_LINES, TelemetrySource
+from cockpit.sources.telemetry import READ_AT_ONCE, TAIL_LINES, TelemetrySource
+from cockpit.sources.telemetry_files import Stream
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 from training.telemetry import wire
 
@@ -359,3 +362,40 @@ async def test_closing_the_source_closes_its_streams(
             fake.write(NAME, ticks(seq, seq))  # a closed connection shows at a write
             seq += 1
             await asyncio.sleep(0.01)
+
+
+async def test_the_streams_of_many_finished_jobs_take_few_connections_and_little_memory(
+    fake: FakeDashboard, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, now, most = 60, 0, 0
+    for number in range(jobs):
+        fake.add_job(f"job-{number}", status="SUCCEEDED", ray_id=f"{number:02d}000000")
+        fake.write(f"cockpit/telemetry-{number:02d}000000.jsonl", ticks(1, 20))
+    stream_log = Dashboard.stream_log
+
+    @asynccontextmanager
+    async def counted(*args: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        try:
+            async with stream_log(*args, **named) as lines:
+                yield lines
+        finally:
+            now -= 1
+
+    made: list[Stream] = []
+
+    def make(*args: Any, **named: Any) -> Stream:
+        made.append(Stream(*args, **named))
+        return made[-1]
+
+    monkeypatch.setattr(Dashboard, "stream_log", counted)
+    monkeypatch.setattr(telemetry, "Stream", make)
+    async with aclosing(source(dashboard).events()) as events:
+        seen = await until(
+            events, lambda event: is_health(event) and all(stream.done for stream in made)
+        )
+    assert len(steps(seen)) == 20 * jobs
+    assert most <= READ_AT_ONCE
+    assert not any(stream.progress._came for stream in made)
