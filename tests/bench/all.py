@@ -32,6 +32,7 @@ MEASUREMENTS = (
     "look_cost",
     "chart_cost",
     "recorder_cost",
+    "many_runs",
     "checkpoint_stall",
     "recovery",
 )
