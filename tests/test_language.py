@@ -50,24 +50,15 @@ BANNED = {
 NOT_REWRITTEN: frozenset[str] = frozenset(
     {
         "docs/benchmarks.md",
-        "docs/charts.md",
         "docs/checkpoints.md",
         "docs/commands.md",
         "docs/data.md",
-        "docs/diagnosis.md",
         "docs/drills.md",
         "docs/kubernetes.md",
         "docs/local.md",
-        "docs/ranks.md",
-        "docs/recorder.md",
-        "docs/recovery-measured.md",
-        "docs/recovery.md",
-        "docs/report.md",
-        "docs/sources.md",
         "docs/techniques.md",
         "docs/telemetry.md",
         "docs/training.md",
-        "docs/troubleshooting.md",
     }
 )
 """Pages, help of verbs, and labels whose text is not rewritten yet."""
