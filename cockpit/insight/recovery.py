@@ -252,8 +252,9 @@ def _ended(run: RunView, way: Course) -> list[str]:
     if way.hit is None or not way.interrupted:
         return []
     until = way.new.number if way.new is not None else max(run.attempts) + 1
-    views = (run.attempts.get(number) for number in range(way.hit.number, until))
-    return [v.budget for v in views if v and v.ended_s is not None and v.budget != "none"]
+    numbers = sorted(number for number in run.attempts if way.hit.number <= number < until)
+    views = (run.attempts[number] for number in numbers)
+    return [v.budget for v in views if v.ended_s is not None and v.budget != "none"]
 
 
 def _lost_its_driver(run: RunView) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,8 @@ from typing import Any
 
 from cockpit.model import event as events
 from cockpit.model.event import Event
+from cockpit.model.limited_json import loads
+from cockpit.model.plausible import moment_s
 from cockpit.model.text import clean
 
 Read = Callable[[Sequence[Any]], Iterable[Any]]
@@ -56,17 +57,15 @@ def decode(line: str) -> tuple[float, Event] | None:
     Raises CodecError.
     """
     try:
-        raw = json.loads(line)
+        raw = loads(line)
         kind = KINDS.get(raw[0])
         if kind is None:
             return None
         at_s, source, values = raw[1:4]
         when_s = raw[4] if len(raw) > 4 else at_s
-        _numbers((at_s, when_s))
-        if not math.isfinite(when_s):
-            raise ValueError("at no time")
+        _moments((at_s, when_s))
         return when_s, kind(at_s=at_s, source=_text(source), **_read_object(kind, values))
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise CodecError(f"not an event: {error}") from error
 
 
@@ -79,7 +78,7 @@ def from_plain(kind: type[Any], raw: Any) -> Any:
     """A dataclass of the model from what `to_plain` made of it. Raises CodecError."""
     try:
         return kind(**_read_object(kind, raw))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise CodecError(f"not a {kind.__name__}: {error}") from error
 
 
@@ -123,7 +122,7 @@ def _field(item: dataclasses.Field[Any], hint: Any) -> _Field:
         make,
         rows if dataclasses.is_dataclass(rows) and isinstance(rows, type) else None,
         dataclasses.is_dataclass(inner),
-        _reader(hint),
+        _moment_reader(hint) if item.name in MOMENTS else _reader(hint),
     )
 
 
@@ -203,8 +202,10 @@ def _reader(hint: Any) -> Read:
     optional = isinstance(hint, types.UnionType)
     inner = _without_none(hint)
     origin, arguments = typing.get_origin(inner), typing.get_args(inner)
-    if inner in (float, int):
+    if inner is float:
         return _numbers_or_none if optional else _numbers
+    if inner is int:
+        return _wholes_or_none if optional else _wholes
     if inner is str:
         return _texts_or_none if optional else _texts
     one: Callable[[Any], Any]
@@ -251,6 +252,57 @@ def _tuple_of(inner: Any) -> Callable[[Any], Any]:
 
 _NUMBERS = frozenset((float, int))
 _MAYBE_NUMBERS = _NUMBERS | {types.NoneType}
+
+
+MOMENTS = frozenset(
+    {
+        "at_s",
+        "attempt_ended_s",
+        "began_s",
+        "created_s",
+        "detected_s",
+        "ended_s",
+        "first_point_s",
+        "first_step_s",
+        "injected_s",
+        "pod_gone_s",
+        "pod_ready_s",
+        "raised_s",
+        "restarted_s",
+        "retry_at_s",
+        "started_s",
+        "updated_s",
+    }
+)
+"""Fields of the model that are Unix times; other numbers of seconds may be infinite."""
+
+
+def _moment_reader(hint: Any) -> Read:
+    if not isinstance(hint, types.UnionType):
+        return _moments
+    return lambda column: [None if raw is None else _moments((raw,))[0] for raw in column]
+
+
+def _moments(column: Sequence[Any]) -> Sequence[Any]:
+    for raw in _numbers(column):
+        moment_s(raw)
+    return column
+
+
+def _wholes(column: Sequence[Any]) -> Sequence[Any]:
+    for raw in _numbers(column):
+        if not -_MOST <= raw <= _MOST:
+            raise ValueError("a whole number out of range")
+    return column
+
+
+def _wholes_or_none(column: Sequence[Any]) -> Sequence[Any]:
+    _wholes([raw for raw in column if raw is not None])
+    return column
+
+
+_MOST = (1 << 63) - 1
+"""What SQLite, Arrow and a float can hold too."""
 
 
 def _numbers(column: Sequence[Any]) -> Sequence[Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from cockpit import paths
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.kept import KeptDrill
+from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 from cockpit.recorder.codec import CodecError, from_plain, to_plain
 
@@ -90,7 +91,7 @@ class DrillHistory:
 def _read(path: Path) -> KeptDrill:
     if path.stat().st_size > FILE_LIMIT_BYTES:
         raise CodecError(f"it has more than {FILE_LIMIT_BYTES >> 20} MB")
-    raw = json.loads(path.read_text(encoding="utf-8"))
+    raw = loads(path.read_text(encoding="utf-8"))
     found: KeptDrill = from_plain(KeptDrill, raw)
     return found
 

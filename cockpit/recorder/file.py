@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.model.error import CockpitError
+from cockpit.model.limited_json import loads
+from cockpit.model.text import one_line
 
 SUFFIX = ".cockpit"
 APPLICATION_ID = 0x434B5054
@@ -144,12 +146,13 @@ def write_fact(db: sqlite3.Connection, name: str, value: Any) -> None:
     db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
 
-def facts(db: sqlite3.Connection) -> dict[str, Any]:
-    """What is said once, by name; what cannot be read is left out."""
-    found = {}
+def facts(db: sqlite3.Connection) -> tuple[dict[str, Any], list[str]]:
+    """What is said once, by name, and the names of those that cannot be read."""
+    found: dict[str, Any] = {}
+    unreadable = []
     for name, value in db.execute("SELECT name, value FROM facts"):
         try:
-            found[str(name)] = json.loads(value)
+            found[str(name)] = loads(value)
         except (TypeError, ValueError):
-            continue
-    return found
+            unreadable.append(one_line(str(name), 40))
+    return found, unreadable

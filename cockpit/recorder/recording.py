@@ -13,8 +13,10 @@ from typing import Any, Self
 
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event
+from cockpit.model.plausible import moment_s
 from cockpit.model.run import RunState
 from cockpit.model.summary import RunSummary
+from cockpit.model.text import one_line
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, decode, from_plain
 from cockpit.recorder.running_summary import Marker
@@ -66,7 +68,9 @@ class Recording:
 
     def refresh(self) -> None:
         """Look again for what has been written since."""
-        self._facts = file.facts(self._db)
+        self._facts, unreadable = file.facts(self._db)
+        if unreadable:
+            self._damaged(f"{', '.join(unreadable[:3])} cannot be read")
         self._batches = self._index()
 
     @property
@@ -74,8 +78,11 @@ class Recording:
         """What the run was, in a few numbers."""
         try:
             return from_plain(RunSummary, self._facts["run"])  # type: ignore[no-any-return]
-        except (KeyError, CodecError):
-            return RunSummary("", self.path.stem, "", RunState.UNKNOWN)
+        except KeyError:
+            pass
+        except CodecError:
+            self._damaged("its summary cannot be read")
+        return RunSummary("", self.path.stem, "", RunState.UNKNOWN)
 
     @property
     def begin_s(self) -> float:
@@ -105,7 +112,15 @@ class Recording:
         except sqlite3.DatabaseError as error:
             self._damaged(str(error))
             return ()
-        return tuple(Marker(float(at_s), str(kind), str(text or "")) for at_s, kind, text in rows)
+        found = []
+        for at_s, kind, text in rows:
+            try:
+                found.append(
+                    Marker(moment_s(at_s), one_line(str(kind)), one_line(str(text or ""), 1000))
+                )
+            except (TypeError, ValueError):
+                self._damaged("a marker cannot be read")
+        return tuple(found)
 
     def events(self, from_s: float | None = None, to_s: float | None = None) -> Iterator[Event]:
         """In order of the moments that they belong to, both ends included."""
@@ -173,9 +188,12 @@ class Recording:
             rows = f"SELECT id, from_s, to_s FROM batches NOT INDEXED ORDER BY id {order}"
             try:
                 for row, from_s, to_s in self._db.execute(rows):
-                    found[row] = (float(from_s), float(to_s), row)
+                    try:
+                        found[row] = (moment_s(from_s), moment_s(to_s), row)
+                    except (TypeError, ValueError):
+                        self._damaged(f"the times of batch {row} cannot be read")
                 break
-            except (sqlite3.DatabaseError, TypeError, ValueError) as error:
+            except sqlite3.DatabaseError as error:
                 self._damaged(f"a part of its table is torn ({error})")
         return sorted(batch for row, batch in found.items() if row not in self._missing)
 
@@ -195,8 +213,8 @@ def _moment(line: str) -> float:
     """The moment of a line without reading all of it; what is no line comes first, and is told."""
     try:
         if line.endswith("}]"):
-            return float(line.split(",", 2)[1])
-        return float(line[line.rindex(",") + 1 : -1])
+            return moment_s(line.split(",", 2)[1])
+        return moment_s(line[line.rindex(",") + 1 : -1])
     except (IndexError, ValueError):
         return float("-inf")
 

@@ -196,7 +196,7 @@ class Writer:
     # -- going on with a file that is there already
 
     def _resume(self) -> None:
-        facts = file.facts(self.db)
+        facts, _ = file.facts(self.db)
         told_s = facts.get("told_s")
         if not isinstance(told_s, (int, float)):
             return

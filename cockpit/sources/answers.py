@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model.cluster import Gpu, Node
+from cockpit.model.plausible import count, moment_s
 from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.secret import masked, masked_lines, masked_value
 from cockpit.model.text import clean_lines, one_line
@@ -99,7 +100,7 @@ def _mib(value: Any) -> int | None:
 
 
 def _seconds(milliseconds: Any) -> float | None:
-    return None if not milliseconds else float(milliseconds) / 1000
+    return None if not milliseconds else moment_s(float(milliseconds) / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,8 @@ def _train_run(raw: Mapping[str, Any]) -> TrainRun:
         job_id=one_line(str(raw.get("job_id") or "")),
         state=RunState(status) if status in RunState.__members__ else RunState.UNKNOWN,
         detail=_detail(raw),
-        started_s=float(raw["start_time_ns"]) / 1e9,
-        ended_s=float(raw["end_time_ns"]) / 1e9 if raw.get("end_time_ns") else None,
+        started_s=moment_s(float(raw["start_time_ns"]) / 1e9),
+        ended_s=moment_s(float(raw["end_time_ns"]) / 1e9) if raw.get("end_time_ns") else None,
         attempts=tuple(sorted(attempts, key=lambda attempt: attempt.started_s)),
         submission_id=one_line(str((raw.get("job_details") or {}).get("submission_id") or "")),
         max_failures=_max_failures(raw.get("run_settings")),
@@ -181,11 +182,11 @@ def _train_attempt(raw: Mapping[str, Any]) -> TrainAttempt:
     return TrainAttempt(
         status=one_line(str(raw.get("status"))),
         detail=_detail(raw),
-        started_s=float(raw["start_time_ns"]) / 1e9,
-        ended_s=float(raw["end_time_ns"]) / 1e9 if raw.get("end_time_ns") else None,
+        started_s=moment_s(float(raw["start_time_ns"]) / 1e9),
+        ended_s=moment_s(float(raw["end_time_ns"]) / 1e9) if raw.get("end_time_ns") else None,
         workers=tuple(
             TrainWorker(
-                rank=int(worker["world_rank"]),
+                rank=count(worker["world_rank"]),
                 node_id=one_line(str(worker["node_id"])),
                 node_ip=one_line(str(worker["node_ip"])),
                 pid=int(worker["pid"]),

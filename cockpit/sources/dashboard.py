@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from cockpit.model.cluster import DashboardRoute, Node
 from cockpit.model.run import Job
+from cockpit.model.text import one_line
 from cockpit.sources import answers
 from cockpit.sources.answers import GrafanaPlace, TrainRun
 from cockpit.sources.http import AnswerError, Http, MissingError, RouteOf
@@ -250,10 +251,10 @@ def _read(path: str, raw: Any, parse: Callable[[Any], T]) -> T:
     """What `parse` makes of an answer; an answer of another shape is an AnswerError."""
     try:
         return parse(raw)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise AnswerError(
             f"the Ray dashboard's answer on {path} is not understood",
-            f"{type(error).__name__}: {error}",
+            one_line(f"{type(error).__name__}: {error}"),
             "cockpit knows Ray 2.60's answers; check the cluster's version",
             status=200,
         ) from error

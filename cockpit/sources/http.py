@@ -5,6 +5,7 @@ httpx is imported when the first request is made, not when this module is: it co
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import ssl
@@ -18,8 +19,10 @@ from urllib.parse import urlsplit
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.limited_json import MAX_BYTES, LimitError, loads
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
+from cockpit.sources import bounded
 
 if TYPE_CHECKING:
     import httpx
@@ -32,6 +35,9 @@ RouteOf = Callable[[], Awaitable[DashboardRoute]]
 
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
+WHOLE_ANSWER_S = 60.0
+"""For a whole answer, or twice its time-out between two bytes where that is longer: a server that
+sends a byte a second would hold a request for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +82,11 @@ class Http:
         route: DashboardRoute | RouteOf,
         *,
         timeout_s: float = TIMEOUT_S,
+        whole_s: float = WHOLE_ANSWER_S,
+        limit_bytes: int = MAX_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self._whole_s, self._limit_bytes = whole_s, limit_bytes
         self._route_of = _always(route) if isinstance(route, DashboardRoute) else route
         self._timeout_s = timeout_s
         self._transport = transport
@@ -108,7 +117,7 @@ class Http:
         body: object = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """The decoded answer. Raises AnswerError when it is not JSON."""
+        """The decoded answer. Raises AnswerError when it is not JSON, too large or too deep."""
         answer = await self.fetch(
             method,
             path,
@@ -118,7 +127,9 @@ class Http:
             timeout_s=timeout_s,
         )
         try:
-            return json.loads(answer)
+            return loads(answer, max_bytes=self._limit_bytes)
+        except LimitError as error:
+            raise _implausible(self._route, path, str(error)) from error
         except ValueError as error:
             base = self._route.base_url if self._route else ""
             known = self._route.headers.values() if self._route else ()
@@ -140,21 +151,27 @@ class Http:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
+        """The answer's body. Raises AnswerError when it is larger than the limit."""
         route = await self._ask_route()
         sent = _checked(route)
-        with self._explained(route):
-            response = await self._client(route).request(
-                method,
-                route.base_url + path,
-                params=params,
-                content=body,
-                headers={**(headers or {}), **sent},
-                extensions=_extensions(route),
-                timeout=self._timeouts(timeout_s or self._timeout_s),
-            )
-            if not response.is_success:
-                raise _refused(route, path, response.status_code, response.text)
-            return response.content
+        timeout_s = timeout_s or self._timeout_s
+        with self._explained(route, path):
+            async with (
+                asyncio.timeout(max(self._whole_s, 2 * timeout_s)),
+                self._client(route).stream(
+                    method,
+                    route.base_url + path,
+                    params=params,
+                    content=body,
+                    headers={**(headers or {}), **sent},
+                    extensions=_extensions(route),
+                    timeout=self._timeouts(timeout_s),
+                ) as response,
+            ):
+                if not response.is_success:
+                    text = (await bounded.beginning(response)).decode(errors="replace")
+                    raise _refused(route, path, response.status_code, text)
+                return await bounded.body(response, self._limit_bytes)
 
     @asynccontextmanager
     async def stream(
@@ -168,7 +185,7 @@ class Http:
         route = await self._ask_route()
         sent = _checked(route)
         async with AsyncExitStack() as stack:
-            with self._explained(route):
+            with self._explained(route, path):
                 response = await stack.enter_async_context(
                     self._client(route).stream(
                         "GET",
@@ -180,15 +197,15 @@ class Http:
                     )
                 )
                 if not response.is_success:
-                    text = (await response.aread()).decode(errors="replace")
+                    text = (await bounded.beginning(response)).decode(errors="replace")
                     raise _refused(route, path, response.status_code, text)
-            yield self._chunks(route, response)
+            yield self._chunks(route, path, response)
 
     async def _chunks(
-        self, route: DashboardRoute, response: httpx.Response
+        self, route: DashboardRoute, path: str, response: httpx.Response
     ) -> AsyncIterator[bytes]:
-        with self._explained(route):
-            async for chunk in response.aiter_bytes():
+        with self._explained(route, path):
+            async for chunk in bounded.pieces(response):
                 yield chunk
 
     async def _ask_route(self) -> DashboardRoute:
@@ -219,6 +236,7 @@ class Http:
                 proxy=route.proxy or None,
                 transport=transport,
                 limits=limits,
+                headers={"Accept-Encoding": bounded.ACCEPT_ENCODING},
             )
         return client
 
@@ -230,7 +248,7 @@ class Http:
         )
 
     @contextmanager
-    def _explained(self, route: DashboardRoute) -> Iterator[None]:
+    def _explained(self, route: DashboardRoute, path: str) -> Iterator[None]:
         """httpx's errors as ours; after any of them the route is asked for again."""
         import httpx
 
@@ -242,6 +260,13 @@ class Http:
             raise SilentError(
                 f"{where} does not answer", "it took the connection and fell silent"
             ) from error
+        except (bounded.AnswerTooLargeError, bounded.EncodingError) as error:
+            raise _implausible(route, path, str(error)) from error
+        except TimeoutError as error:
+            self._route = None
+            raise SilentError(
+                f"{where} does not answer", "the whole answer did not come in time"
+            ) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._route = None
             said = without_credentials(str(error), route.headers.values())
@@ -252,6 +277,15 @@ class Http:
         except (UnreachableError, NotAllowedError):
             self._route = None  # a renewed token or a moved head comes with a new route
             raise
+
+
+def _implausible(route: DashboardRoute | None, path: str, why: str) -> AnswerError:
+    return AnswerError(
+        f"{route.base_url if route else ''}{path} did not answer as a Ray dashboard does",
+        f"the answer is refused: {why}",
+        "check that the address is a Ray dashboard's",
+        status=200,
+    )
 
 
 def _always(route: DashboardRoute) -> RouteOf:

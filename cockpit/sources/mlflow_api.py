@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from cockpit.model.plausible import moment_s
 from cockpit.model.text import one_line
 from cockpit.model.tracking import TrackedRun
 from cockpit.sources.mlflow_http import MlflowHttp
@@ -104,7 +105,7 @@ class Mlflow:
                     with _understood(self._http):
                         found.append(
                             MetricPoint(
-                                float(raw["timestamp"]) / 1000,
+                                moment_s(float(raw["timestamp"]) / 1000),
                                 int(raw.get("step") or 0),
                                 _number(raw["value"]),
                             )
@@ -162,6 +163,9 @@ class Mlflow:
         return found
 
 
+_MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
 class _understood:
     """What reads one item; what it does not understand is an answer that is not MLflow's."""
 
@@ -172,7 +176,7 @@ class _understood:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if isinstance(error, KeyError | TypeError | ValueError | AttributeError):
+        if isinstance(error, _MISUNDERSTOOD):
             raise self._http.strange(f"{type(error).__name__}: {error}") from error
 
 
@@ -187,4 +191,4 @@ def _number(value: Any) -> float:
 
 
 def _seconds(milliseconds: Any) -> float | None:
-    return None if not milliseconds else float(milliseconds) / 1000
+    return None if not milliseconds else moment_s(float(milliseconds) / 1000)

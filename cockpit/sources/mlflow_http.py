@@ -6,15 +6,16 @@ httpx and TLS are loaded with the first question.
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.limited_json import LimitError, loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
+from cockpit.sources import bounded
 from cockpit.sources.http import AnswerError
 from cockpit.sources.mlflow_settings import MlflowSettings
 from cockpit.sources.table import is_loopback
@@ -70,7 +71,9 @@ class MlflowHttp:
         if status >= 300:
             raise self._refused(path, status, answer)
         try:
-            decoded = json.loads(answer)
+            decoded = loads(answer, max_bytes=self._limit_bytes)
+        except LimitError as error:
+            raise self.strange(str(error)) from error
         except ValueError as error:
             raise self.strange(answer[:200].decode(errors="replace") or "it is empty") from error
         if not isinstance(decoded, dict):
@@ -85,18 +88,18 @@ class MlflowHttp:
         body: Mapping[str, Any] | None,
     ) -> tuple[int, bytes]:
         url = self._settings.url + API + path
-        whole = bytearray()
         async with self._open().stream(method, url, params=params, json=body) as response:
-            async for chunk in response.aiter_bytes():
-                whole += chunk
-                if len(whole) > self._limit_bytes:
-                    raise AnswerError(
-                        f"an answer of {self.where} is too large",
-                        f"more than {self._limit_bytes >> 20} MiB on {path}",
-                        "name the experiments to look at under [mlflow]",
-                        status=response.status_code,
-                    )
-            return response.status_code, bytes(whole)
+            try:
+                return response.status_code, await bounded.body(response, self._limit_bytes)
+            except bounded.AnswerTooLargeError as error:
+                raise AnswerError(
+                    f"an answer of {self.where} is too large",
+                    f"more than {self._limit_bytes >> 20} MiB on {path}",
+                    "name the experiments to look at under [mlflow]",
+                    status=response.status_code,
+                ) from error
+            except bounded.EncodingError as error:
+                raise self.strange(str(error)) from error
 
     def _open(self) -> httpx.AsyncClient:
         import httpx
@@ -106,7 +109,10 @@ class MlflowHttp:
             auth = None if said.token or not said.username else (said.username, said.password)
             self._client = httpx.AsyncClient(
                 auth=auth,
-                headers={"Authorization": f"Bearer {said.token}"} if said.token else {},
+                headers={
+                    "Accept-Encoding": bounded.ACCEPT_ENCODING,
+                    **({"Authorization": f"Bearer {said.token}"} if said.token else {}),
+                },
                 verify=self._trusted(),
                 trust_env=not is_loopback(said.url),
                 timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
@@ -180,6 +186,6 @@ def _message(answer: bytes) -> str:
     """MLflow's own words; of a page, nothing."""
     text = answer[:4000].decode(errors="replace")
     try:
-        return one_line(str(json.loads(answer)["message"]))
+        return one_line(str(loads(answer)["message"]))
     except (ValueError, TypeError, KeyError):
         return "" if "<" in text else one_line(text)

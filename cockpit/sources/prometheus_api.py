@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.limited_json import loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import AnswerError
@@ -130,7 +131,7 @@ class Prometheus:
             raise UnreachableError(
                 f"{self.where} cannot be reached", self._plain(_root(error)), "check the address"
             ) from error
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise self._strange(f"{type(error).__name__}: {error}") from error
         except PrometheusApiClientException as error:
             # Only for a success other than 200: the session raises for every error status.
@@ -164,11 +165,9 @@ def refused(where: str, status: int, body: bytes, known: Iterable[str] = ()) -> 
 
     `known`: credentials that it must not quote.
     """
-    import json
-
     why = f"HTTP {status}"
     with suppress(ValueError, TypeError, KeyError):
-        why += f": {one_line(without_credentials(str(json.loads(body)['error']), known))}"
+        why += f": {one_line(without_credentials(str(loads(body)['error']), known))}"
     if status == 401:
         todo = "give a token or a password under [prometheus] in the configuration"
         return NotAllowedError(f"{where} wants credentials", why, todo)

@@ -11,6 +11,7 @@ from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util.retry import Retry
 
+from cockpit.model.limited_json import LimitError, check
 from cockpit.model.text import one_line
 from cockpit.sources.http import AnswerError
 from cockpit.sources.prometheus_api import CONNECT_TIMEOUT_S, credentials, refused
@@ -86,7 +87,19 @@ class BoundedSession(requests.Session):
         if not response.ok:
             known = credentials(self._settings)
             raise refused(where, response.status_code, bytes(whole), known)
-        response._content = bytes(whole)
+        content = bytes(whole)
+        try:
+            check(content)
+        except LimitError as error:
+            raise AnswerError(
+                f"the answer of {where} is refused",
+                str(error),
+                "narrow it down with selector under [prometheus]",
+                status=200,
+            ) from error
+        except ValueError as error:
+            raise requests.exceptions.JSONDecodeError(str(error), "", 0) from error
+        response._content = content
         return response
 
 

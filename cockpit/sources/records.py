@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
 from cockpit.format import plural
+from cockpit.model.limited_json import loads
 from training.telemetry.wire import Record, Segment, WireError, decode
 
 MOST_AHEAD = 100_000_000
@@ -68,7 +68,7 @@ class Progress:
         record: Record | None = None
         broken: WireError | None = None
         try:
-            record = decode(line)
+            record = decode(line, loads)
         except WireError as error:
             broken = error
         number = (record.seq, record.t) if record else _number(line)
@@ -182,7 +182,7 @@ class Progress:
 def _number(line: bytes) -> tuple[int, float] | None:
     """The number and time of a line whose body this version does not know."""
     try:
-        raw = json.loads(line)
+        raw = loads(line)
         return int(raw["seq"]), float(raw["t"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None

@@ -16,7 +16,7 @@ import pytest
 from cockpit.model.event import Event, LogLines, Notice, RankSampled, RunSeen
 from cockpit.model.run import RankSample, RunState
 from cockpit.model.summary import RunSummary
-from cockpit.recorder.codec import KINDS, CodecError, decode, encode, from_plain, to_plain
+from cockpit.recorder.codec import KINDS, MOMENTS, CodecError, decode, encode, from_plain, to_plain
 from tests.tui.simulated import _digits, _wide
 
 
@@ -47,7 +47,10 @@ def made(hint: Any, chance: random.Random) -> Any:
 
 def filled(kind: type[Any], chance: random.Random) -> Any:
     hints = typing.get_type_hints(kind)
-    return kind(**{item.name: made(hints[item.name], chance) for item in dataclasses.fields(kind)})
+    values = {item.name: made(hints[item.name], chance) for item in dataclasses.fields(kind)}
+    for name in MOMENTS & values.keys():
+        values[name] = chance.random() * 1e9
+    return kind(**values)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

@@ -114,5 +114,28 @@ def test_kinds_and_fields_of_the_future_are_skipped() -> None:
 def test_half_a_character_and_a_number_without_end_do_not_get_in() -> None:
     read = decode('{"v":1,"seq":1,"t":0,"kind":"run","run":"a\\ud800b"}')
     assert read == Record(1, 0.0, Run(run="a?b"))
-    with pytest.raises(WireError, match="out of all reason"):
+    with pytest.raises(WireError, match="out of range"):
         decode('{"v":1,"seq":1,"t":0,"kind":"attempt_end","run":"r","attempt":1' + "0" * 30 + "}")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"kind":"run","run":"r","t":1e300',
+        '"kind":"run","run":"r","t":"nan"',
+        '"kind":"run","run":"r","t":-1e12',
+        '"kind":"run","run":"r","t":0,"world_size":-1',
+        '"kind":"run","run":"r","t":0,"world_size":1e18',
+        '"kind":"run","run":"r","t":0,"name":["a"]',
+        '"kind":"attempt_start","run":"r","t":0,"attempt":1,"workers":[{"rank":-1}]',
+        '"kind":"attempt_end","run":"r","t":0,"attempt":4000000000',
+        '"kind":"steps","run":"r","t":0,"ranks":[{"rank":0,"attempt":1,"t":1e300,"step":1,'
+        '"first_step":1,"steps_total":1}]',
+        '"kind":"steps","run":"r","t":0,"silent":[' + "9" * 400 + "]",
+        '"kind":"trials","experiment":"e","t":0,"trials":[{"id":"t","started_s":1e300}]',
+    ],
+)
+def test_number_out_of_range_is_a_bad_record(fields: str) -> None:
+    """A time without a date, or a rank that nobody could count to, breaks whoever shows it."""
+    with pytest.raises(WireError):
+        decode('{"v":1,"seq":1,' + fields + "}")

@@ -306,13 +306,15 @@ def encode(record: Record) -> str:
     return json.dumps(line | _plain(record.body), separators=(",", ":"), allow_nan=False)
 
 
-def decode(line: str | bytes) -> Record | None:
+def decode(line: str | bytes, loads: Callable[[str | bytes], Any] = json.loads) -> Record | None:
     """The record, or None for a kind that this version does not know.
 
-    Raises WireError for a line that is torn, is not of this stream, or is of another version.
+    `loads` decodes the JSON; a reader of lines that others wrote gives one with limits.
+    Raises WireError for a line that is torn, is not of this stream, is of another version, or holds
+    a number outside of its range.
     """
     try:
-        raw = json.loads(line)
+        raw = loads(line)
     except (ValueError, RecursionError) as error:
         raise WireError(f"not JSON: {error}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("v"), int):
@@ -323,9 +325,9 @@ def decode(line: str | bytes) -> Record | None:
     if body is None:
         return None
     try:
-        return Record(_whole(raw["seq"]), float(raw["t"]), _build(body, raw))
+        return Record(_whole(raw["seq"]), _moment(raw["t"]), _build(body, raw))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise WireError(f"bad {raw.get('kind')} record: {error}") from error
+        raise WireError(f"bad {body.KIND} record: {error}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -373,9 +375,13 @@ def _reader(name: str, declared: str) -> Callable[[Any], Any]:
     if declared.startswith("dict"):
         return lambda raw: {_text(key): _number(item) for key, item in raw.items()}
     if declared.startswith("tuple"):
-        return lambda raw: tuple(_whole(item) for item in raw)
+        return lambda raw: tuple(_count(item) for item in raw)
     plain: Callable[[Any], Any] = _text
-    if declared.startswith("float"):
+    if name in _MOMENTS:
+        plain = _moment
+    elif name in _COUNTS:
+        plain = _count
+    elif declared.startswith("float"):
         plain = _number
     elif declared.startswith("int"):
         plain = _whole
@@ -388,6 +394,30 @@ _WHOLE_BITS = 63
 """Of a whole number, besides its sign: what others take too (SQLite, Arrow, a float)."""
 
 
+_MOMENTS = frozenset({"t", "started_s", "updated_s"})
+_EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, as Unix times: others have no date."""
+_COUNTS = frozenset(
+    {"rank", "low_rank", "high_rank", "attempt", "world_size", "count", "reporting", "segment"}
+)
+_MAX_COUNT = 999_999_999
+"""Of what is counted one by one. A segment's number has 9 digits."""
+
+
+def _moment(raw: Any) -> float:
+    time_s = float(raw)
+    if not _EARLIEST_S <= time_s <= _LATEST_S:
+        raise ValueError("a time out of range")
+    return time_s
+
+
+def _count(raw: Any) -> int:
+    value = int(raw)
+    if not 0 <= value <= _MAX_COUNT:
+        raise ValueError("a count out of range")
+    return value
+
+
 def _whole(raw: Any) -> int:
     value = int(raw)
     if value.bit_length() > _WHOLE_BITS:
@@ -397,6 +427,8 @@ def _whole(raw: Any) -> int:
 
 def _text(raw: Any) -> str:
     """JSON can spell half a character, which nothing can write."""
+    if isinstance(raw, (dict, list)):
+        raise TypeError("a text was expected")
     text = str(raw)
     return text if text.isascii() else text.encode(errors="replace").decode()
 

@@ -29,8 +29,10 @@ from cockpit.backends.kuberay.refusal import (
     unreachable,
 )
 from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.limited_json import MAX_BYTES, loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
+from cockpit.sources import bounded
 
 if TYPE_CHECKING:
     import httpx
@@ -42,6 +44,8 @@ __all__ = ["ForbiddenError", "KubeClient", "KubeError", "Page", "PatchKind"]
 
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 4.0
+WHOLE_ANSWER_S = 60.0
+"""For a whole answer, streams aside; the time-out above is between two bytes."""
 WAITS = 4
 """How often an answer of 429 or 503 is waited out before it is told."""
 LONGEST_WAIT_S = 10.0
@@ -80,10 +84,17 @@ class Page:
 class KubeClient:
     """`requests` counts what was sent: the promise of few requests at rest is kept by it."""
 
-    def __init__(self, credentials: Credentials, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        whole_s: float = WHOLE_ANSWER_S,
+        limit_bytes: int = MAX_BYTES,
+    ) -> None:
         self.credentials = credentials
         self.requests = 0
-        self._timeout_s = timeout_s
+        self._timeout_s, self._whole_s, self._limit_bytes = timeout_s, whole_s, limit_bytes
         self._http: httpx.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
         self._opening: asyncio.Lock | None = None
@@ -170,14 +181,14 @@ class KubeClient:
                         if response.is_success:
                             yield self._chunks(response)
                             return
-                        said = await response.aread()
+                        said = await bounded.beginning(response)
             if response.status_code != 401 or last or not self.credentials.can_change:
                 raise refusal(self.credentials, "GET", path, response.status_code, said)
             self.credentials.forget()
 
     async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         with self._explained():
-            async for chunk in response.aiter_bytes():
+            async for chunk in bounded.pieces(response):
                 yield chunk
 
     async def lines(
@@ -227,24 +238,28 @@ class KubeClient:
                     headers["Accept"] = accept
                 self.requests += 1
                 with self._explained():
-                    response = await http.request(
-                        method,
-                        path,
-                        params=params,
-                        content=None if body is None else json.dumps(body).encode(),
-                        headers=headers,
-                        extensions=self._extensions(),
-                    )
+                    async with (
+                        asyncio.timeout(self._whole_s),
+                        http.stream(
+                            method,
+                            path,
+                            params=params,
+                            content=None if body is None else json.dumps(body).encode(),
+                            headers=headers,
+                            extensions=self._extensions(),
+                        ) as response,
+                    ):
+                        if response.is_success:
+                            return await bounded.body(response, self._limit_bytes)
+                        said = await bounded.beginning(response)
             status = response.status_code
-            if response.is_success:
-                return response.content
             if status == 401 and self.credentials.can_change and not retried_login:
                 retried_login = True
                 self.credentials.forget()
                 continue
             wait_s = retry_after_s(method, status, response.headers.get("Retry-After", ""))
             if wait_s is None or waits == WAITS:
-                raise refusal(self.credentials, method, path, status, response.content)
+                raise refusal(self.credentials, method, path, status, said)
             waits += 1
             await asyncio.sleep(min(wait_s, LONGEST_WAIT_S) * random.uniform(1.0, 1.25))
 
@@ -286,7 +301,11 @@ class KubeClient:
                         base_url=self.credentials.server,
                         transport=transport,
                         timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
-                        headers={"Accept": "application/json", "User-Agent": "cockpit"},
+                        headers={
+                            "Accept": "application/json",
+                            "Accept-Encoding": bounded.ACCEPT_ENCODING,
+                            "User-Agent": "cockpit",
+                        },
                     )
                 except httpx.InvalidURL as error:
                     raise UsageError(
@@ -319,12 +338,16 @@ class KubeClient:
         except httpx.TimeoutException as error:
             kind = type(error).__name__
             raise unreachable(self.credentials, f"nothing came in time ({kind})") from error
+        except TimeoutError as error:
+            raise unreachable(self.credentials, "the whole answer did not come in time") from error
+        except (bounded.AnswerTooLargeError, bounded.EncodingError) as error:
+            raise unreachable(self.credentials, f"the answer is refused: {error}") from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise unreachable(self.credentials, str(error) or type(error).__name__) from error
 
 
 def _decoded(path: str, body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return loads(body)
     except ValueError as error:
-        raise not_kubernetes(path) from error
+        raise not_kubernetes(path, str(error)) from error

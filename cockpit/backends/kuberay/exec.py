@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cockpit.backends.kuberay.client import KubeClient
+from cockpit.backends.kuberay.fields import whole
 from cockpit.backends.kuberay.refusal import KubeError
 from cockpit.backends.kuberay.websocket import messages, open_websocket
 from cockpit.backends.protocol import ExecResult
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _CANNOT_RUN_WORDS = ("permission denied", "exec format error", "is a directory")
 _NO_CONTAINER = "container not found"
 """The kubelet's, of a pod whose container has ended or has not begun (tried, 1.34)."""
 OUTPUT_LIMIT_BYTES = 16 << 20
+STATUS_LIMIT_BYTES = 64 << 10
 WRITE_BYTES = 32 << 10
 
 
@@ -57,7 +60,7 @@ async def run(
                         "Write to a file in the pod, or filter there.",
                     )
             elif channel == STATUS:
-                status += data
+                status = _status(status, data, pod)
     finally:
         await opened.close()
     code, why = _ended(status, pod)
@@ -99,7 +102,7 @@ class RemoteTerminal:
         try:
             async for channel, data in messages(self._opened):
                 if channel == STATUS:
-                    self._status += data
+                    self._status = _status(self._status, data, self._pod)
                 elif channel in (OUTPUT, ERRORS) and data:
                     yield data
             self._ended.set()
@@ -148,6 +151,16 @@ class RemoteTerminal:
             await self._opened.send(bytes([channel]) + data)
 
 
+def _status(before: bytes, more: bytes, pod: str) -> bytes:
+    """The Status so far; a server that never ends it must not fill the memory."""
+    if len(before) + len(more) > STATUS_LIMIT_BYTES:
+        raise UnreachableError(
+            f"How the command in {one_line(pod)} ended is not known.",
+            f"The server's Status has more than {STATUS_LIMIT_BYTES >> 10} KiB.",
+        )
+    return before + more
+
+
 def _ended(status: bytes, pod: str) -> tuple[int, str]:
     """The exit code, and a sentence when the command did not even start."""
     if not status:
@@ -157,7 +170,7 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
             "Look at the pod, then try again.",
         )
     try:
-        said: Any = json.loads(status)
+        said: Any = loads(status)
         if said.get("status") == "Success":
             return 0, ""
         message = str(said.get("message") or said.get("reason") or "")
@@ -165,7 +178,7 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
         codes = [cause["message"] for cause in causes if cause.get("reason") == "ExitCode"]
         if codes:
             return int(codes[0]), ""
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise KubeError(
             f"How the command in {one_line(pod)} ended is not known.",
             f"The server said: {one_line(status.decode(errors='replace'))}",
@@ -188,7 +201,7 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
     raise KubeError(
         f"The command in {one_line(pod)} could not be run.",
         why,
-        status=int(said.get("code") or 500),
+        status=whole(said, "code", 500),
         reason=one_line(str(said.get("reason") or "")),
     )
 

@@ -71,5 +71,5 @@ def seconds(stamp: Any) -> float:
         return 0.0
     try:
         return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):  # a year that this machine's calendar lacks
         return 0.0

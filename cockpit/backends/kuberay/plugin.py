@@ -15,6 +15,7 @@ from typing import Any
 
 from cockpit.backends.kuberay.kubeconfig import KubeContext
 from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.limited_json import loads
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
@@ -110,7 +111,7 @@ def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]
 
 def _login(who: str, said: bytes) -> Login:
     try:
-        status = json.loads(said)["status"]
+        status = loads(said)["status"]
         until = str(status.get("expirationTimestamp") or "")
         login = Login(
             token=sendable(
@@ -120,7 +121,7 @@ def _login(who: str, said: bytes) -> Login:
             key=str(status.get("clientKeyData") or ""),
             expires_s=_time_s(until) if until else float("inf"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise NotAllowedError(
             f"{who} did not print an ExecCredential.",
             one_line(without_credentials(f"{type(error).__name__}: {error}")),

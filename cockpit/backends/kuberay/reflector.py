@@ -8,7 +8,6 @@ objects there are. Of each object only what `parse` makes of it is kept.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from cockpit.backends.kuberay.client import PAGE, KubeClient
 from cockpit.backends.kuberay.refusal import KubeError, SilentError, not_kubernetes
 from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 from cockpit.sources.backoff import Backoff
 
@@ -192,9 +192,9 @@ class Reflector(Generic[T]):
 
     def _read(self, line: bytes) -> None:
         try:
-            event = json.loads(line)
+            event = loads(line)
             self._apply(event["type"], event["object"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise not_kubernetes(self._path) from error
         self._backoff.worked()  # here only: a watch that is refused later has opened too
 
@@ -217,7 +217,7 @@ class Reflector(Generic[T]):
         self._skipped.pop(key, None)
         try:
             parsed = self._parse(raw)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             # One object that is made like no other must not hide the rest.
             self._skipped[key] = one_line(f"{type(error).__name__}: {error}")
             parsed = None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.limited_json import loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
@@ -72,10 +71,11 @@ def unreachable(credentials: Credentials, why: str) -> UnreachableError:
     )
 
 
-def not_kubernetes(path: str) -> KubeError:
-    """The error for an answer that no API server gives."""
+def not_kubernetes(path: str, why: str = "") -> KubeError:
+    """The error for an answer that no API server gives; `why` without the answer's content."""
     return KubeError(
         f"{one_line(path)} did not answer as a Kubernetes API server does.",
+        one_line(why),
         todo="Check the server's address in the kubeconfig.",
         status=200,
     )
@@ -98,7 +98,7 @@ def retry_after_s(method: str, status: int, header: str) -> float | None:
 def _status(body: bytes) -> tuple[str, str]:
     """Message and reason of a Kubernetes Status; of anything else its beginning."""
     try:
-        answer = json.loads(body)
+        answer = loads(body)
         return one_line(str(answer.get("message") or "")), one_line(str(answer.get("reason") or ""))
     except (ValueError, AttributeError):
         return one_line(body[:200].decode(errors="replace")), ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cockpit.backends.local.address import require_own_listener
 from cockpit.model.error import CockpitError
+from cockpit.model.limited_json import MAX_BYTES, loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def _get(host: str, port: int, token: str, path: str, timeout_s: float) -> Mappi
         require_own_listener(host, port, "The cluster's token")
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
-        body = answer.read()
-        raw = json.loads(body) if answer.status == 200 else None
+        body = answer.read(MAX_BYTES + 1)
+        raw = loads(body) if answer.status == 200 else None
     except (CockpitError, OSError, http.client.HTTPException, ValueError):
         return None
     finally:

@@ -1,0 +1,29 @@
+"""Ranges outside of which a number that was read is no measurement but an error or an attack.
+
+A time of 1e300 has no date, and whoever counts up to a rank of 10**18 never ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, as Unix times: what `time.localtime` and `datetime` have dates for."""
+MAX_COUNT = 10_000_000
+"""Of ranks, attempts and other things that are counted one by one."""
+
+
+def moment_s(value: Any) -> float:
+    """A Unix time in seconds. Raises ValueError or TypeError."""
+    time_s = float(value)
+    if not EARLIEST_S <= time_s <= LATEST_S:
+        raise ValueError("a time out of range")
+    return time_s
+
+
+def count(value: Any) -> int:
+    """A whole number from 0 to MAX_COUNT. Raises ValueError, TypeError or OverflowError."""
+    number = int(value)
+    if not 0 <= number <= MAX_COUNT:
+        raise ValueError("a count out of range")
+    return number

@@ -1,0 +1,166 @@
+"""Answers too large, too deep, too slow or wrongly compressed are errors that cost little."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cockpit.backends.kuberay.client import KubeClient
+from cockpit.backends.kuberay.credentials import Credentials
+from cockpit.backends.kuberay.kubeconfig import KubeContext
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import CockpitError
+from cockpit.model.limited_json import MAX_BYTES
+from cockpit.sources.http import Http
+from cockpit.sources.mlflow_http import MlflowHttp
+from cockpit.sources.mlflow_settings import MlflowSettings
+from cockpit.sources.prometheus_api import Prometheus
+from cockpit.sources.prometheus_settings import PrometheusSettings
+from tests.sources.raw_server import RawServer, http
+
+GZIP = "Content-Encoding: gzip"
+BOMB = gzip.compress(b"[" + b"[]," * (100 << 20 >> 2) + b"[]]", 9)
+"""75 MiB of empty lists in 76 kB."""
+DEEP = b"[" * 200_000 + b"]" * 200_000
+
+Ask = Callable[[], Awaitable[object]]
+
+
+def kube(url: str, whole_s: float = 60.0) -> KubeClient:
+    context = KubeContext("c", "default", url, "u", {}, {})
+    return KubeClient(Credentials(context), whole_s=whole_s)
+
+
+@asynccontextmanager
+async def asking(server: RawServer, client: str, whole_s: float = 60.0) -> AsyncIterator[Ask]:
+    """One request of each kind of client to whatever this server answers."""
+    if client == "dashboard":
+        route, timeout_s = DashboardRoute(server.url), min(whole_s / 2, 10.0)
+        async with Http(route, timeout_s=timeout_s, whole_s=whole_s) as dashboard:
+            yield lambda: dashboard.ask("GET", "/nodes")
+    elif client == "kubernetes":
+        kubernetes = kube(server.url, whole_s)
+        yield lambda: kubernetes.get("/api/v1/pods")
+        await kubernetes.aclose()
+    elif client == "mlflow":
+        mlflow = MlflowHttp(MlflowSettings(server.url), timeout_s=min(whole_s, 15.0))
+        yield lambda: mlflow.ask("GET", "experiments/search")
+        await mlflow.aclose()
+    else:
+        prometheus = Prometheus(PrometheusSettings(server.url), timeout_s=min(whole_s, 10.0))
+        yield prometheus.now_s
+
+
+CLIENTS = ("dashboard", "kubernetes", "mlflow", "prometheus")
+
+
+async def refused(answer: bytes, client: str) -> str:
+    async with RawServer(lambda head: answer).serve() as server, asking(server, client) as ask:
+        with pytest.raises(CockpitError) as raised:
+            await ask()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_compressed_answer_is_counted_as_it_grows(client: str) -> None:
+    answering = RawServer(lambda head: http(200, BOMB, GZIP))
+    async with answering.serve() as server, asking(server, client) as ask:
+        tracemalloc.start()
+        with pytest.raises(CockpitError, match="MiB"):
+            await ask()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak_bytes < MAX_BYTES * 1.5
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_large_error_is_read_in_part(client: str) -> None:
+    answering = RawServer(lambda head: http(500, BOMB, GZIP))
+    async with answering.serve() as server, asking(server, client) as ask:
+        tracemalloc.start()
+        with pytest.raises(CockpitError) as raised:
+            await ask()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak_bytes < MAX_BYTES
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        DEEP,
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b"[" * 200_000,
+        b"[" + b"[]," * 3_000_000 + b"1]",
+    ],
+    ids=["lists", "objects", "unclosed", "values"],
+)
+async def test_nested_or_crowded_answer_is_refused(body: bytes, client: str) -> None:
+    assert "cockpit hit" not in await refused(http(200, body), client)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"no gzip", "gzip"),
+        (gzip.compress(b"{}")[:-12] + b"x" * 12, "gzip"),
+        (b"{}", "br"),
+        (b"{}", "\x7f, gzip"),
+    ],
+)
+async def test_wrongly_compressed_answer_is_an_error(
+    body: bytes, encoding: str, client: str
+) -> None:
+    if client == "prometheus" and encoding != "gzip":
+        pytest.skip("requests passes what it cannot decode, and the JSON is read")
+    await refused(http(200, body, f"Content-Encoding: {encoding}"), client)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_answer_that_trickles_is_given_up(client: str) -> None:
+    """No two bytes are as far apart as the time-out between them."""
+    server = RawServer(lambda head: http(200, b"[" + b" " * 1000), chunk_bytes=1, pause_s=0.02)
+    async with server.serve(), asking(server, client, whole_s=0.3) as ask:
+        async with asyncio.timeout(5):
+            with pytest.raises(CockpitError, match=r"in time|within"):
+                await ask()
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])
+async def test_compressed_answers_are_read(compress: Callable[[bytes], bytes]) -> None:
+    name = "gzip" if compress is gzip.compress else "deflate"
+    body = b'{"items": [%s]}' % b",".join(b'"%d"' % at for at in range(100_000))
+    answer = http(200, compress(body), f"Content-Encoding: {name}")
+    async with RawServer(lambda head: answer).serve() as server:
+        for client in ("dashboard", "kubernetes", "mlflow"):
+            async with asking(server, client) as ask:
+                found = await ask()
+                assert isinstance(found, dict)
+                assert len(found["items"]) == 100_000
+    assert all("accept-encoding: gzip\r\n" in head.lower() for head in server.asked)
+
+
+async def test_stream_is_decompressed_in_pieces() -> None:
+    text = b"x" * (64 << 20)
+    answer = http(200, gzip.compress(text, 9), GZIP)
+    async with RawServer(lambda head: answer).serve() as server:
+        client = kube(server.url)
+        async with client.stream("/log", {}, idle_s=5.0) as chunks:
+            sizes = [len(chunk) async for chunk in chunks]
+        await client.aclose()
+        async with (
+            Http(DashboardRoute(server.url)) as dashboard,
+            dashboard.stream("/log", params={}, idle_s=5.0) as read,
+        ):
+            sizes += [len(chunk) async for chunk in read]
+    assert sum(sizes) == 2 * len(text)
+    assert max(sizes) <= 1 << 18
