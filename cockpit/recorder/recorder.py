@@ -243,7 +243,7 @@ def _is_unfinished(path: Path) -> bool:
         return False
     db = file.open_to_read(path)
     try:
-        run: RunSummary = from_plain(RunSummary, file.facts(db).get("run"))
+        run: RunSummary = from_plain(RunSummary, file.facts(db)[0].get("run"))
     except CodecError:
         return True
     finally:
