@@ -87,7 +87,7 @@ def plan(args: argparse.Namespace, group: WorkerGroup, wanted: int | None) -> li
     if group.hosts > 1 and args.remove:
         lines.append(f"Each takes the other {group.hosts - 1} pods of its replica with it.")
     if group.suspended:
-        lines.append("The group is suspended: it has no pods until it is resumed.")
+        lines.append("The group is suspended: it has no pods until the cluster is unsuspended.")
     if group.note:
         lines.append(f"At present: {group.note}.")
     if group.autoscaled and wanted is not None:

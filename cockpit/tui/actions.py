@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the first paint does not wait for these
     from cockpit.launch.job import BundledJob
     from cockpit.model.cluster import ClusterRef
     from cockpit.model.drill import Drill, DrillRecord
+    from cockpit.model.run import Job
     from cockpit.session import Session, Source
 
 Via = Literal["job", "rayjob"]
@@ -66,6 +67,10 @@ class Actions(Protocol):
 
     async def stop_job(self, job_id: str, *, uid: str = "") -> None:
         """Also one that a RayJob submitted."""
+        ...
+
+    async def resume(self, job_id: str) -> Job:
+        """Submit a job that has ended again, and return the new one."""
         ...
 
     async def delete_job(self, job_id: str, *, uid: str = "") -> None:

@@ -15,6 +15,7 @@ from textual.worker import Worker, WorkerState
 from cockpit.model.error import CockpitError
 from cockpit.store.store import Store
 from cockpit.tui.actions import Connection
+from cockpit.tui.diagnosis_cache import DiagnosisCache
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -54,6 +55,7 @@ class Asking(App[int]):
         self.capabilities: Mapping[str, Capability] = {}
         self.conducting: Conducting | None = None
         """The drill or game day of this screen, from its first stage to its last."""
+        self.diagnoses = DiagnosisCache()
         self._empty = Store()
         self._faults: set[tuple[str, str]] = set()
 

@@ -86,6 +86,15 @@ async def stop(app: CockpitApp, job_id: str) -> None:
         app.notify(f"{job_id} was told to stop.", title="Stopping", markup=False)
 
 
+async def resume(app: CockpitApp, job_id: str) -> None:
+    """Submit a job that has ended again; it continues from its last checkpoint."""
+    actions = allowed(app, "launch", "Nothing was submitted.")
+    lines = [f"Submit job {job_id} again.", "It continues from its last checkpoint."]
+    if await app.push_screen_wait(Confirm("Resume this job?", lines, "Resume")):
+        job = await app.submit(actions.resume(job_id))
+        app.notify(f"{job_id} was submitted again as {job.id}.", title="Resumed", markup=False)
+
+
 async def delete(app: CockpitApp, job_id: str) -> None:
     actions = allowed(app, "launch", "Nothing was deleted.")
     lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]

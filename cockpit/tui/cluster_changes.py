@@ -27,12 +27,12 @@ async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
     else:
         wanted = sum(group.desired for group in store.groups.values())
         pods = f"the head and {plural(wanted, 'worker')}" if wanted else "the head and its workers"
-        lines = [f"Resume cluster {name}: {pods} are made anew, under new names."]
-        question = Confirm("Resume the cluster?", lines, "Resume")
+        lines = [f"Unsuspend cluster {name}.", f"Creates {pods} again, under new names."]
+        question = Confirm("Unsuspend the cluster?", lines, "Unsuspend")
     if await app.push_screen_wait(question):
         await app.submit(actions.suspend(suspended, uid=uid))
-        said = "its pods are going" if suspended else "its pods are coming"
-        title = "Suspended" if suspended else "Resumed"
+        said = "its pods are being deleted" if suspended else "its pods are being created"
+        title = "Suspended" if suspended else "Unsuspended"
         app.notify(f"{name}: {said}.", title=title, markup=False)
 
 

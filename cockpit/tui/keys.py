@@ -151,7 +151,7 @@ KEYS: tuple[Key, ...] = (
         "U",
         "U",
         "suspend",
-        "Suspend or resume the cluster (asks)",
+        "Suspend or unsuspend the cluster (asks)",
         ("overview",),
         "suspend",
     ),

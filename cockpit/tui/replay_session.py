@@ -17,6 +17,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.drill import Drill, DrillRecord
 from cockpit.model.error import NotAllowedError
 from cockpit.model.event import Event
+from cockpit.model.run import Job
 from cockpit.recorder.player import Player
 from cockpit.session import Session
 from cockpit.tui.actions import Connection, Via
@@ -84,6 +85,9 @@ class RecordedActions:
         _refuse()
 
     async def stop_job(self, job_id: str, *, uid: str = "") -> None:
+        _refuse()
+
+    async def resume(self, job_id: str) -> Job:
         _refuse()
 
     async def delete_job(self, job_id: str, *, uid: str = "") -> None:

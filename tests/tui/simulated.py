@@ -121,6 +121,10 @@ class SimulatedActions:
         self._fail()
         self.stopped.append(job_id)
 
+    async def resume(self, job_id: str) -> Job:
+        self._fail()
+        return Job(f"{job_id}-2", "", JobStatus.PENDING)
+
     async def delete_job(self, job_id: str, *, uid: str = "") -> None:
         self._fail()
         self.deleted.append(job_id)

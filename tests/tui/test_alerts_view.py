@@ -104,9 +104,12 @@ async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) 
 
     simulation = wide(16, until_s=60)
     session = simulation.session
-    settings = AlertSettings(Thresholds(price_per_gpu_hour=1_000.0))
-    vars(session)["alerts"] = AlertWatch(session.dispatch, lambda: session.store, settings)
+    settings = AlertSettings(Thresholds(price_per_gpu_hour=1_000.0, window_s=1e-6))
     async with cockpit(at_s=60, simulation=simulation, size=(120, 36)) as seen:
+        await seen.sees("bound by")
+        vars(session)["alerts"] = AlertWatch(session.dispatch, lambda: session.store, settings)
+        await seen.advance(62)
+        await seen.until(lambda: "bound by" not in seen.text)
         await seen.press("8")
         await seen.sees("at its price")
 

@@ -65,6 +65,12 @@ async def test_stopping_the_job_of_the_run_asks(cockpit: Open) -> None:
         await seen.until(lambda: seen.simulation.actions.stopped == [JOB])
 
 
+async def test_resume_names_a_job_and_not_the_cluster(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        await seen.press("colon", *f"resume {JOB}", "enter")
+        await seen.sees("Resume this job?", JOB, "It continues from its last checkpoint")
+
+
 async def test_refusals_one_after_another_do_not_pile_up(cockpit: Open) -> None:
     async with cockpit(read_only=True) as seen:
         await seen.press("plus", "minus", "S", "L", "2", "K")

@@ -137,11 +137,11 @@ async def test_suspending_names_what_goes_and_wants_the_clusters_name(cockpit: O
         await seen.until(lambda: seen.simulation.actions.suspended == [True])
 
 
-async def test_a_suspended_cluster_is_resumed_by_the_same_key(cockpit: Open) -> None:
+async def test_the_same_key_unsuspends_a_suspended_cluster(cockpit: Open) -> None:
     async with cockpit(simulation=kube(ClusterHealth.SUSPENDED)) as seen:
         await seen.sees("● suspended")
         await seen.press("U")
-        await seen.sees("Resume the cluster?", "the head and 6 workers are made anew")
+        await seen.sees("Unsuspend the cluster?", "Creates the head and 6 workers again")
         await seen.press("y")
         await seen.until(lambda: seen.simulation.actions.suspended == [False])
 

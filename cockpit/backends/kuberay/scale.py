@@ -207,9 +207,9 @@ def _clamped(wanted: int, after: int, least: int, most: int) -> str:
 
 def _suspended(cluster: RayCluster, old: GroupSpec) -> str:
     if cluster.suspended:
-        return "The cluster is suspended: there are no pods until it is resumed."
+        return "The cluster is suspended: there are no pods until it is unsuspended."
     if old.suspended:
-        return f"Group {old.name} is suspended: it has no pods until it is resumed."
+        return f"Group {old.name} is suspended: it has no pods until it is unsuspended."
     return ""
 
 

@@ -7,8 +7,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from cockpit.alerts.watch import AlertWatch
-from cockpit.insight.diagnosis import Diagnosis, diagnosis
+from cockpit.insight.diagnosis import Diagnosis
 from cockpit.store.run import RunView
 from cockpit.store.select import current_run
 from cockpit.store.store import AlertView
@@ -19,6 +18,8 @@ from cockpit.tui.screens.ordered import OrderedView
 from cockpit.tui.titles import entitle
 from cockpit.tui.widgets.shares import ShareBar
 from cockpit.tui.widgets.table import LineTable
+
+NO_DIAGNOSIS = Diagnosis(None, None, None, None, None)
 
 
 class AlertsView(OrderedView):
@@ -40,8 +41,6 @@ class AlertsView(OrderedView):
     def __init__(self) -> None:
         super().__init__()
         self._contents: dict[str, Content] = {}
-        self._diagnosed: tuple[str, int] = ("", 0)
-        self._diagnosis: Diagnosis | None = None
 
     def compose(self) -> ComposeResult:
         yield LineTable(ALERT_COLUMNS, id="alerts", classes="panel")
@@ -80,14 +79,11 @@ class AlertsView(OrderedView):
         entitle(panel, f"Diagnosis of {run.name or run.id}" if run else "Diagnosis")
         if not panel.display:
             return
-        # It looks at hours of the run: once a second is enough.
-        when = (run.id if run else "", int(look.now_s))
-        if when != self._diagnosed or self._diagnosis is None:
-            self._diagnosed = when
-            self._diagnosis = (
-                self._of(look, run) if run is not None else Diagnosis(None, None, None, None, None)
-            )
-        found = self._diagnosis
+        found = (
+            self.cockpit.diagnoses.of(look, run, self.cockpit.session)
+            if run is not None
+            else NO_DIAGNOSIS
+        )
         self.query_one("#step", ShareBar).show_parts(
             diagnosis_panel.step_parts(found), "not known: the job tells no parts of its steps"
         )
@@ -95,13 +91,6 @@ class AlertsView(OrderedView):
             diagnosis_panel.goodput_parts(found), "not known yet"
         )
         self._say("facts", diagnosis_panel.facts(found, self.size.width - 2))
-
-    def _of(self, look: Look, run: RunView) -> Diagnosis:
-        """By the thresholds and against the recorded runs of whoever looks for trouble here."""
-        watch = getattr(self.cockpit.session, "alerts", None)
-        if not isinstance(watch, AlertWatch):
-            return diagnosis(look.store, run, look.now_s)
-        return diagnosis(look.store, run, look.now_s, watch.past_of(run), watch.settings.limits)
 
     def _say(self, where: str, content: Content) -> None:
         before = self._contents.get(where)
@@ -124,7 +113,3 @@ class AlertsView(OrderedView):
         view = self.chosen()
         kind, _, name = (view.alert.finding.subject if view else "").partition(" ")
         return Target("rank", name) if kind == "rank" and name.isdecimal() else None
-
-    def forget(self) -> None:
-        super().forget()
-        self._diagnosis = None

@@ -10,7 +10,6 @@ from cockpit.insight.recovery import is_settled, recovery
 from cockpit.store.select import current_run
 from cockpit.tui.frame import Line
 from cockpit.tui.look import Look, Target
-from cockpit.tui.outlook import Outlook
 from cockpit.tui.rows.events import EVENT_COLUMNS, EventRows
 from cockpit.tui.rows.groups import GROUP_COLUMNS, group_rows
 from cockpit.tui.screens import run_panel
@@ -54,7 +53,6 @@ class OverviewView(View):
     def __init__(self) -> None:
         super().__init__()
         self._event_rows = EventRows()
-        self._outlook = Outlook()
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -111,7 +109,9 @@ class OverviewView(View):
         run = current_run(look.store)
         panel = self.query_one("#run")
         entitle(panel, f"Run {run.name or run.id}" if run else "Run")
-        found = self._outlook.of(look, run) if run is not None else None
+        found = (
+            self.cockpit.diagnoses.of(look, run, self.cockpit.session) if run is not None else None
+        )
         self.query_one("#facts", Static).update(run_panel.facts(look, run, found))
         alarms = self.query_one("#alarms", Static)
         said = run_panel.alarms(look, 4 if self.screen.has_class("-tall") else 2)

@@ -43,6 +43,8 @@ async def run(screen: MainScreen, line: str) -> None:
             await changes.launch(app, first)
         case "stop":
             await changes.stop(app, first)
+        case "resume":
+            await changes.resume(app, first)
         case "delete":
             await changes.delete(app, first)
         case "logs":
@@ -54,7 +56,7 @@ async def run(screen: MainScreen, line: str) -> None:
             app.switch(choosing.named(clusters(app.look().fleet), first, app.look().ref))
         case "context" | "namespace":
             await _narrow(screen, command.name, first)
-        case "suspend" | "resume":
+        case "suspend" | "unsuspend":
             await cluster_changes.suspend(app, command.name == "suspend")
         case "cordon" | "uncordon":
             await cluster_changes.cordon(app, first, command.name == "cordon")

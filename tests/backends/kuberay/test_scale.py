@@ -152,4 +152,4 @@ def test_with_the_autoscaler_a_lowered_number_changes_nothing_but_the_number() -
 
 def test_a_suspended_cluster_says_that_no_pod_comes() -> None:
     made = ask(Moment.of("suspended"), 2)
-    assert made.warning == "The cluster is suspended: there are no pods until it is resumed."
+    assert made.warning == "The cluster is suspended: there are no pods until it is unsuspended."

@@ -1,0 +1,35 @@
+"""The diagnosis of the run on the screen, computed once a second for every view that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cockpit.insight.diagnosis import Diagnosis
+    from cockpit.session import Session
+    from cockpit.store.run import RunView
+    from cockpit.tui.look import Look
+
+
+class DiagnosisCache:
+    """Summing up hours of a run takes milliseconds; the screen is drawn ten times a second."""
+
+    def __init__(self) -> None:
+        self._key: tuple[int, int, str, int] | None = None
+        self._found: Diagnosis | None = None
+
+    def of(self, look: Look, run: RunView, session: Session | None) -> Diagnosis:
+        """By the session's own thresholds and recorded runs, where it watches for alerts."""
+        from cockpit.alerts.watch import AlertWatch  # not before there is a run to diagnose
+        from cockpit.insight.diagnosis import diagnosis
+
+        key = (id(session), id(look.store), run.id, int(look.now_s))
+        if self._found is None or key != self._key:
+            watch = getattr(session, "alerts", None)
+            self._found = (
+                diagnosis(look.store, run, look.now_s, watch.past_of(run), watch.settings.limits)
+                if isinstance(watch, AlertWatch)
+                else diagnosis(look.store, run, look.now_s)
+            )
+            self._key = key
+        return self._found
