@@ -50,15 +50,10 @@ BANNED = {
 NOT_REWRITTEN: frozenset[str] = frozenset(
     {
         "docs/benchmarks.md",
-        "docs/checkpoints.md",
         "docs/commands.md",
-        "docs/data.md",
         "docs/drills.md",
         "docs/kubernetes.md",
         "docs/local.md",
-        "docs/techniques.md",
-        "docs/telemetry.md",
-        "docs/training.md",
     }
 )
 """Pages, help of verbs, and labels whose text is not rewritten yet."""
