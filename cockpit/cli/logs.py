@@ -10,7 +10,9 @@ from contextlib import aclosing
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli import connect
-from cockpit.model.error import ExitCode, UsageError
+from cockpit.model.error import ExitCode, UnreachableError, UsageError
+from cockpit.model.run import Job
+from cockpit.session import Session
 from cockpit.sources.answers import TrainWorker
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.follower import Trouble
@@ -46,10 +48,27 @@ def run(args: argparse.Namespace) -> int:
             )
         job = connect.rayjob(session.store, args.what)
         if job is not None:
+            if not job.submitted and not job.status.is_over:
+                job = _submitted(session, job, follow=args.follow)
             args.what = job.id
         on = session.backend if job is None else connect.cluster_of(args, session, job)
         session.call(_print(args, on, pattern, is_pod=is_pod))
     return int(ExitCode.DONE)
+
+
+def _submitted(session: Session, job: Job, *, follow: bool) -> Job:
+    """The job of a RayJob once its operator has submitted it. Without `follow`, raises
+    UnreachableError at once: Ray does not know the job yet.
+    """
+    from cockpit.cli import rayjob
+
+    if not follow:
+        raise UnreachableError(
+            f"RayJob {job.rayjob} has no log yet.",
+            f"It is {job.deployment}, {rayjob.waiting_for(job)}.",
+            f"Add -f to wait for it, or see: cockpit describe rayjob/{job.rayjob}",
+        )
+    return rayjob.until_submitted(session, job.rayjob, set()) or job
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

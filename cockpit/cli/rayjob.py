@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
+import textwrap
 
 from cockpit.actions import ClusterActions
 from cockpit.backends.protocol import Backend
@@ -20,11 +20,14 @@ from cockpit.sources.http import MissingError
 from cockpit.store.store import Store
 
 START_TIMEOUT_S = 600.0
-"""A cluster of its own may wait for machines."""
+"""A cluster of its own may wait for nodes."""
 END_TIMEOUT_S = 60.0
-"""From the end of its log to the resource's next word: over, or tried again."""
+"""From the end of its log to the resource's next state: over, or tried again."""
+SLOW_S = 20.0
+"""After so long without a new state, what the operator reports is printed."""
+MISSING_POLL_S = 1.0
 RUNS = "Running"
-"""The deployment status (KubeRay's jobDeploymentStatus) from which the job is with Ray."""
+"""The jobDeploymentStatus in which KubeRay submits the job, and watches it."""
 
 
 def launch(
@@ -39,61 +42,120 @@ def launch(
         )
     if not args.follow:
         return int(ExitCode.DONE)
+    return _follow(args, session, name)
+
+
+def _follow(args: argparse.Namespace, session: Session, name: str) -> int:
+    """Print the log of each try until the RayJob is over. The exit code."""
     followed: set[str] = set()
-    while (job := _started(session, name, followed)) is not None:
+    missing_s = 0.0
+    while (job := until_submitted(session, name, followed)) is not None:
         followed.add(job.id)
-        session.call(_print_log(connect.cluster_of(args, session, job), job.id))
+        if session.call(_print_log(connect.cluster_of(args, session, job), job.id)):
+            missing_s = 0.0
+            continue
+        # A new head knows no job of the one before; the operator submits it again or gives up.
+        if not missing_s:
+            _say(name, f"Ray does not know job {job.id}; waiting for the operator")
+        if missing_s >= START_TIMEOUT_S:
+            raise _too_late(session, name, missing_s, "is not known to Ray")
+        session.wait(lambda store: _is_over(store, name), MISSING_POLL_S)
+        missing_s += MISSING_POLL_S
+        followed.discard(job.id)
     return _ended(session, name)
 
 
-def _started(session: Session, name: str, followed: set[str]) -> Job | None:
-    """The job once it runs under an id that was not followed yet: a retry has another.
+def until_submitted(session: Session, name: str, followed: set[str]) -> Job | None:
+    """The job once the operator has submitted it under an id that was not followed yet: a retry has
+    another. None when it is over or deleted.
 
-    None when it is over, or gone. Each step is told.
+    Prints each state with what is being waited for and, where one takes long, what the operator
+    reports. Raises CockpitError when it takes too long.
     """
-    told = ""
+    said = ""
 
     def settled(store: Store) -> bool:
-        nonlocal told
+        nonlocal said
         job = connect.rayjob(store, name)
         if job is None:
             return bool(followed)
-        if job.deployment != told:
-            told = job.deployment
-            print(f"RayJob {name}: {told}", file=sys.stderr)
-        return job.status.is_over or (job.deployment == RUNS and job.id not in followed)
+        done = job.status.is_over or (_is_with_ray(job) and job.id not in followed)
+        state = job.deployment + ("" if done else f", {waiting_for(job)}")
+        if state != said:
+            said = state
+            _say(name, state)
+        return done
 
-    in_time = session.wait(settled, END_TIMEOUT_S if followed else START_TIMEOUT_S)
+    limit_s, waited_s = END_TIMEOUT_S if followed else START_TIMEOUT_S, 0.0
+    before: str | None = None
+    reported: str | None = None
+    while not session.wait(settled, min(SLOW_S, limit_s)):
+        waited_s += SLOW_S
+        if waited_s >= limit_s:
+            verdict = "is not over yet" if followed else "has not started"
+            raise _too_late(session, name, limit_s, verdict)
+        if before == said != reported:
+            reported = said
+            _report(session, name)
+        before = said
     job = connect.rayjob(session.store, name)
-    if not in_time:
-        raise CockpitError(
-            f"RayJob {name} {'is not over yet' if followed else 'does not run'} after "
-            f"{END_TIMEOUT_S if followed else START_TIMEOUT_S:g} s.",
-            (job.message or f"It is {job.deployment}.") if job else "It is not listed.",
-            f"See: cockpit describe rayjob/{name}, cockpit pods",
-        )
     return None if job is None or job.status.is_over else job
 
 
-async def _print_log(backend: Backend, job_id: str) -> None:
-    async with Dashboard(backend.dashboard) as dashboard:
-        await _submitted(dashboard, job_id)
-        await follow_job(dashboard, job_id)
+def _is_with_ray(job: Job) -> bool:
+    return job.deployment == RUNS and job.submitted
 
 
-async def _submitted(dashboard: Dashboard, job_id: str) -> None:
-    """KubeRay says that it runs before it has submitted it to Ray."""
+def _is_over(store: Store, name: str) -> bool:
+    job = connect.rayjob(store, name)
+    return job is None or job.status.is_over
+
+
+def waiting_for(job: Job) -> str:
+    if job.deployment == RUNS:
+        if job.submitted:
+            return "waiting for its end"
+        return "waiting until the operator has submitted the job to Ray"
+    return {
+        "New": "waiting for the KubeRay operator",
+        "Initializing": f"waiting until RayCluster {job.cluster or 'of its own'} is ready",
+        "Retrying": "waiting for the next try",
+        "Suspended": "waiting until it is resumed",
+    }.get(job.deployment, "waiting for the next state")
+
+
+def _report(session: Session, name: str) -> None:
+    """What the operator says: the RayJob's state, its cluster's conditions, the Events of both."""
+    _say(name, f"no new state for {SLOW_S:g} s. The operator reports:")
     try:
-        async with asyncio.timeout(END_TIMEOUT_S):
-            while True:
-                try:
-                    await dashboard.job(job_id)
-                except MissingError:
-                    await asyncio.sleep(0.5)
-                else:
-                    return
-    except TimeoutError:
-        return  # what it says then is what there is to say
+        text = session.call(session.backend.describe("rayjob", name))
+    except CockpitError as error:
+        text = str(error)
+    print(textwrap.indent(text.strip(), "  "), file=sys.stderr)
+
+
+def _too_late(session: Session, name: str, limit_s: float, verdict: str) -> CockpitError:
+    job = connect.rayjob(session.store, name)
+    why = f"It is {job.deployment}, {waiting_for(job)}" if job else "It is not listed"
+    return CockpitError(
+        f"RayJob {name} {verdict} after {limit_s:g} s.",
+        f"{why}{f': {job.message}' if job and job.message else ''}.",
+        f"See: cockpit describe rayjob/{name}, cockpit pods",
+    )
+
+
+def _say(name: str, what: str) -> None:
+    print(f"RayJob {name}: {what}", file=sys.stderr)
+
+
+async def _print_log(backend: Backend, job_id: str) -> bool:
+    """Print the log to its end. False when Ray does not know the job."""
+    async with Dashboard(backend.dashboard) as dashboard:
+        try:
+            await follow_job(dashboard, job_id)
+        except MissingError:
+            return False
+    return True
 
 
 def _ended(session: Session, name: str) -> int:

@@ -42,6 +42,9 @@ class Job:
     """The resource's UID, which no other RayJob of its name has."""
     deployment: str = ""
     """For a RayJob, KubeRay's word on where it is (jobDeploymentStatus)."""
+    submitted: bool = False
+    """For a RayJob, whether its status has Ray's answer about the job (jobStatus): KubeRay sets
+    the deployment to Running before it submits."""
     cluster: str = ""
     """For a RayJob, the RayCluster that it runs on, which may be one of its own."""
 

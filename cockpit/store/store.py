@@ -393,4 +393,11 @@ class Store:
 
 
 def _of_rayjob(job: Job, rayjob: Job) -> Job:
-    return replace(job, rayjob=rayjob.rayjob, deployment=rayjob.deployment, cluster=rayjob.cluster)
+    return replace(
+        job,
+        rayjob=rayjob.rayjob,
+        rayjob_uid=rayjob.rayjob_uid,
+        deployment=rayjob.deployment,
+        submitted=rayjob.submitted,
+        cluster=rayjob.cluster,
+    )

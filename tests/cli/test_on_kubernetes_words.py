@@ -39,7 +39,7 @@ REF = ClusterRef("kuberay", "trainer", "ml", "prod")
 HEAD = Pod("trainer-head", "headgroup", NodeType.HEAD, PodPhase.RUNNING, True, host="node-1")
 ONE = Pod("trainer-gpu-a", "gpu", NodeType.WORKER, PodPhase.RUNNING, True, host="node-2", gpus=8)
 GPU = WorkerGroup("gpu", 1, 1, 0, 4)
-RAYJOB = Job("train-7x", "python train.py", JobStatus.RUNNING, rayjob="train-ab12",
+RAYJOB = Job("train-7x", "python train.py", JobStatus.RUNNING, rayjob="train-ab12", submitted=True,
              deployment="Running", cluster="trainer")  # fmt: skip
 
 
@@ -317,6 +317,17 @@ def test_a_command_ends_with_its_own_exit_code_and_streams(
     cluster.denied = {"exec": "you may not create pods/exec"}
     assert cli.main(["exec", "trainer-gpu-a", "--", "ls"]) == 4
     assert len(changes(cluster)) == 1
+
+
+def test_log_of_a_rayjob_that_is_not_submitted_yet_says_what_is_missing(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = replace(RAYJOB, status=JobStatus.PENDING, submitted=False)
+    cluster.events = (*cluster.events, JobsListed(at_s=9.0, source="backend", jobs=(waiting,)))
+    assert cli.main(["logs", "train-ab12"]) == 3
+    said = capsys.readouterr().err
+    assert "waiting until the operator has submitted the job to Ray" in said
+    assert "Add -f" in said
 
 
 def test_a_rayjob_is_launched_and_followed_to_its_end(

@@ -52,7 +52,13 @@ async def describe(client: KubeClient, ref: ClusterRef, kind: str, name: str) ->
         case _:
             rows = _cluster(raw, await _pods(client, ref))
     about = ref.name if kind == "group" else name
-    return _lines(rows) + await _events(client, ref, kind, about)
+    events = await _events(client, ref, kind, about)
+    if kind == "rayjob" and (cluster := text(mapping(raw, "status"), "rayClusterName")):
+        # What keeps a RayJob from starting is often reported on its cluster: a quota, an image.
+        events += f"\nRayCluster {cluster}" + await _events(
+            client, ref, "cluster", checked("RayCluster", cluster)
+        )
+    return _lines(rows) + events
 
 
 async def _get(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> Any:
@@ -225,7 +231,9 @@ def _rayjob(raw: Any) -> list[Row]:
     ):
         if isinstance(spec.get(key), int):
             rows.append((label, f"{whole(spec, key)}{'' if label == 'Retries' else ' s'}"))
-    return rows
+    failing = text(mapping(raw, "status"), "jobStatusCheckFailureStartTime")
+    rows += [("No answer", f"of Ray about the job since {failing}")] if failing else []
+    return rows + _conditions({"status": mapping(mapping(raw, "status"), "rayClusterStatus")})
 
 
 def _top(raw: Any) -> list[Row]:

@@ -198,6 +198,7 @@ def ray_job(raw: Any) -> Job:
         rayjob=name,
         rayjob_uid=text(meta, "uid"),
         deployment=deployment or "New",
+        submitted=bool(word),
         cluster=text(status, "rayClusterName")
         or text(mapping(spec, "clusterSelector"), CLUSTER_LABEL),
     )

@@ -10,6 +10,7 @@ import copy
 import logging
 import secrets
 import string
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 3.0
 """So often the real operator asks the dashboard."""
+SUBMIT_AFTER_S = 3.0
+"""In HTTPMode the real operator sets Running first, and submits when it looks again: its status
+update starts no new look (GenerationChangedPredicate), the next comes after AGAIN_S."""
 SILENCE_S = 300.0
 """So long the dashboard may fail to answer about a job."""
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -48,6 +52,7 @@ class Jobs:
         self._api = api
         self._events = events
         self._clusters = clusters
+        self._running_since: dict[Key, float] = {}
         self.queue = WorkQueue(self._settle)
         scope = f"/namespaces/{within}" if within else ""
         self.jobs = Mirror(api, f"{raycluster.GROUP}{scope}/rayjobs", rayjob.parse, self._changed)
@@ -138,9 +143,13 @@ class Jobs:
         service = raycluster.parse(item).head_address
         after["dashboardURL"] = f"{service}:{PORT}"
         interactive = job.mode == "InteractiveMode"
+        self._running_since[job.key] = time.monotonic()
         after["jobDeploymentStatus"] = "Waiting" if interactive else "Running"
 
     async def _follow(self, job: RayJob, after: dict[str, Any]) -> None:
+        since_s = time.monotonic() - self._running_since.get(job.key, 0.0)
+        if job.mode == "HTTPMode" and since_s < SUBMIT_AFTER_S:
+            return
         item = await self._cluster(job)
         if item is None:
             return
