@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, Pod, PodPhase
 from cockpit.model.drill import Drill
@@ -17,6 +17,7 @@ from cockpit.model.event import (
     RunSeen,
 )
 from cockpit.model.run import Placement, RankSample, RunState
+from cockpit.model.tracking import RunRef, Runs
 from cockpit.store.store import Store
 
 REF = ClusterRef("local", "t")
@@ -114,3 +115,12 @@ def reduced(events: Iterable[Event]) -> Store:
     for event in events:
         store.apply(event)
     return store
+
+
+def watched_runs(*runs: RunRef) -> Runs:
+    """Return what a source of runs asks: these."""
+
+    async def known() -> Sequence[RunRef]:
+        return runs
+
+    return known

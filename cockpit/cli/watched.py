@@ -59,10 +59,10 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
             TrainRunsSource(dashboard, told.ids, pace=pace),
             PrometheusSource(
                 finder(prometheus, dashboard, cluster.dashboard),
-                lambda: run_refs(session.store),
+                lambda: session.ask(run_refs),
                 pace=pace,
             ),
-            MlflowSource(mlflow, lambda: run_refs(session.store), pace=pace),
+            MlflowSource(mlflow, lambda: session.ask(run_refs), pace=pace),
         )
 
     def heard(event: Event) -> None:
@@ -121,19 +121,18 @@ def run_refs(store: Store) -> Sequence[RunRef]:
             gpus=tuple(
                 {
                     (rank.placement.node_ip, gpu)
-                    for rank in list(run.ranks.values())
+                    for rank in run.ranks.values()
                     if rank.placement is not None
                     for gpu in rank.placement.gpu_ids
                 }
             ),
         )
-        for run in list(store.runs.values())
+        for run in store.runs.values()
     ]
 
 
 def _first_point_s(run: RunView) -> float | None:
-    # Asked on the sources' thread: a curve that is being made there and then has no point yet.
-    begun = [times[0] for name in list(run.curves) if len(times := run.curves[name].times)]
+    begun = [times[0] for name in run.curves if len(times := run.curves[name].times)]
     return min(begun, default=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -59,3 +60,12 @@ class RunRef:
     """Where its curves begin; None while they are empty."""
     gpus: tuple[tuple[str, int], ...] = ()
     """Address of the node and index on it, of each GPU that its ranks use or have used."""
+
+
+Runs = Callable[[], Awaitable[Sequence[RunRef]]]
+"""Returns the runs that are watched now, for a source that asks another system about them."""
+
+
+async def no_runs() -> Sequence[RunRef]:
+    """Return no run."""
+    return ()

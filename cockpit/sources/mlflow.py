@@ -14,7 +14,7 @@ from dataclasses import replace
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, SourceHealth, TrackedRunsListed
 from cockpit.model.text import one_line
-from cockpit.model.tracking import RunRef, TrackedRun
+from cockpit.model.tracking import RunRef, Runs, TrackedRun, no_runs
 from cockpit.sources.backoff import Backoff
 from cockpit.sources.http import AnswerError
 from cockpit.sources.mlflow_api import Found, Mlflow
@@ -50,7 +50,7 @@ def context(submission_id: str) -> dict[str, str]:
 class MlflowSource:
     """TrackedRunsListed when something has changed, and SourceHealth (source `mlflow`).
 
-    `runs` says which runs are watched, and is called on the loop of this source.
+    `runs` returns the watched runs, and is awaited on the loop of this source.
     """
 
     name = "mlflow"
@@ -58,7 +58,7 @@ class MlflowSource:
     def __init__(
         self,
         settings: MlflowSettings,
-        runs: Callable[[], Sequence[RunRef]] = tuple,
+        runs: Runs = no_runs,
         *,
         client: Mlflow | None = None,
         poll_s: float = POLL_S,
@@ -110,7 +110,7 @@ class MlflowSource:
         if self._experiments_s is None or not 0 <= now_s - self._experiments_s < EXPERIMENTS_S:
             self._experiments = await self._client.experiments()
             self._experiments_s = now_s
-        runs = self._runs()
+        runs = await self._runs()
         begun = [run.started_s for run in runs if run.started_s]
         if not begun:
             return ()

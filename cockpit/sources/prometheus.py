@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
 from cockpit.model.text import one_line
-from cockpit.model.tracking import RunRef
+from cockpit.model.tracking import RunRef, Runs, no_runs
 from cockpit.sources import dcgm
 from cockpit.sources import prometheus_history as history
 from cockpit.sources.backoff import Backoff
@@ -54,7 +54,7 @@ class _Asked:
 class PrometheusSource:
     """HistoryLoaded, once for each curve of a run; GpuActivityListed; SourceHealth.
 
-    `runs` says which runs are watched, and is called on the loop of this source. `settings` may
+    `runs` returns the watched runs, and is awaited on the loop of this source. `settings` may
     be a function that finds out; while its answer has no address, this source is absent.
     """
 
@@ -63,7 +63,7 @@ class PrometheusSource:
     def __init__(
         self,
         settings: PrometheusSettings | Find,
-        runs: Callable[[], Sequence[RunRef]] = tuple,
+        runs: Runs = no_runs,
         *,
         poll_s: float = POLL_S,
         least_step_s: int = history.LEAST_STEP_S,
@@ -138,7 +138,7 @@ class PrometheusSource:
             if gpus or self._listed:
                 yield GpuActivityListed(at_s=self._clock(), source=self.name, gpus=gpus)
             self._listed = bool(gpus)
-        due = [run for run in self._runs() if self._is_due(run)]
+        due = [run for run in await self._runs() if self._is_due(run)]
         for run in due[:RUNS_A_POLL]:
             asked = self._asked[run.id]
             asked.tries += 1

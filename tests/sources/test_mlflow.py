@@ -16,6 +16,7 @@ from cockpit.sources.backoff import Backoff
 from cockpit.sources.mlflow import MlflowSource, context
 from cockpit.sources.mlflow_api import Mlflow
 from cockpit.sources.mlflow_settings import MlflowSettings
+from tests.events import watched_runs
 from tests.sources.mlflow_server import MlflowServer
 
 """The server migrates a new database, and is started again by one test."""
@@ -102,7 +103,7 @@ def source(server: MlflowServer, runs: list[RunRef], **more: object) -> MlflowSo
     polls = Polls()
     return MlflowSource(
         MlflowSettings(server.url),
-        lambda: runs,
+        watched_runs(*runs),
         clock=polls,
         sleep=polls.sleep,
         **more,  # type: ignore[arg-type]
@@ -185,7 +186,7 @@ async def test_only_the_experiments_that_are_named_are_looked_at(
 ) -> None:
     settings = MlflowSettings(server.url, experiments=("Default",))
     polls = Polls()
-    looking = MlflowSource(settings, lambda: refs, clock=polls, sleep=polls.sleep)
+    looking = MlflowSource(settings, watched_runs(*refs), clock=polls, sleep=polls.sleep)
     seen = await watched(looking, health(1))
     assert [type(event) for event in seen] == [SourceHealth]
 

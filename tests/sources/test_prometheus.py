@@ -22,6 +22,7 @@ from cockpit.sources.prometheus_api import Prometheus
 from cockpit.sources.prometheus_settings import PrometheusSettings
 from cockpit.store.run import MEANS, SUMS
 from cockpit.store.store import Store
+from tests.events import watched_runs
 from tests.sources.prometheus_server import Exporter, PrometheusServer, Sample
 from training.telemetry.metrics import GAUGES
 
@@ -140,7 +141,7 @@ def source(server: PrometheusServer, *runs: RunRef, **more: object) -> Prometheu
     settings = PrometheusSettings(server.url)
     return PrometheusSource(
         settings,
-        lambda: runs,
+        watched_runs(*runs),
         clock=polls,
         sleep=polls.sleep,
         **more,  # type: ignore[arg-type]
@@ -278,7 +279,7 @@ async def test_a_selector_narrows_every_question(server: PrometheusServer) -> No
     run = RunRef(RUN, "digits", started_s=BEGUN_S, ended_s=ENDED_S)
     polls = Polls()
     settings = PrometheusSettings(server.url, selector='rank="0"')
-    watching = PrometheusSource(settings, lambda: [run], clock=polls, sleep=polls.sleep)
+    watching = PrometheusSource(settings, watched_runs(run), clock=polls, sleep=polls.sleep)
     seen = await watched(watching, health(1))
     assert 2.0 in curves(seen)["loss"].values
     assert 2.5 not in curves(seen)["loss"].values
@@ -369,7 +370,7 @@ async def test_a_clock_that_differs_is_told_of_and_does_not_move_the_curves(
     polls.now_s += 7200
     run = RunRef(RUN, "digits", started_s=BEGUN_S, ended_s=ENDED_S)
     watching = PrometheusSource(
-        PrometheusSettings(server.url), lambda: [run], clock=polls, sleep=polls.sleep
+        PrometheusSettings(server.url), watched_runs(run), clock=polls, sleep=polls.sleep
     )
     seen = await watched(watching, health(1))
     assert "7200 s behind this machine's" in healths(seen)[0].error

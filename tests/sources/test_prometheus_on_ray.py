@@ -18,6 +18,7 @@ from cockpit.sources.prometheus import PrometheusSource
 from cockpit.sources.prometheus_api import Prometheus
 from cockpit.sources.prometheus_settings import PrometheusSettings
 from cockpit.sources.telemetry import TelemetrySource
+from tests.events import watched_runs
 from tests.local_cluster import running_cluster
 from tests.sources.prometheus_server import PrometheusServer
 
@@ -77,7 +78,7 @@ async def test_a_runs_numbers_come_back_from_prometheus(
         samples = [event.at_s for event in seen if isinstance(event, RankSampled)]
         run = RunRef(states[0].run_id, "told", states[0].at_s, states[-1].at_s)
         source = PrometheusSource(
-            PrometheusSettings(server.url), lambda: [run], least_step_s=1, poll_s=1.0
+            PrometheusSettings(server.url), watched_runs(run), least_step_s=1, poll_s=1.0
         )
         loaded: dict[str, HistoryLoaded] = {}
         async with asyncio.timeout(60), aclosing(source.events()) as events:
