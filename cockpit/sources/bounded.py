@@ -79,7 +79,7 @@ class _Inflated:
             try:
                 piece = self._stream.decompress(chunk, PIECE_BYTES)
             except zlib.error as error:
-                raise EncodingError(f"it is not compressed as it says ({error})") from error
+                raise EncodingError(f"its compression is not valid ({error})") from error
             chunk = self._stream.unconsumed_tail
             if piece:
                 yield piece

@@ -258,7 +258,7 @@ class Http:
         except httpx.ReadTimeout as error:
             self._route = None
             raise SilentError(
-                f"{where} does not answer", "it took the connection and fell silent"
+                f"{where} does not answer", "it accepted the connection and sent nothing"
             ) from error
         except (bounded.AnswerTooLargeError, bounded.EncodingError) as error:
             raise _implausible(route, path, str(error)) from error

@@ -19,7 +19,7 @@ PORT = 9090
 GUESS_TIMEOUT_S = 3.0
 
 UNKNOWN = (
-    "Ray's dashboard reaches a Prometheus, but does not say where: "
+    "Ray's dashboard reaches a Prometheus, but does not report its address: "
     f"set url under [prometheus], or {HOST_VARIABLE}"
 )
 

@@ -32,7 +32,7 @@ def rank_log(
             for worker in run.attempts[-1].workers if run.attempts else ():
                 if worker.rank == rank and worker.log_file:
                     return LogFile(worker.node_id, worker.log_file, run.state.is_over)
-            why = "Its run has no such rank now, or Ray has not said where it writes."
+            why = "Its run has no such rank now, or Ray has not reported its log file."
             break
         else:
             why = (

@@ -140,8 +140,8 @@ class RayTools:
         except NotAllowedError as error:
             if _SWITCH in error.why:
                 raise NotAllowedError(
-                    "This cluster does not let its processes be looked into.",
-                    "Stacks and profiles are off on its head, as they are where nobody asked.",
+                    "This cluster does not allow stacks and profiles of its processes.",
+                    "They are disabled on its head, which is Ray's default.",
                     f"Set {_SWITCH}=1 in the environment of the head, and start it again.",
                 ) from error
             raise
@@ -152,7 +152,7 @@ class RayTools:
 def _explained(error: AnswerError, process: Process, tool: str) -> CockpitError:
     """What a node's tool said, in a sentence: Ray answers with the tool's whole output."""
     said = error.body.casefold()
-    what = f"{process} could not be looked into.".capitalize()
+    what = f"{process} could not be inspected.".capitalize()
     if "is not installed" in said:
         return CockpitError(
             what,
@@ -170,7 +170,7 @@ def _explained(error: AnswerError, process: Process, tool: str) -> CockpitError:
         return CockpitError(
             what,
             "There is no such process any more.",
-            "The rank may have been started anew: look at its page, or cockpit ranks.",
+            "The rank may have been restarted: see its page, or cockpit ranks.",
         )
     if "failed to get agent address" in said or "no agent address found" in said:
         return CockpitError(what, "Ray has no living agent on its node.", "See: cockpit nodes")

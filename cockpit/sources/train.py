@@ -29,7 +29,7 @@ TELEMETRY_AWAITED_S = 15.0
 """How long a new run is left for telemetry to speak of: its file may not be found yet."""
 
 NONE_TOLD = (
-    "no driver has told of its runs; one with RAY_TRAIN_ENABLE_STATE_TRACKING=1 does "
+    "no driver has reported its runs; one with RAY_TRAIN_ENABLE_STATE_TRACKING=1 does "
     "(cockpit launch sets it)"
 )
 

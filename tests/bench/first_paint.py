@@ -28,17 +28,17 @@ def measure() -> Table:
     over = [a - b for a, b in zip(painting, importing, strict=True)]
     return Table(
         "First paint",
-        f"{PAIRS} pairs, one after the other, medians (quartiles): `cockpit` on a pseudo-terminal "
-        f"of 200×50 from its start until the header (“{HEADER}”) has arrived.",
+        f"{PAIRS} consecutive pairs, median (quartiles): `cockpit` on a pseudo-terminal "
+        f"of 200×50 from its start until the header (“{HEADER}”) arrives.",
         [
             Line("`python -c 'import textual.app'`", spread(importing, "s")),
             Line(
-                "`cockpit`, to the header",
+                "`cockpit`, until the header",
                 spread(painting, "s"),
                 f"≤ {PAINT_S} s",
                 median(painting) <= PAINT_S,
             ),
-            Line("the difference, pair by pair", spread(over, "s")),
+            Line("difference, by pair", spread(over, "s")),
         ],
         began,
     )

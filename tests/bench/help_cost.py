@@ -18,11 +18,11 @@ def measure() -> Table:
     passed = sorted(over)[PAIRS // 2] <= OVER_S
     return Table(
         "Help",
-        f"{PAIRS} pairs, one after the other, medians (quartiles) of the clock.",
+        f"{PAIRS} consecutive pairs, median (quartiles) of the wall time.",
         [
             Line("`python -c pass`", spread([took.wall_s for took in bare], "s")),
             Line("`cockpit --help`", spread([took.wall_s for took in helped], "s")),
-            Line("the difference, pair by pair", spread(over, "s"), f"≤ {OVER_S:.2f} s", passed),
+            Line("difference, by pair", spread(over, "s"), f"≤ {OVER_S:.2f} s", passed),
         ],
         began,
     )

@@ -64,8 +64,8 @@ def measure(ranks: int = PROMISED) -> Table:
         lines = [*watched(run, promised), *keys(promised), *stalled(run, promised)]
     return Table(
         f"{ranks:,} ranks",
-        f"A real Ray head and aggregator, to which one process gives what {ranks:,} ranks would at "
-        "1 Hz; `cockpit` on a pseudo-terminal of 200×50 in the Ranks view.",
+        f"A real Ray head and aggregator, to which one process sends the data of {ranks:,} ranks "
+        "at 1 Hz; `cockpit` on a pseudo-terminal of 200×50 in the Ranks view.",
         lines,
         began,
     )
@@ -105,10 +105,10 @@ def watched(run: Played, promised: bool) -> list[Line]:
         late = run.late_s[first:]
     most = max(late)
     return [
-        promise("of one core", percent, "%", 20, promised, 1),
+        promise("CPU of one core", percent, "%", 20, promised, 1),
         promise("to the terminal", rate, "KB/s", 20, promised, 1),
         promise("resident memory", mebibytes, "MB", 200, promised),
-        promise("a tick, from its writing to a session: the latest", most, "s", 1, promised, 2),
+        promise("a tick, from its writing to a session: maximum", most, "s", 1, promised, 2),
         Line("the same, median", f"{median(late):.2f} s"),
     ]
 

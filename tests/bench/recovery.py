@@ -1,4 +1,4 @@
-"""How long a run takes to come back: `python -m tests.bench.recovery [CASE…] [--drills 5] …`.
+"""How long a run takes to recover: `python -m tests.bench.recovery [CASE…] [--drills 5] …`.
 
 Each case is a real run of `training.jobs.checkpointed` with 2 ranks, on local pods or, with
 `--on testbed`, on those of the test Kubernetes; under each profile it gets a cluster of its own,
@@ -71,15 +71,18 @@ class Case:
 
 CASES = {
     "spare": Case(
-        "pod-kill", "a pod is killed, and a spare one is there", pods=RANKS + 1, within_s=10.0
+        "pod-kill", "a pod is killed, and a spare pod exists", pods=RANKS + 1, within_s=10.0
     ),
     "elastic": Case(
-        "pod-kill", "a pod is killed, and the other goes on", min_workers=1, within_s=12.0
+        "pod-kill",
+        "a pod is killed, and the elastic run continues with the other",
+        min_workers=1,
+        within_s=12.0,
     ),
-    "alone": Case("pod-kill", "a pod is killed, and its replacement has to come"),
+    "alone": Case("pod-kill", "a pod is killed, and the run waits for its replacement"),
     "alone-at-once": Case(
         "pod-kill",
-        "the same, with no init container to wait for",
+        "the same, without an init container",
         waits_for_gcs=False,
         within_s=16.0,
     ),
@@ -276,10 +279,10 @@ def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
                 )
             )
     return Table(
-        "How long a run takes to come back",
+        "How long a run takes to recover",
         f"Drills on a run of 2 ranks on {place}, one after the other, each when the run has "
-        "settled, under each profile on a cluster of its own: medians (least–most) from the fault "
-        "to the first new step; detected: by Ray Train.",
+        "settled, under each profile on a cluster of its own: median (minimum–maximum) from the "
+        "fault to the first new step; detected: by Ray Train.",
         lines,
         began,
     )

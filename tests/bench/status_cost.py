@@ -29,8 +29,8 @@ def measure() -> Table:
             say("with a run …")
             lines += compare(backend, "with a run on it")
     return Table(
-        "One look",
-        f"A head and 2 workers; {PAIRS} pairs of each, A B A B, medians (quartiles). `ray job "
+        "Status snapshot",
+        f"A head and 2 workers; {PAIRS} pairs of each, alternating, median (quartiles). `ray job "
         "list` prints the jobs; `cockpit status -o json` prints cluster, groups, pods, jobs, run, "
         "ranks and sources.",
         lines,
@@ -51,12 +51,13 @@ def compare(backend: LocalBackend, what: str) -> list[Line]:
     )
     return [
         *(
-            Line(f"{what}: `{name}`", f"{wall(took)} by the clock, {cpu(took)} of CPU")
+            Line(f"{what}: `{name}`", f"{wall(took)} wall time, {cpu(took)} of CPU")
             for name, took in (("ray job list", ray), ("cockpit status --local -o json", own))
         ),
-        times_faster(f"{what}: times faster by the clock", [t.wall_s for t in ray],
+        times_faster(f"{what}: speedup, wall time", [t.wall_s for t in ray],
                      [t.wall_s for t in own]),
-        times_faster(f"{what}: times less CPU", [t.cpu_s for t in ray], [t.cpu_s for t in own]),
+        times_faster(f"{what}: reduction of CPU time", [t.cpu_s for t in ray],
+                     [t.cpu_s for t in own]),
     ]  # fmt: skip
 
 

@@ -69,12 +69,12 @@ def measure() -> Table:
         f"A head, 2 workers and `training.jobs.checkpointed` on them; `cockpit` on a "
         f"pseudo-terminal of 200×50 with the Ranks view, {WATCH_S:g} s, {len(latencies):,} steps "
         "of 2 ranks: from the end of a step in its worker to the first bytes for the terminal "
-        "that hold its number or a later one of that rank. Where the time goes: median, 95 % and "
-        "most of each part, by the records.",
+        "that hold its number or a later one of that rank. The parts of that time: median, 95 % "
+        "and maximum of each, by record.",
         [
             Line("median", f"{percentile(latencies, 50):.2f} s"),
             Line("95 %", f"{p95:.2f} s", f"≤ {LATENCY_S} s", p95 <= LATENCY_S),
-            Line("the latest", f"{max(latencies):.2f} s"),
+            Line("maximum", f"{max(latencies):.2f} s"),
             *(Line(what, quantiles(values)) for what, values in parts.items()),
         ],
         began,
@@ -118,10 +118,10 @@ class Arrivals:
                 stream.append(read_s - written_s)
                 paint += delays(shown[rank], [(read_s, step)])
         return {
-            "folding: first to last step of a record": fold,
+            "folding: from the first to the last step of a record": fold,
             "last step → push → aggregator → its file": push,
             "file → dashboard's log stream → a reader beside the screen": stream,
-            "there → store → painted (the screen's own stream may be earlier or later)": paint,
+            "reader → store → painted (the screen's own stream may be earlier or later)": paint,
         }
 
 

@@ -40,8 +40,8 @@ class Table:
             f"| {line.measure} | {line.value} | {line.target} | {verdicts[line.passed]} |"
             for line in self.lines
         ]
-        head = ["| measure | value | promise | |", "|---|---|---|---|"]
-        said = f"{self.how} Before it began: {self.load}."
+        head = ["| measure | value | target | |", "|---|---|---|---|"]
+        said = f"{self.how} At the start: {self.load}."
         return "\n".join([f"## {self.title}", "", said, "", *head, *rows])
 
 
@@ -56,7 +56,7 @@ def show(measure: Callable[[], Table]) -> int:
 def load() -> str:
     """What others take of the machine now. Waits for a second."""
     average = Path("/proc/loadavg").read_text().split()[0]
-    return f"{busy():.0%} of the processors taken by others, load average {average}"
+    return f"{busy():.0%} of the CPU used by other programs, load average {average}"
 
 
 def busy(over_s: float = 1.0) -> float:

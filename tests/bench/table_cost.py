@@ -85,8 +85,8 @@ def measure() -> Table:
     Bench(driver_class=Counter).run(size=(200, 50), mouse=False, auto_pilot=pilot)
     return Table(
         "A live table",
-        f"{ROWS:,} rows of {COLUMNS} columns at {HERTZ} Hz on a terminal of 200×50, all rows made "
-        "anew each tick, two cells of each row that changes; the widget alone in an app.",
+        f"{ROWS:,} rows of {COLUMNS} columns at {HERTZ} Hz on a terminal of 200×50, all rows "
+        "built again each tick, two cells change in each changed row; only the widget in an app.",
         lines,
         began,
     )

@@ -247,12 +247,12 @@ def measure() -> Table:
     began = load()
     return Table(
         "What telemetry costs a step",
-        f"CPU time of the training thread after a step, drawn from {ROUNDS:,} rounds of all kinds "
-        "and less an empty call's: medians (quartiles), which the share of a step is held to. Then "
-        "one call in a tight loop, which 20 µs is; then the real job "
-        "with 2 ranks on a local cluster, with and without from one epoch to the next of the same "
-        "run, checkpoints taken off: there the promise is held to the CPU time of the whole "
-        "process, which a busy machine stretches less than the clock.",
+        f"CPU time of the training thread after a step, over {ROUNDS:,} rounds of all kinds and "
+        "minus an empty call's: median (quartiles); the target for the share of a step refers to "
+        "it. Then one call in a tight loop, to which the target of 20 µs refers. Then the real job "
+        "with 2 ranks on a local cluster, with and without telemetry in alternate epochs of the "
+        "same run, without checkpoints; its target refers to the CPU time of the whole process, "
+        "which a busy machine affects less than the wall time.",
         [*measure_loop(), *measure_job()],
         began,
     )
@@ -276,20 +276,20 @@ def measure_loop() -> list[Line]:
         *(call(what, cold[name]) for what, name in CALLS),
         after("`step()` and six sections", cold["both"], step_s),
         Line(
-            "its share of the step",
+            "share of the step",
             f"{statistics.median(cold['both']) / step_s:.2%}",
             f"≤ {SHARE_TARGET:.0%}",
             statistics.median(cold["both"]) <= SHARE_TARGET * step_s,
         ),
         Line(
-            "the pushing thread, a second of such steps",
+            "the pushing thread, for a second of such steps",
             f"{push_s * 1e3:.2f} ms, {push_s:.2%} of a core",
         ),
         *(hot_line(what, hot[name], is_one_call=True) for what, name in CALLS),
         hot_line("`step()` and six sections", hot["both"], is_one_call=False),
         *cuda_line(),
         Line(
-            "memory that 20,000 steps leave which nobody takes",
+            "memory after 20,000 steps that are not collected",
             f"{grew.left_bytes} bytes, {grew.unread_bytes / 1e3:.0f} kB before it is added up",
             f"≤ {GROWTH_TARGET_BYTES} bytes",
             grew.left_bytes <= GROWTH_TARGET_BYTES,
@@ -299,7 +299,7 @@ def measure_loop() -> list[Line]:
 
 CALLS = (
     ("one `step()` with two tensors", "step"),
-    ("one `section()`, entered and left", "section"),
+    ("one `section()`, entered and exited", "section"),
 )
 
 
@@ -338,7 +338,8 @@ def measure_job() -> list[Line]:
     epochs = epochs_of(noted)
     cpu, wall = (neighbours([(epoch.told, read(epoch)) for epoch in epochs]) for read in READ)
     step_s = statistics.median(epoch.wall_s for epoch in epochs)
-    what = f"the job's step ({step_s * 1e3:.0f} ms) with ÷ without, {len(cpu)} pairs of epochs"
+    job = f"the job's step ({step_s * 1e3:.0f} ms)"
+    what = f"{job} with ÷ without telemetry, {len(cpu)} pairs of epochs"
     return [
         Line(
             f"{what}, CPU time of the rank's process",
@@ -346,7 +347,9 @@ def measure_job() -> list[Line]:
             f"≤ {RATIO_TARGET}",
             statistics.median(cpu) <= RATIO_TARGET,
         ),
-        Line("the same by the clock, with whoever else is on the machine", spread(wall, digits=4)),
+        Line(
+            "the same in wall time, with the other programs on the machine", spread(wall, digits=4)
+        ),
     ]
 
 

@@ -198,11 +198,12 @@ def measure() -> Table:
         f"an attempt every {ATTEMPT_S // 3600} h, a checkpoint every {CHECKPOINT_S // 60} min and "
         "a log; then 1 Hz, on a pseudo-terminal of 200×50.",
         [
-            promise("resident memory, the most of three views", most, "MB", 200, True),
+            promise("resident memory, maximum of three views", most, "MB", 200, True),
             Line(
-                "the same: Overview, Ranks, Charts", f"{overview:.0f}, {ranks:.0f}, {charts:.0f} MB"
+                "the same, by view: Overview, Ranks, Charts",
+                f"{overview:.0f}, {ranks:.0f}, {charts:.0f} MB",
             ),
-            Line("of one core, in the Ranks view", f"{percent:.1f} %"),
+            Line("CPU of one core, in the Ranks view", f"{percent:.1f} %"),
             Line("to the terminal, in the Ranks view", f"{sent / seconds / 1e3:.1f} KB/s"),
         ],
         began,

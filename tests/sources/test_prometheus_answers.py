@@ -244,7 +244,7 @@ async def test_the_heads_own_prometheus_is_found_where_ray_reaches_one() -> None
 
         unsaid = await finder(nowhere, dashboard, through, port=server.port)()
         assert not unsaid.url
-        assert "does not say where" in unsaid.why_not
+        assert "does not report its address" in unsaid.why_not
 
         closed = server.port
     async with (
