@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from cockpit.actions import ClusterActions
 from cockpit.drills import orphans
+from cockpit.drills.blast_radius import BlastRadius
 from cockpit.drills.engine import Experiment
 from cockpit.drills.gameday import GameDay
 from cockpit.drills.gameday_run import GameDayRun
@@ -23,17 +25,27 @@ from cockpit.session import Session
 
 
 class DrillActions(ClusterActions):
-    """`prober` asks the probes; without it, one that knows of no Prometheus."""
+    """`prober` asks the probes; without it, one that knows of no Prometheus.
 
-    def __init__(self, session: Session, prober: Prober | None = None) -> None:
+    `limits` bound what every drill may hit at once, whatever its plan allows.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        prober: Prober | None = None,
+        limits: BlastRadius = BlastRadius(),  # noqa: B008 - frozen
+    ) -> None:
         super().__init__(
             session.backend, session.clock, lambda: session.store.jobs, session.dispatch
         )
         self._session = session
         self._prober = prober or GroundProber(session)
+        self._limits = limits
 
     def experiment(self, plan: DrillPlan) -> Experiment:
         """One drill on this cluster: it can be prepared to see what it would do, and conducted."""
+        plan = replace(plan, blast_radius=plan.blast_radius.within(self._limits))
         return Experiment(self._session, plan, self._prober, keep=DrillHistory().keep)
 
     async def drill(self, experiment: Experiment) -> DrillRecord:

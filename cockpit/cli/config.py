@@ -13,6 +13,7 @@ from cockpit.cli import configuration, output
 from cockpit.cli.place import FLAGS
 from cockpit.cli.settings import settle_all
 from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.protection import ClusterPattern
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
         "profile": settings.profile,
         "theme": settings.theme,
         "read_only": settings.read_only,
+        "protected": [_pattern(one) for one in settings.protected],
     }
     rows = [
         {"name": name, "value": value, "said_by": settings.said_by.get(name, "default")}
@@ -43,6 +45,10 @@ def run(args: argparse.Namespace) -> int:
         there = "" if found.path.exists() else " (there is none yet)"
         print(f"\n{found.path}{there}: profiles {', '.join(found.profiles) or '–'}")
     return int(ExitCode.DONE)
+
+
+def _pattern(one: ClusterPattern) -> str:
+    return "/".join((one.context, one.namespace, one.cluster))
 
 
 def _edit() -> int:

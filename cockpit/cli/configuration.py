@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cockpit import paths
 from cockpit.cli.place import FLAGS, Place
 from cockpit.model.error import UsageError
+from cockpit.model.protection import ClusterPattern
 from cockpit.model.text import one_line
 
 TEMPLATE = """\
@@ -23,12 +26,17 @@ TEMPLATE = """\
 # namespace = "ml"
 # cluster = "trainer"
 # read_only = true
+# protected = true        # a destructive act asks for the cluster's name
 #
 # [profiles.bench]
 # address = "http://head:8265"
 #
 # [profiles.here]
 # local = true
+
+# [drills]
+# max_share = 0.5         # at most this share of a worker group is hit at once
+# max_pods = 4
 
 # [recorder]
 # enabled = true          # record every run that the screen sees
@@ -48,10 +56,11 @@ TEMPLATE = """\
 # command = ["notify-send", "cockpit"] # the alert is JSON on its standard input
 """
 
-TABLES = ("recorder", "alerts", "prometheus", "mlflow")
+TABLES = ("recorder", "alerts", "prometheus", "mlflow", "drills")
 """Those whose settings the part that they are of reads itself."""
-_TOP = ("profile", "theme", "read_only", "profiles", "hooks", *TABLES)
-_OWN = (*FLAGS, "theme", "read_only")
+_TOP = ("profile", "theme", "read_only", "protected", "profiles", "hooks", *TABLES)
+_OWN = (*FLAGS, "theme", "read_only", "protected")
+_PATTERN = ("context", "namespace", "cluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,10 @@ class Profile:
     place: Place = field(default_factory=Place)
     theme: str = ""
     read_only: bool | None = None
+    protected: tuple[ClusterPattern, ...] = ()
+    """Clusters that are protected whichever profile is in use: those that this one describes."""
+    protected_in_use: tuple[ClusterPattern, ...] = ()
+    """With `protected = true`: what else is protected while this profile is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,8 @@ class Configuration:
     """The name of the profile that is taken when none is said."""
     theme: str = ""
     read_only: bool | None = None
+    protected: tuple[ClusterPattern, ...] = ()
+    """Those of all profiles too."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By name, those of TABLES that there are, as they are written."""
@@ -87,11 +102,10 @@ class Configuration:
                 "cockpit config edit opens it.",
             )
         own = self.profiles[wanted] if wanted else Profile()
-        return Profile(
-            own.name,
-            own.place,
-            own.theme or self.theme,
-            self.read_only if own.read_only is None else own.read_only,
+        return replace(
+            own,
+            theme=own.theme or self.theme,
+            read_only=self.read_only if own.read_only is None else own.read_only,
         )
 
 
@@ -118,12 +132,17 @@ def read() -> Configuration:
     profiles = raw.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise _wrong(where, "profiles are tables: [profiles.NAME].")
+    by_name = {name: _profile(where, name, own) for name, own in profiles.items()}
     return Configuration(
         where,
         profile=_text(where, raw, "profile"),
         theme=_text(where, raw, "theme"),
         read_only=_truth(where, raw, "read_only"),
-        profiles={name: _profile(where, name, own) for name, own in profiles.items()},
+        protected=(
+            *_protected(where, raw, "", Place()),
+            *(pattern for profile in by_name.values() for pattern in profile.protected),
+        ),
+        profiles=by_name,
         tables={name: _table(where, raw, name) for name in TABLES if name in raw},
         hooks=_hooks(where, raw),
     )
@@ -149,11 +168,49 @@ def _profile(where: Path, name: str, raw: Mapping[str, Any]) -> Profile:
     texts = {key: _text(where, raw, key, section) for key in FLAGS if key != "local"}
     place = Place(local=bool(_truth(where, raw, "local", section)), **texts)
     place.require_one_kind(f"The settings of profile {name!r}")
+    own = raw.get("protected") is True
+    # A profile that names no cluster, such as a kubeconfig alone, protects what it is used for.
+    names_none = _exactly(place) in (ClusterPattern(), ClusterPattern(backend="kuberay"))
     return Profile(
         name,
         place,
         theme=_text(where, raw, "theme", section),
         read_only=_truth(where, raw, "read_only", section),
+        protected=() if own and names_none else _protected(where, raw, section, place),
+        # A flag may name another namespace or cluster of the profile's context.
+        protected_in_use=(replace(_exactly(place), namespace="*", cluster="*"),) if own else (),
+    )
+
+
+def _protected(
+    where: Path, raw: Mapping[str, Any], section: str, place: Place
+) -> tuple[ClusterPattern, ...]:
+    """True, a table of patterns or a list of such; what a table leaves out is as `place` has it."""
+    value = raw.get("protected", False)
+    if isinstance(value, bool):
+        return (_exactly(place),) if value else ()
+    tables = value if isinstance(value, list) else [value]
+    for table in tables:
+        if not (isinstance(table, dict) and all(isinstance(one, str) for one in table.values())):
+            example = 'protected = { context = "prod-*" }'
+            raise _wrong(where, f"{section}protected is true or patterns: {example}.")
+        _require_known(where, table, _PATTERN, f"{section}protected.")
+        if not table:
+            raise _wrong(where, f"{section}protected names no pattern: {', '.join(_PATTERN)}.")
+    return tuple(replace(_exactly(place), **table) for table in tables)
+
+
+def _exactly(place: Place) -> ClusterPattern:
+    """The pattern of the clusters that the place describes."""
+    cluster = place.cluster
+    if place.address:
+        cluster = urlsplit(place.address).netloc.rpartition("@")[2]
+
+    def only(name: str) -> str:
+        return glob.escape(name) or "*"
+
+    return ClusterPattern(
+        only(place.context), only(place.namespace), only(cluster), only(place.kind)
     )
 
 

@@ -6,37 +6,99 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.protection import is_protected
+from cockpit.model.text import one_line
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do it without asking")
     parser.add_argument("--dry-run", action="store_true", help="print what it would do, and exit")
+    parser.add_argument(
+        "--i-mean",
+        metavar="CLUSTER",
+        help="with --yes on a protected cluster: its name again",
+    )
 
 
-def confirmed(args: argparse.Namespace, plan: Sequence[str]) -> bool:
-    """Say the plan on standard error; whether to carry it out.
+def confirmed(
+    args: argparse.Namespace,
+    plan: Sequence[str],
+    on: ClusterRef | None = None,
+    *,
+    destroys: bool = False,
+) -> bool:
+    """Print the plan on standard error and ask. Returns whether to do it.
 
-    Raises NotAllowedError in read-only mode, UsageError when nobody is there to be asked.
+    `on` is the cluster that it changes, printed first. `destroys`: it ends or removes something
+    there, so that --yes needs the cluster named, and a protected cluster its name typed.
+
+    Raises NotAllowedError in read-only mode and on a protected cluster, UsageError when the cluster
+    is not named or nobody can be asked.
     """
-    for line in plan:
+    protected = on is not None and destroys and is_protected(on, args.protected)
+    for line in [*([f"Cluster: {on.described}."] if on is not None else []), *plan]:
         print(line, file=sys.stderr)
+    if protected:
+        print("This cluster is protected.", file=sys.stderr)
     if args.dry_run:
         print("Dry run: nothing was changed.", file=sys.stderr)
         return False
     refuse_read_only(args)
+    if on is not None:
+        _require_meant(args, on, protected=protected)
     if args.yes:
+        if on is not None and destroys:
+            _require_named(args, on)
         return True
     if not sys.stdin.isatty():
         raise UsageError(
             "This changes the cluster and asks first, but standard input is no terminal.",
             todo="Add --yes to do it, or --dry-run to see what it would do.",
         )
-    print("Do it? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if protected:
+        assert on is not None
+        question = f"Type the cluster's name, {one_line(on.name)}, to do it: "
+    else:
+        question = "Do it? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip()
+    if answer == on.name if on and protected else answer.lower() in ("y", "yes"):
         return True
     print("Left as it was.", file=sys.stderr)
     return False
+
+
+def _require_meant(args: argparse.Namespace, on: ClusterRef, *, protected: bool) -> None:
+    """Raises UsageError for an --i-mean of another cluster, NotAllowedError where it is missing."""
+    name = one_line(on.name)
+    if args.i_mean is not None and args.i_mean != on.name:
+        raise UsageError(
+            f"--i-mean {one_line(args.i_mean)} is not the cluster of this plan, {name}.",
+            todo="Name the cluster with --context, -n and --cluster.",
+        )
+    if protected and args.yes and args.i_mean is None:
+        raise NotAllowedError(
+            f"Cluster {name} is protected: --yes alone does not change it.",
+            f"It is {on.described}.",
+            f"Add --i-mean {name}, or leave out --yes to be asked for its name.",
+        )
+
+
+def _require_named(args: argparse.Namespace, on: ClusterRef) -> None:
+    """Raises UsageError unless a flag, a variable or the profile names the cluster.
+
+    A local cluster needs no name: it is this user's own.
+    """
+    if on.backend != "kuberay" or args.where.cluster:
+        return
+    raise UsageError(
+        "--yes needs the cluster by its name: no flag, variable or profile names one.",
+        f"The only one there is {on.described}.",
+        f"Add: --context {one_line(on.context)} -n {one_line(on.namespace)} "
+        f"--cluster {one_line(on.name)}",
+    )
 
 
 def refuse_read_only(args: argparse.Namespace, does: str = "changes the cluster") -> None:

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
         if machine is not None and machine.cordoned == cordoned:
             print(f"{args.machine} is {args.verb}ed already.", file=sys.stderr)
             return int(ExitCode.DONE)
-        if not confirm.confirmed(args, [_plan(store, args.machine, cordoned=cordoned)]):
+        plan = [_plan(store, args.machine, cordoned=cordoned)]
+        if not confirm.confirmed(args, plan, session.backend.ref, destroys=cordoned):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
         session.call(ClusterActions.on(session).cordon(args.machine, cordoned))
         print(f"{args.machine} is {args.verb}ed.", file=sys.stderr)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
+from cockpit.cli import configuration
 from cockpit.drills import hypothesis
+from cockpit.drills.blast_radius import BlastRadius, checked, parse
 from cockpit.drills.catalogue import fault as fault_named
-from cockpit.drills.gameday import GameDay, Launch
+from cockpit.drills.gameday import GameDay, Inject, Launch, Step
 from cockpit.drills.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.launch.submission import bundled_spec
 from cockpit.model.error import UsageError
@@ -37,6 +39,21 @@ def plan(args: argparse.Namespace) -> DrillPlan:
         max_steps_lost=args.max_steps_lost,
         seed=args.seed,
         timeouts=timeouts,
+        blast_radius=limits(args),
+    )
+
+
+def limits(args: argparse.Namespace) -> BlastRadius:
+    """Those of --max-pods and --max-share. Raises UsageError."""
+    return checked(args.max_pods, args.max_share)
+
+
+def configured_limits(args: argparse.Namespace) -> BlastRadius:
+    """Those of the configuration, where no flag sets another. Raises UsageError."""
+    found = parse(configuration.read().tables.get("drills", {}))
+    return BlastRadius(
+        found.max_pods if args.max_pods is None else None,
+        found.max_share if args.max_share is None else None,
     )
 
 
@@ -67,7 +84,10 @@ def require_no_flags_of_a_fault(args: argparse.Namespace) -> None:
 
 
 def with_settings(args: argparse.Namespace, day: GameDay) -> GameDay:
-    """The day with the settings of `--set` for the jobs that it launches. Raises UsageError."""
+    """The day with the limits of the flags, and with the settings of `--set` for the jobs that it
+    launches. Raises UsageError.
+    """
+    day = _limited(day, limits(args))
     given = dict(_pair(text) for text in args.set)
     if not given:
         return day
@@ -85,6 +105,19 @@ def with_settings(args: argparse.Namespace, day: GameDay) -> GameDay:
             for step in day.steps
         ),
     )
+
+
+def _limited(day: GameDay, flags: BlastRadius) -> GameDay:
+    """The day with the limits of the flags in each of its drills."""
+
+    def limited(step: Step) -> Step:
+        if not isinstance(step.doing, Inject):
+            return step
+        plan = step.doing.plan
+        plan = replace(plan, blast_radius=flags.over(plan.blast_radius))
+        return replace(step, doing=replace(step.doing, plan=plan))
+
+    return replace(day, steps=tuple(map(limited, day.steps)))
 
 
 def _pair(text: str) -> tuple[str, str]:

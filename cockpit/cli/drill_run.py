@@ -48,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
         return int(ExitCode.DONE)
     with watched.session_on(backend) as session:
         connect.wait_for(session, SOURCES)
-        actions = DrillActions(session, watched.prober_on(session))
+        actions = DrillActions(
+            session, watched.prober_on(session), drill_plan.configured_limits(args)
+        )
         if not args.dry_run and not args.read_only:
             _mend(session, actions)
         if plan is not None:
@@ -87,7 +89,7 @@ def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
 
 def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
     experiment = actions.experiment(plan)
-    if not confirm.confirmed(args, _said(session, experiment)):
+    if not confirm.confirmed(args, _said(session, experiment), session.backend.ref, destroys=True):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     lines = Lines(experiment)
     record, interrupted = _followed(
@@ -101,7 +103,9 @@ def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan
 def _day(args: argparse.Namespace, session: Session, going: GameDayRun) -> int:
     rights = session.call(session.backend.capabilities())
     there = here(session.store, session.backend.ref.backend, rights)
-    if not confirm.confirmed(args, steps_said(going.day, there)):
+    if not confirm.confirmed(
+        args, steps_said(going.day, there), session.backend.ref, destroys=True
+    ):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     told: dict[str, Lines] = {}
 

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         allowed.require(session, "delete_pod")
         connect.wait_for(session, ("backend", "ray", "telemetry"))
         plan = plan_kill(session.store, args.target, args.grace)
-        if not confirm.confirmed(args, plan.lines):
+        if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
         before = baseline(session.store, plan.run_id)
         drill = session.call(ClusterActions.on(session).kill(plan))

@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
             plan += launch_files.listing(uploads) if args.dry_run else ()
         if args.dry_run and not on_another:
             plan += _lacking(session, spec)
-        if not confirm.confirmed(args, plan):
+        if not confirm.confirmed(args, plan, session.backend.ref):
             return int(ExitCode.DONE)
         if options is None:
             return session.call(_launch(args, session.backend, spec))

@@ -78,7 +78,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
     if living or cluster.operator_alive:
         pods = f"{living} pod{'s'[: living != 1]}"
         plan = f"Take down local cluster {name}: {pods}, every run on it, and its files."
-        if not confirm.confirmed(args, [plan]):
+        if not confirm.confirmed(args, [plan], ClusterRef("local", name), destroys=True):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     else:
         # After a reboot, say: nothing lives there that could be lost by a slip.

@@ -169,7 +169,7 @@ def settled(args: argparse.Namespace) -> argparse.Namespace:
 
     settings = settle_all(args.given, configuration.read())
     args.where, args.theme = settings.where, settings.theme
-    args.read_only = settings.read_only
+    args.read_only, args.protected = settings.read_only, settings.protected
     return args
 
 

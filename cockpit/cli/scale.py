@@ -47,7 +47,9 @@ def run(args: argparse.Namespace) -> int:
         group = _group(session.store, args.group)
         wanted = None if args.replicas is None else _number(args.replicas, group)
         uid = session.store.uid
-        if not confirm.confirmed(args, plan(args, group, wanted)):
+        if not confirm.confirmed(
+            args, plan(args, group, wanted), session.backend.ref, destroys=True
+        ):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
         done = session.call(
             ClusterActions.on(session).scale(

@@ -82,12 +82,14 @@ def connection(backend: Backend, *, ends_with_screen: str = "", mends: bool = Tr
 
     `mends`: what an earlier drill has left there is undone.
     """
-    from cockpit.cli import watched
+    from cockpit.cli import configuration, watched
     from cockpit.cli.screen_actions import ScreenActions
+    from cockpit.drills import blast_radius
 
     session = watched.session_on(backend)
     session.start()
-    actions = ScreenActions(session, watched.prober_on(session))
+    limits = blast_radius.parse(configuration.read().tables.get("drills", {}))
+    actions = ScreenActions(session, watched.prober_on(session), limits)
     if mends:
         session.submit(actions.mend_at_start())
     return Connection(
@@ -128,7 +130,13 @@ def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | 
 
 def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster: str) -> int:
     symbols()  # a word that is no symbol set is told before the screen comes up
-    app = CockpitApp(start, read_only=args.read_only, cluster=cluster, theme_name=_theme_name(args))
+    app = CockpitApp(
+        start,
+        read_only=args.read_only,
+        protected=args.protected,
+        cluster=cluster,
+        theme_name=_theme_name(args),
+    )
     try:
         app.run()
         return app.return_code or 0

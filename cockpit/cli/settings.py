@@ -14,6 +14,7 @@ from cockpit.cli.configuration import Configuration
 from cockpit.cli.place import FLAGS, Place, settle
 from cockpit.model.boolean import parse_boolean
 from cockpit.model.error import UsageError
+from cockpit.model.protection import ClusterPattern
 from cockpit.model.text import one_line
 
 VARIABLES = {
@@ -35,6 +36,8 @@ class Settings:
     theme: str = ""
     read_only: bool = False
     profile: str = ""
+    protected: tuple[ClusterPattern, ...] = ()
+    """Clusters on which a destructive change needs the cluster's name, typed."""
     said_by: Mapping[str, str] = field(default_factory=dict)
     """Of each setting that is said: `flag`, `environment` or `profile`."""
 
@@ -64,7 +67,11 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     name, said_by["profile"] = _first(
         flags.get("profile", ""), environment.get(PROFILE, ""), configuration.profile
     )
-    return Settings(where, theme, read_only, name, {k: who for k, who in said_by.items() if who})
+    protected = configuration.protected
+    if where.kind == profile.place.kind or not (where.kind and profile.place.kind):
+        protected += profile.protected_in_use
+    said_by = {k: who for k, who in said_by.items() if who}
+    return Settings(where, theme, read_only, name, protected, said_by)
 
 
 def variable(name: str) -> bool | None:

@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
             state = "suspended already" if suspended else "not suspended"
             raise UsageError(f"The cluster {session.backend.ref} is {state}.")
         uid = store.uid
-        if not confirm.confirmed(args, _plan(store, session.backend.ref.name, suspended=suspended)):
+        plan = _plan(store, session.backend.ref.name, suspended=suspended)
+        if not confirm.confirmed(args, plan, session.backend.ref, destroys=suspended):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
         session.call(ClusterActions.on(session).suspend(suspended, uid=uid))
         done = "is being suspended" if suspended else "gets its pods again"

@@ -17,10 +17,10 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from cockpit.drills import catalogue, lease, target, undo, values
+from cockpit.drills import blast_radius, catalogue, lease, target, undo, values
 from cockpit.drills.brake import Aborted, Brake, to_the_end
 from cockpit.drills.chronicle import Chronicle
-from cockpit.drills.fault import Armed, Fault, Ground, Order, Victims, injected
+from cockpit.drills.fault import Aim, Armed, Fault, Ground, Order, Victims, injected
 from cockpit.drills.inquiry import EVERY_S, Inquiry
 from cockpit.drills.journal import Journal
 from cockpit.drills.judgement import judge
@@ -94,11 +94,22 @@ class Experiment:
             victims = await self._ground.ask(
                 partial(target.choose, kind=found.kind, spec=spec.target, random=random)
             )
-            order = Order(f"{self.id}.{number}", given, random)
+            order = Order(f"{self.id}.{number}", given, random, self.plan.blast_radius)
             prepared = await found.prepare(self._ground, victims, order)
             armed.append(Armed(spec, found, victims, prepared))
+        await self._ground.ask(partial(self._require_within, armed=armed))
         self._agreed = _same([one.victims for one in armed], self._agreed)
         return tuple(armed)
+
+    def _require_within(self, store: Store, armed: Sequence[Armed]) -> None:
+        pods = [
+            pod
+            for one in armed
+            # A checkpoint is damaged through a pod, which is not hit itself.
+            if one.fault.kind.aim is not Aim.CHECKPOINT
+            for pod in one.victims.pods
+        ]
+        blast_radius.require_within(store, pods, self.plan.blast_radius)
 
     async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
         """What the user should know before: a run that will not come back, above all."""

@@ -14,6 +14,7 @@ from random import Random
 from typing import Literal, Protocol, TypeVar
 
 from cockpit.backends.protocol import Backend
+from cockpit.drills.blast_radius import BlastRadius
 from cockpit.drills.plan import FaultSpec
 from cockpit.model.cluster import Pod
 from cockpit.model.drill import Drill
@@ -172,6 +173,8 @@ class Order:
     """All parameters of the kind, as their types."""
     random: Random
     """The plan's seeded choice: the only source of chance."""
+    blast_radius: BlastRadius = field(default_factory=BlastRadius)
+    """For a fault that chooses targets later than when it is prepared."""
 
     @property
     def used(self) -> dict[str, str]:

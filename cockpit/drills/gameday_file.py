@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cockpit.drills import catalogue, hypothesis, values
+from cockpit.drills import blast_radius, catalogue, hypothesis, values
 from cockpit.drills.gameday import Doing, Expect, GameDay, Inject, Launch, Scale, Step, Wait
 from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts, When
 from cockpit.drills.toml_reader import Path as At
@@ -32,7 +32,7 @@ KINDS = {
 FAULT_KEYS = ("drill", "set", "target", "count", "groups", "allow_head")
 DEFAULT_KEYS = (
     "recover_within_s", "max_steps_lost", "probes", "during", "abort_unless", "settle_s",
-    "timeout_s", "optional",
+    "timeout_s", "optional", "max_pods", "max_share",
 )  # fmt: skip
 """Of a drill, and of `[defaults]` for every drill of the day."""
 KEYS = {
@@ -210,10 +210,16 @@ class _File:
             )
         )
         limit_s = read.number(raw, at, "timeout_s", plan.timeouts.recover_s)
+        try:
+            limits = blast_radius.checked(raw.get("max_pods"), raw.get("max_share"))
+        except UsageError as error:
+            key = "max_pods" if error.what.startswith("max_pods") else "max_share"
+            raise read.wrong((*at, key), error.what, error.why) from error
         read.truth(raw, at, "optional")
         return replace(
             plan,
             hypothesis=hypothesis_now,
+            blast_radius=limits.over(plan.blast_radius),
             abort=self._probes(raw, at, "abort_unless") if "abort_unless" in raw else plan.abort,
             recover_within_s=read.number(raw, at, "recover_within_s", plan.recover_within_s),
             max_steps_lost=read.whole(raw, at, "max_steps_lost", plan.max_steps_lost),

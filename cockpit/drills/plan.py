@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cockpit.drills.blast_radius import BlastRadius
+
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
@@ -81,5 +83,6 @@ class DrillPlan:
     """None: one is drawn, and told."""
     timeouts: Timeouts = Timeouts()
     game_day: str = ""
+    blast_radius: BlastRadius = field(default_factory=BlastRadius)
     settle_s: float = 0.0
     """How long the run goes on after its recovery before the probes after it are asked."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cockpit.model.text import one_line
+
 
 class PodPhase(StrEnum):
     """Where a pod is in its life. The words are those that kubectl prints."""
@@ -164,6 +166,15 @@ class ClusterRef:
     def __str__(self) -> str:
         where = "/".join(part for part in (self.context, self.namespace) if part)
         return f"{self.backend}:{where + '/' if where else ''}{self.name}"
+
+    @property
+    def described(self) -> str:
+        """Context, namespace and name, as the first line of a plan: which cluster it changes."""
+        name = one_line(self.name)
+        if self.backend == "kuberay":
+            context, namespace = one_line(self.context), one_line(self.namespace)
+            return f"context {context}, namespace {namespace}, RayCluster {name}"
+        return f"local cluster {name}" if self.backend == "local" else f"Ray cluster at {name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from cockpit.tui.theme import DEFAULT_THEME
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterRef
+    from cockpit.model.protection import ClusterPattern
 
 TICK_S = 0.125
 AT_LEAST_EVERY_S = 1.0
@@ -55,11 +56,13 @@ class CockpitApp(Connecting):
         connect: Connect,
         *,
         read_only: bool = False,
+        protected: Sequence[ClusterPattern] = (),
         cluster: str = "",
         theme_name: str = DEFAULT_THEME,
     ) -> None:
         """`cluster` names what is being connected to, for the screen until the cluster answers."""
         super().__init__(connect, read_only=read_only)
+        self.protected = protected
         self.theme_name = theme_name
         self._begin_with_theme()
         self.animation_level = "none"

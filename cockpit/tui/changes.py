@@ -6,11 +6,13 @@ Coroutines for `CockpitApp.attempt`, which shows their CockpitError.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from cockpit.drills.kill import plan_kill
 from cockpit.model.cluster import ClusterHealth, NodeType, WorkerGroup
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import DrillInjected
+from cockpit.model.protection import is_protected
 from cockpit.model.run import Job
 from cockpit.tui.actions import Actions
 from cockpit.tui.app import CockpitApp
@@ -24,7 +26,7 @@ async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
     plan = plan_kill(app.store, target, grace_s)
     typed = plan.pod.name if plan.pod.node_type is NodeType.HEAD else ""
     question = "Kill the head?" if typed else "Kill this pod?"
-    if await app.push_screen_wait(Confirm(question, plan.lines, "Kill", typed=typed)):
+    if await app.push_screen_wait(asked(app, question, plan.lines, "Kill", typed=typed)):
         drill = await app.submit(actions.kill(plan))
         if app.session is not None:
             app.session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
@@ -53,7 +55,7 @@ async def scale(app: CockpitApp, group: str, replicas: int) -> None:
         lines.append(f"Now: {known.note}.")
     uid = app.store.uid
     question = "Scale up?" if more else "Scale down?"
-    if await app.push_screen_wait(Confirm(question, lines, "Scale")):
+    if await app.push_screen_wait(asked(app, question, lines, "Scale")):
         done = await app.submit(actions.scale(group, wanted, uid=uid))
         said = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
         app.notify(said, title="Scaled", markup=False)
@@ -81,7 +83,7 @@ async def stop(app: CockpitApp, job_id: str) -> None:
         raise CockpitError(f"Job {job_id} is over already: {job.status}.")
     lines = [f"Stop job {job_id}.", job.entrypoint if job else "", "Its run ends; no restart."]
     lines += _of_rayjob(job)
-    if await app.push_screen_wait(Confirm("Stop this job?", [x for x in lines if x], "Stop")):
+    if await app.push_screen_wait(asked(app, "Stop this job?", [x for x in lines if x], "Stop")):
         await app.submit(actions.stop_job(job_id, uid=job.rayjob_uid if job else ""))
         app.notify(f"{job_id} was told to stop.", title="Stopping", markup=False)
 
@@ -100,7 +102,7 @@ async def delete(app: CockpitApp, job_id: str) -> None:
     lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]
     job = app.store.jobs.get(job_id)
     lines += _of_rayjob(job)
-    if await app.push_screen_wait(Confirm("Delete this job?", lines, "Delete")):
+    if await app.push_screen_wait(asked(app, "Delete this job?", lines, "Delete")):
         await app.submit(actions.delete_job(job_id, uid=job.rayjob_uid if job else ""))
         app.notify(f"{job_id} is forgotten.", title="Deleted", markup=False)
 
@@ -118,13 +120,16 @@ async def launch(app: CockpitApp, chosen: str = "") -> None:
         raise CockpitError("There is no bundled job to launch.")
     rayjob = app.capabilities.get("rayjob")
     may_rayjob = rayjob is not None and rayjob.allowed
-    form = Launch(jobs, chosen, rayjob=may_rayjob)
+    where = app.session.backend.ref.described if app.session is not None else ""
+    form = Launch(jobs, chosen, rayjob=may_rayjob, where=where)
     while (order := await app.push_screen_wait(form)) is not None:
         app.notify(f"Launching {order.name} …", timeout=3, markup=False)
         try:
             job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
         except UsageError as error:  # what was typed stays, to be mended
-            form = Launch(jobs, order.name, rayjob=may_rayjob, typed=order, wrong=str(error))
+            form = Launch(
+                jobs, order.name, rayjob=may_rayjob, typed=order, wrong=str(error), where=where
+            )
             continue
         what = "job" if order.via == "job" else "RayJob"
         app.notify(f"{order.name} is {what} {job_id}.", title="Launched", markup=False)
@@ -163,6 +168,28 @@ async def _is_gone(app: CockpitApp) -> bool:
     from cockpit.backends.local import status
 
     return await asyncio.to_thread(status, ref.name) is None
+
+
+def asked(
+    app: CockpitApp,
+    question: str,
+    lines: Sequence[str],
+    yes: str,
+    *,
+    typed: str = "",
+    destroys: bool = True,
+) -> Confirm:
+    """The dialog before a change: the cluster first, whose name is typed where it is protected.
+
+    `typed`: a word to type elsewhere too. `destroys`: it ends or removes something.
+    """
+    if app.session is None:
+        return Confirm(question, lines, yes, typed=typed)
+    ref = app.session.backend.ref
+    where = [f"Cluster: {ref.described}."]
+    if destroys and is_protected(ref, app.protected):
+        where, typed = [f"{where[0]} It is protected."], ref.name
+    return Confirm(question, [*where, *lines], yes, typed=typed)
 
 
 def allowed(app: CockpitApp, verb: str, what: str) -> Actions:

@@ -10,8 +10,7 @@ from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
 from cockpit.store.store import Store
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.changes import allowed
-from cockpit.tui.dialogs.confirm import Confirm
+from cockpit.tui.changes import allowed, asked
 from cockpit.tui.rows.machines import OnMachine, on_machines
 
 
@@ -23,12 +22,12 @@ async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
     if suspended is None:
         suspended = store.health is not ClusterHealth.SUSPENDED
     if suspended:
-        question = Confirm("Suspend the cluster?", _taken(store, name), "Suspend", typed=name)
+        question = asked(app, "Suspend the cluster?", _taken(store, name), "Suspend", typed=name)
     else:
         wanted = sum(group.desired for group in store.groups.values())
         pods = f"the head and {plural(wanted, 'worker')}" if wanted else "the head and its workers"
         lines = [f"Unsuspend cluster {name}.", f"Creates {pods} again, under new names."]
-        question = Confirm("Unsuspend the cluster?", lines, "Unsuspend")
+        question = asked(app, "Unsuspend the cluster?", lines, "Unsuspend", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.suspend(suspended, uid=uid))
         said = "its pods are being deleted" if suspended else "its pods are being created"
@@ -52,10 +51,10 @@ async def cordon(app: CockpitApp, name: str, cordoned: bool | None = None) -> No
         lines = [f"Cordon machine {name}: no new pod is placed on it.", *_there(here)]
         lines.append("They stay. A pod that is killed there comes back elsewhere, or waits.")
         lines = lines if here.pods else lines[:-1]
-        question = Confirm("Cordon this machine?", lines, "Cordon")
+        question = asked(app, "Cordon this machine?", lines, "Cordon")
     else:
         lines = [f"Uncordon machine {name}: new pods may be placed on it again.", *_there(here)]
-        question = Confirm("Uncordon this machine?", lines, "Uncordon")
+        question = asked(app, "Uncordon this machine?", lines, "Uncordon", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.cordon(name, cordoned))
         app.notify(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cockpit.drills import hypothesis, values
+from cockpit.drills.blast_radius import checked
 from cockpit.drills.catalogue import fault as fault_named
 from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec
 from cockpit.model.error import UsageError
@@ -18,7 +19,10 @@ PRESETS: Mapping[str, str] = {
     "strict": "replicas-ready; throughput >= 95; loss-continuous; checkpoint-age <= 600",
 }
 """Hypotheses to begin with, by name."""
-USAGE = "drill FAULT [TARGET] [--set KEY=VALUE] [--count N] [--seed N] [--within S] [--lost N]"
+USAGE = (
+    "drill FAULT [TARGET] [--set KEY=VALUE] [--count N] [--seed N] [--within S] [--lost N] "
+    "[--max-share X] [--max-pods N]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class DrillForm:
     lost: str = ""
     hypothesis: str = ""
     """Probes, with semicolons between."""
+    share: str = ""
+    pods: str = ""
+    """Limits of the blast radius."""
 
 
 def plan(form: DrillForm) -> DrillPlan:
@@ -57,6 +64,10 @@ def plan(form: DrillForm) -> DrillPlan:
         recover_within_s=within,
         max_steps_lost=_whole("the steps lost", form.lost),
         seed=_whole("the seed", form.seed),
+        blast_radius=checked(
+            _whole("the most pods that are hit", form.pods),
+            _number("the greatest share of a group that is hit", form.share),
+        ),
     )
 
 
@@ -98,6 +109,10 @@ def typed(words: Sequence[str]) -> DrillForm:
                 form = replace(form, within=value)
             case "--lost":
                 form = replace(form, lost=value)
+            case "--max-share":
+                form = replace(form, share=value)
+            case "--max-pods":
+                form = replace(form, pods=value)
             case "--probe":
                 asked.append(value)
             case _:

@@ -22,7 +22,7 @@ from cockpit.tui import drillform
 from cockpit.tui.actions import Actions
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.asking import Conducting
-from cockpit.tui.changes import allowed
+from cockpit.tui.changes import allowed, asked
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
 from cockpit.tui.drillform import DrillForm
@@ -83,7 +83,8 @@ async def inject(app: CockpitApp, actions: Actions, form: DrillForm) -> bool:
     notes = await app.submit(experiment.caution(armed))
     heads = [p.name for one in armed for p in one.victims.pods if p.node_type is NodeType.HEAD]
     plan = experiment.plan
-    question = Confirm(
+    question = asked(
+        app,
         f"Inject {plan.name}?",
         said(app.store, plan, experiment.seed, armed, notes),
         "Inject",
@@ -102,7 +103,7 @@ async def hold_day(app: CockpitApp, day: GameDay) -> None:
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     there = here(app.store, backend, app.capabilities)
-    question = Confirm(f"Hold game day {day.name}?", day_said(day, there), "Begin")
+    question = asked(app, f"Hold game day {day.name}?", day_said(day, there), "Begin")
     if not await app.push_screen_wait(question):
         return
     ready(app)

@@ -231,7 +231,7 @@ def test_a_change_asks_and_no_is_the_default(
         def isatty(self) -> bool:
             return True
 
-    args = argparse.Namespace(yes=False, dry_run=False, read_only=False, verb="kill")
+    args = argparse.Namespace(yes=False, dry_run=False, read_only=False, verb="kill", i_mean=None)
     for answer, wanted in (("y\n", True), ("\n", False), ("no\n", False), ("", False)):
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
         assert confirmed(args, ["Kill it."]) is wanted

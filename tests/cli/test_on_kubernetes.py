@@ -129,6 +129,8 @@ def run(
 
 
 Run = Callable[..., tuple[int, str, str]]
+NAMED = ("--cluster", "trainer")
+"""What --yes needs."""
 
 
 def rows(run: Run, *argv: str) -> list[dict[str, Any]]:
@@ -218,7 +220,7 @@ def test_machines_are_cordoned_and_uncordoned_with_a_trace_of_both(
 ) -> None:
     machine = rows(run, "machines")[0]["name"]
     node = f"/api/v1/nodes/{machine}"
-    assert run("cordon", machine, "--yes")[0] == 0
+    assert run("cordon", machine, "--yes", *NAMED)[0] == 0
     assert plane.ask("GET", node)["spec"]["unschedulable"]
     assert run("uncordon", machine, "--yes")[0] == 0
     assert not plane.ask("GET", node)["spec"].get("unschedulable")
@@ -235,13 +237,13 @@ def test_scaling_and_suspending_change_the_object_and_leave_an_event(
     run: Run, plane: ControlPlane
 ) -> None:
     cluster = f"{RAY}/rayclusters/trainer"
-    assert run("scale", "gpu", "+1", "--yes")[0] == 0
+    assert run("scale", "gpu", "+1", "--yes", *NAMED)[0] == 0
     assert plane.ask("GET", cluster)["spec"]["workerGroupSpecs"][0]["replicas"] == 4
-    code, _, err = run("scale", "gpu", "9", "--yes")
+    code, _, err = run("scale", "gpu", "9", "--yes", *NAMED)
     assert code == 0
     assert "it will get 4" in err
-    assert run("scale", "gpu", "3", "--yes")[0] == 0
-    assert run("suspend", "--yes")[0] == 0
+    assert run("scale", "gpu", "3", "--yes", *NAMED)[0] == 0
+    assert run("suspend", "--yes", *NAMED)[0] == 0
     assert plane.ask("GET", cluster)["spec"]["suspend"]
     assert run("unsuspend", "--yes")[0] == 0
     assert not plane.ask("GET", cluster)["spec"]["suspend"]
@@ -251,7 +253,7 @@ def test_scaling_and_suspending_change_the_object_and_leave_an_event(
 
 def test_a_kill_without_waiting_deletes_the_pod(run: Run, plane: ControlPlane) -> None:
     make_pod(plane, "trainer-gpu-d", "gpu")
-    assert run("kill", "trainer-gpu-d", "--yes", "--no-wait")[0] == 0
+    assert run("kill", "trainer-gpu-d", "--yes", "--no-wait", *NAMED)[0] == 0
     wait_until(
         lambda: (
             "trainer-gpu-d" not in [p["metadata"]["name"] for p in plane.ask("GET", PODS)["items"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -12,7 +13,7 @@ import pytest
 
 from cockpit import audit
 from cockpit.backends.protocol import ExecResult
-from cockpit.cli import connect
+from cockpit.cli import configuration, connect
 from cockpit.cli import main as cli
 from cockpit.model.cluster import (
     ClusterHealth,
@@ -158,11 +159,127 @@ def test_read_only_refuses_and_a_dry_run_only_says(
 def test_a_change_is_made_once_noted_and_announced(
     argv: list[str], asked: tuple[str, ...], cluster: Cluster
 ) -> None:
-    assert cli.main([*argv, "--yes"]) == 0
+    assert cli.main([*argv, "--yes", "--cluster", "trainer"]) == 0
     assert changes(cluster) == [asked]
     assert [ask[0] for ask in cluster.asked].count("announce") == 1
     [line] = [json.loads(line) for line in audit.path().read_text().splitlines()]
     assert (line["context"], line["namespace"], line["result"]) == ("prod", "ml", "done")
+
+
+DESTRUCTIVE = [
+    ["scale", "gpu", "0"],
+    ["kill", "trainer-gpu-a", "--no-wait"],
+    ["suspend"],
+    ["cordon", "node-1"],
+    ["stop", "train-ab12"],
+    ["delete", "train-7x"],
+    ["drill", "run", "pod-kill"],
+]
+HARMLESS = [["uncordon", "node-2"], ["launch", "checkpointed", "--via", "rayjob", "--own-cluster"]]
+WHERE = "Cluster: context prod, namespace ml, RayCluster trainer."
+
+
+@pytest.fixture
+def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drill's sources are those of a watched session: here it has none."""
+    from cockpit.cli import drill_run, watched
+    from cockpit.session import Session
+
+    monkeypatch.setattr(watched, "session_on", Session)
+    monkeypatch.setattr(watched, "prober_on", lambda session: None)
+    monkeypatch.setattr(drill_run, "SOURCES", ("backend",))
+
+
+@pytest.mark.usefixtures("no_history")
+@pytest.mark.parametrize("argv", [*DESTRUCTIVE, *HARMLESS], ids=lambda argv: " ".join(argv))
+def test_every_plan_names_the_cluster_first(
+    argv: list[str], cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*argv, "--dry-run"]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == WHERE
+
+
+@pytest.mark.usefixtures("no_history")
+@pytest.mark.parametrize("argv", DESTRUCTIVE, ids=lambda argv: " ".join(argv))
+def test_yes_needs_the_cluster_by_its_name(
+    argv: list[str],
+    cluster: Cluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert cli.main([*argv, "--yes"]) == 2
+    said = capsys.readouterr().err
+    assert "no flag, variable or profile names one" in said
+    assert "--context prod -n ml --cluster trainer" in said
+    assert changes(cluster) == []
+    if argv[0] == "drill":
+        return  # it would wait for the pod's replacement
+    monkeypatch.setenv("COCKPIT_CLUSTER", "trainer")
+    assert cli.main([*argv, "--yes"]) == 0
+    assert len(changes(cluster)) == 1
+
+
+def test_a_profile_names_the_cluster_too(cluster: Cluster) -> None:
+    configure('profile = "p"', "[profiles.p]", 'cluster = "trainer"')
+    assert cli.main(["scale", "gpu", "0", "--yes"]) == 0
+
+
+def test_what_ends_nothing_needs_no_name(cluster: Cluster) -> None:
+    assert cli.main(["uncordon", "node-2", "--yes"]) == 0
+
+
+def configure(*lines: str) -> None:
+    where = configuration.path()
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.write_text("\n".join(lines))
+
+
+PROTECTED = '[profiles.prod]\ncontext = "prod"\nprotected = true'
+
+
+@pytest.mark.usefixtures("no_history")
+@pytest.mark.parametrize("argv", DESTRUCTIVE, ids=lambda argv: " ".join(argv))
+def test_yes_is_not_enough_on_a_protected_cluster(
+    argv: list[str], cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(PROTECTED)
+    named = ("--cluster", "trainer", "--yes")
+    assert cli.main([*argv, *named]) == 4
+    said = capsys.readouterr().err
+    assert "Cluster trainer is protected: --yes alone does not change it." in said
+    assert "Add --i-mean trainer" in said
+    assert cli.main([*argv, *named, "--i-mean", "trainer-2"]) == 2
+    assert "--i-mean trainer-2 is not the cluster of this plan, trainer." in capsys.readouterr().err
+    assert changes(cluster) == []
+    if argv[0] != "drill":
+        assert cli.main([*argv, *named, "--i-mean", "trainer"]) == 0
+        assert len(changes(cluster)) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [("y\n", 1), ("yes\n", 1), ("trainer-2\n", 1), ("\n", 1), ("trainer\n", 0)]
+)
+def test_a_protected_cluster_asks_for_its_name(
+    answer: str,
+    code: int,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    configure(PROTECTED)
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert cli.main(["scale", "gpu", "0"]) == code
+    assert "Type the cluster's name, trainer, to do it:" in capsys.readouterr().err
+    assert len(changes(cluster)) == (0 if code else 1)
+
+
+def test_what_ends_nothing_is_not_asked_for_a_name_on_a_protected_cluster(cluster: Cluster) -> None:
+    configure(PROTECTED)
+    assert cli.main(["uncordon", "node-2", "--yes"]) == 0
 
 
 def test_a_suspension_names_what_it_takes_away(

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from cockpit.cli import configuration
 from cockpit.cli import main as cli
 from cockpit.cli.place import Place, settle
 from cockpit.cli.settings import settle_all
+from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
+from cockpit.model.protection import is_protected
 
 PROD = Place(context="prod", namespace="ml", cluster="big", dashboard_url="http://x")
 
@@ -144,6 +147,10 @@ def test_read_only_refuses_what_pauses_a_rank(
         ("[profiles.a]\nnamespace = 3", "profiles.a.namespace is a text"),
         ('[profiles.a]\nlocal = "yes"', "profiles.a.local is true or false"),
         ('profiles = "a"', "profiles are tables"),
+        ('[profiles.a]\nprotected = "yes"', "profiles.a.protected is true or patterns"),
+        ('protected = { contxt = "x" }', "protected.contxt is no setting"),
+        ("protected = {}", "protected names no pattern"),
+        ("protected = [{ context = 1 }]", "protected is true or patterns"),
         ('profile = "gone"', "There is no profile 'gone'"),
         ('[profiles.a]\nlocal = true\ncontext = "x"', "--local and --context at once"),
     ],
@@ -201,6 +208,52 @@ def test_editing_begins_with_a_template_and_ends_with_a_check(
     monkeypatch.setenv("EDITOR", "no-such-editor")
     assert cli.main(["config", "edit"]) == 1
     assert "cannot be started" in capsys.readouterr().err
+
+
+REF = ClusterRef("kuberay", "trainer", "ml", "prod")
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "ref", "protected"),
+    [
+        ("", {}, REF, False),
+        ("protected = true", {}, REF, True),
+        ('protected = { context = "prod*" }', {}, replace(REF, context="prod-eu"), True),
+        ('protected = { context = "prod*" }', {}, replace(REF, context="lab"), False),
+        ('protected = [{ cluster = "a" }, { namespace = "m?" }]', {}, REF, True),
+        # A profile protects its clusters, whichever profile is in use.
+        ('[profiles.p]\ncontext = "prod"\nprotected = true', {}, REF, True),
+        ('[profiles.p]\ncontext = "prod"\nnamespace = "x"\nprotected = true', {}, REF, False),
+        ('[profiles.p]\ncontext = "p*d"\nprotected = true', {}, REF, False),
+        ('[profiles.p]\ncontext = "prod"\nprotected = { namespace = "m*" }', {}, REF, True),
+        (
+            '[profiles.p]\ncontext = "lab"\nprotected = { namespace = "m*" }', {}, REF, False,
+        ),
+        # One that names no cluster protects what it is used for.
+        ('[profiles.p]\nkubeconfig = "/k"\nprotected = true', {}, REF, False),
+        ('[profiles.p]\nkubeconfig = "/k"\nprotected = true', {"profile": "p"}, REF, True),
+        ("[profiles.p]\nprotected = true", {"profile": "p"}, ClusterRef("local", "a"), True),
+        # In use, it protects its whole context, and nothing elsewhere.
+        (
+            '[profiles.p]\ncontext = "prod"\nnamespace = "x"\nprotected = true',
+            {"profile": "p", "namespace": "ml"}, REF, True,
+        ),
+        (
+            '[profiles.p]\ncontext = "prod"\nprotected = true',
+            {"profile": "p", "local": True}, ClusterRef("local", "a"), False,
+        ),
+        (
+            '[profiles.p]\naddress = "http://u:p@head:8265/x"\nprotected = true', {},
+            ClusterRef("address", "head:8265"), True,
+        ),
+        ("[profiles.p]\nlocal = true\nprotected = true", {}, ClusterRef("local", "a"), True),
+    ],
+)  # fmt: skip
+def test_clusters_are_protected_by_pattern(
+    text: str, flags: dict[str, object], ref: ClusterRef, protected: bool
+) -> None:
+    write(text)
+    assert is_protected(ref, settle_all(flags, configuration.read()).protected) is protected
 
 
 def test_the_template_is_a_configuration_when_its_comments_are_taken_away() -> None:

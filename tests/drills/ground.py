@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cockpit.backends.protocol import ExecResult
+from cockpit.drills.blast_radius import BlastRadius
 from cockpit.drills.engine import Experiment
 from cockpit.drills.fault import (
     Aim,
@@ -135,9 +136,10 @@ class Refusing(ScriptedBackend):
 
 
 def plan(*faults: str, **changes: object) -> DrillPlan:
-    """Of these faults, the pods named."""
+    """Of these faults, the pods named; both workers may be hit at once."""
     specs = tuple(FaultSpec(name, target=TargetSpec()) for name in faults or ("obedient",))
-    given = {"name": "test", "faults": specs, "timeouts": QUICK, **changes}
+    given = {"name": "test", "faults": specs, "timeouts": QUICK}
+    given |= {"blast_radius": BlastRadius(max_share=1.0)} | changes
     return DrillPlan(**given)  # type: ignore[arg-type]
 
 

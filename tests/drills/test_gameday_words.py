@@ -96,8 +96,8 @@ def test_a_plan_on_a_cluster_is_headed_and_knows_what_is_there(
     assert after(told, "a container crashes (container-kill)").startswith("Left out: ")
     assert main(["drill", "plan", "pod-kill"]) == 0
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "The plan:"
-    assert told[1].startswith("  Delete ")
+    assert told[:2] == ["Cluster: local cluster scripted.", "The plan:"]
+    assert told[2].startswith("  Delete ")
     assert told[-1] == "Dry run: nothing was changed."
     assert {asked for asked, *_ in backend.asked} == {"aclose"}, "it changes nothing"
 
@@ -174,7 +174,7 @@ def test_random_kills_say_that_any_of_them_may_be_hit(what: str, whom: str) -> N
     order = Order("d.1", values(kills.kind, {"fault": what}), Random(1))
     victims = choose(ground.store, kills.kind, TargetSpec(), order.random)
     prepared = asyncio.run(kills.prepare(ground, victims, order))
-    assert prepared.lines[1] == f"Each kill draws anew: any {whom} there may be hit, also again."
+    assert prepared.lines[1] == f"Each kill draws again: any {whom} there may be hit, also twice."
 
 
 def test_a_record_of_the_fault_that_was_called_preemption_is_still_read(capsys: Capture) -> None:

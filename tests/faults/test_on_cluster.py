@@ -132,7 +132,7 @@ def test_without_its_operator_the_pods_go_on_and_a_change_says_what_to_do() -> N
     (row,) = ask("local", "status")
     assert row["health"] == "degraded"
     assert "operator not running" in row["message"]
-    run("scale", "workers", "0", "--yes").is_a_sentence(3, f"cockpit local down {NAME}", plan=1)
+    run("scale", "workers", "0", "--yes").is_a_sentence(3, f"cockpit local down {NAME}", plan=2)
     assert [pod["phase"] for pod in ask("status")["pods"]].count("Running") == 2
     assert [pod["phase"] for pod in ask("pods")].count("Running") == 2
 
@@ -154,7 +154,7 @@ def test_a_dead_cluster_is_shown_as_it_is_and_taken_down() -> None:
     assert whole["cluster"]["health"] == "down"
     assert not {source["name"]: source["ok"] for source in whole["sources"]}["ray"]
     run("jobs").is_a_sentence(3)
-    run("launch", "checkpointed").is_a_sentence(3, f"cockpit local down {NAME}", plan=1)
+    run("launch", "checkpointed").is_a_sentence(3, f"cockpit local down {NAME}", plan=2)
     run("local", "up", NAME).is_a_sentence(1, f"cockpit local down {NAME}")
     with running("local", "down", NAME, "--yes") as down:
         down.saw("Take down")

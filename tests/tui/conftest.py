@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TypeAlias
 
 import pytest
 from textual.pilot import Pilot
 
+from cockpit.model.protection import ClusterPattern
 from cockpit.session import Session
 from cockpit.tui.actions import Connection, Reconnect
 from cockpit.tui.app import CockpitApp
@@ -89,6 +90,7 @@ def cockpit() -> Open:
         size: tuple[int, int] = (80, 24),
         simulation: Simulation | None = None,
         read_only: bool = False,
+        protected: Sequence[ClusterPattern] = (),
         actions: bool = True,
         ends: str = "",
         fleet: Session | None = None,
@@ -104,7 +106,12 @@ def cockpit() -> Open:
             fleet=fleet,
             reconnect=reconnect,
         )
-        app = CockpitApp(lambda say: connection, read_only=read_only, cluster="local:demo")
+        app = CockpitApp(
+            lambda say: connection,
+            read_only=read_only,
+            protected=protected,
+            cluster="local:demo",
+        )
         with simulated.session, fleet or nullcontext():
             async with app.run_test(size=size, notifications=True) as pilot:
                 seen = Seen(app, pilot, simulated)

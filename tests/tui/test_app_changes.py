@@ -4,6 +4,7 @@ import pytest
 
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.event import ClusterSeen
+from cockpit.model.protection import ClusterPattern
 from cockpit.tui.dialogs.confirm import Confirm
 from tests.tui.conftest import Open
 from tests.tui.simulated import JOB, REF, START_S
@@ -28,6 +29,45 @@ async def test_read_only_refuses_with_the_reason(
         assert "read-only" in seen.toasts
         assert not isinstance(seen.app.screen, Confirm)
         assert not seen.simulation.backend.asked
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        (("2", "K"), "delete_pod"),
+        (("minus",), "scale"),
+        (("S",), ""),
+        (("colon", *"drill pod-kill rank:1", "enter"), ""),
+        (("colon", *"drill crash", "enter"), ""),
+    ],
+)
+async def test_protected_cluster_needs_its_name_typed(
+    cockpit: Open, keys: tuple[str, ...], asked: str
+) -> None:
+    async with cockpit(protected=[ClusterPattern(cluster="de*")]) as seen:
+        await seen.press(*keys)
+        await seen.until(lambda: isinstance(seen.app.screen, Confirm))
+        dialog = seen.app.screen
+        assert isinstance(dialog, Confirm)
+        assert dialog.lines[0] == "Cluster: local cluster demo. It is protected."
+        assert dialog.typed == "demo"
+        await seen.press("y", "enter")
+        assert seen.app.screen is dialog, "y is no answer here"
+        assert not seen.simulation.backend.asked
+        if asked:
+            await seen.press("backspace", *"demo", "enter")
+            await seen.until(lambda: bool(seen.simulation.backend.asked))
+            assert seen.simulation.backend.asked[0][0] == asked
+
+
+async def test_each_question_names_the_cluster_first(cockpit: Open) -> None:
+    async with cockpit(protected=[ClusterPattern(cluster="other")]) as seen:
+        await seen.press("minus")
+        await seen.sees("Cluster: local cluster demo.", "Scale group workers from 2 to 1 pods.")
+        assert isinstance(seen.app.screen, Confirm)
+        assert not seen.app.screen.typed
+        await seen.press("n", "L")
+        await seen.sees("Launch a job · local cluster demo")
 
 
 async def test_what_the_cluster_does_not_allow_is_refused_with_its_reason(cockpit: Open) -> None:

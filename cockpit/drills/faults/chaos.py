@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from cockpit.drills import target
+from cockpit.drills.blast_radius import require_within
 from cockpit.drills.catalogue import fault
 from cockpit.drills.fault import (
     Aim,
@@ -66,7 +67,8 @@ class RandomKills:
             lines=(
                 f"For {for_s:g} s, {chosen.kind.name} at random, every {mtbf_s:g} s on average, "
                 f"in {'group ' + ', '.join(groups) if groups else 'all groups'}.",
-                f"Each kill draws anew: any {_drawn_from(chosen)} there may be hit, also again.",
+                f"Each kill draws again: any {_drawn_from(chosen)} there may be hit, also twice.",
+                "It waits while as many pods of a group are missing as the blast radius allows.",
             ),
             apply=begin,
             meanwhile=kills,
@@ -80,6 +82,9 @@ class RandomKills:
         spec = TargetSpec(groups=groups)
         victims = await ground.ask(
             lambda store: target.choose(store, chosen.kind, spec, order.random)
+        )
+        await ground.ask(
+            lambda store: require_within(store, victims.pods, order.blast_radius, with_missing=True)
         )
         name = f"{order.drill_id}.{number}"
         one = replace(order, drill_id=name, values=parsed(chosen.kind, {}))

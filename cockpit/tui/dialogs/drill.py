@@ -25,6 +25,7 @@ _FIELDS = (
     ("seed", "seed", "of the draw; empty: a new one"),
     ("within", "recover within", "s to the first new step"),
     ("lost", "steps lost", "at most, done twice"),
+    ("share", "max share", "of a group's pods; empty: a third"),
     ("hypothesis", "has to hold", "ctrl+r: presets"),
 )
 """Of a `DrillForm`: the field, its label, its help."""
@@ -41,7 +42,7 @@ class DrillDialog(ModalScreen[DrillForm | None]):
     DrillDialog { align: center middle; }
     DrillDialog > VerticalScroll {
         margin: 2 0 1 0;
-        width: 78; max-width: 100%; height: auto; max-height: 100%; padding: 0 2;
+        width: 78; max-width: 100%; height: auto; max-height: 88%; padding: 0 2;
         background: $panel; border: round $warning; border-title-color: $warning;
         border-title-style: bold;
     }

@@ -20,6 +20,7 @@ from cockpit.tui.cells import fit
 from cockpit.tui.dialogs.launch_settings import SettingsList
 from cockpit.tui.dialogs.launch_value import SettingValue
 from cockpit.tui.launchform import LaunchForm
+from cockpit.tui.titles import entitle
 
 _WAYS: Mapping[Via, str] = {
     "job": "As a job over HTTP (ctrl+r)",
@@ -80,13 +81,14 @@ class Launch(ModalScreen[Order | None]):
         rayjob: bool = False,
         typed: Order | None = None,
         wrong: str = "",
+        where: str = "",
     ) -> None:
-        """`chosen`: begin with its settings. `rayjob`: whether it may be launched as a RayJob too.
-        `typed`: an order that was refused, and `wrong` why."""
+        """`where`: the cluster, in words. `chosen`: begin with its settings. `rayjob`: whether it
+        may be launched as a RayJob too. `typed`: an order that was refused, and `wrong` why."""
         super().__init__()
         self.form = LaunchForm(jobs, jobs[0].name)
         self.rayjob = rayjob
-        self.wrong = wrong
+        self.wrong, self.where = wrong, where
         self.via: Via = typed.via if typed else "job"
         if typed is not None:
             self.form.typed[typed.name] = dict(typed.settings)
@@ -196,9 +198,8 @@ class Launch(ModalScreen[Order | None]):
         box = self.query_one("Launch > Vertical")
         changed = len(self.form.changed)
         some = f" · {changed} changed" if changed else ""
-        box.border_title = (
-            "Launch a job" if self.is_choosing else f"Launch {self.form.chosen}{some}"
-        )
+        what = "Launch a job" if self.is_choosing else f"Launch {self.form.chosen}{some}"
+        entitle(box, f"{what} · {self.where}" if self.where else what)
         box.border_subtitle = (
             "type to find · enter chooses"
             if self.is_choosing

@@ -1,0 +1,109 @@
+"""How many pods a drill may hit at once: the limits, and what exceeds them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.model.cluster import Pod, PodPhase
+from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.store.store import Store
+
+DEFAULT_SHARE = 1 / 3
+_ENDED = (PodPhase.FAILED, PodPhase.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class BlastRadius:
+    """Limits on the pods of one drill; None: not set here."""
+
+    max_pods: int | None = None
+    """Of all groups together, 1 or more."""
+    max_share: float | None = None
+    """Of the pods of each group, 0 to 1; of every group one pod may be hit in any case."""
+
+    def within(self, other: BlastRadius) -> BlastRadius:
+        """The stricter one of each limit."""
+        pods = [one.max_pods for one in (self, other) if one.max_pods is not None]
+        shares = [one.max_share for one in (self, other) if one.max_share is not None]
+        return BlastRadius(min(pods, default=None), min(shares, default=None))
+
+    def over(self, weaker: BlastRadius) -> BlastRadius:
+        """These limits, and those of `weaker` where one is not set here."""
+        return BlastRadius(
+            weaker.max_pods if self.max_pods is None else self.max_pods,
+            weaker.max_share if self.max_share is None else self.max_share,
+        )
+
+    @property
+    def share(self) -> float:
+        return DEFAULT_SHARE if self.max_share is None else self.max_share
+
+    def of_group(self, size: int) -> int:
+        """How many pods of a group of so many may be hit."""
+        return max(1, math.floor(self.share * size + 1e-9))
+
+
+def checked(max_pods: object, max_share: object) -> BlastRadius:
+    """Raises UsageError for values that are no limits."""
+    if max_pods is not None and (
+        isinstance(max_pods, bool) or not isinstance(max_pods, int) or max_pods < 1
+    ):
+        raise UsageError(f"max_pods is {max_pods!r}.", "It is a whole number, 1 or more.")
+    if max_share is not None and (
+        isinstance(max_share, bool)
+        or not isinstance(max_share, int | float)
+        or not 0 <= max_share <= 1
+    ):
+        raise UsageError(f"max_share is {max_share!r}.", "It is a number, 0 to 1.")
+    return BlastRadius(max_pods, None if max_share is None else float(max_share))
+
+
+def parse(raw: Mapping[str, Any]) -> BlastRadius:
+    """Parse the table [drills] of the configuration. Raises UsageError."""
+    for key in raw:
+        if key not in ("max_pods", "max_share"):
+            raise UsageError(
+                f"[drills] in the configuration has no {key!r}.",
+                "It has: max_pods, max_share.",
+                "cockpit config edit opens it.",
+            )
+    return checked(raw.get("max_pods"), raw.get("max_share"))
+
+
+def require_within(
+    store: Store, pods: Iterable[Pod], limit: BlastRadius, *, with_missing: bool = False
+) -> None:
+    """Raises NotAllowedError where the pods are more than the limit allows.
+
+    A group counts with its living pods; `with_missing`: with those that it should have, and those
+    that are missing or not ready count as hit already.
+    """
+    hit = {pod.name: pod for pod in pods}
+    by_group = Counter(pod.group for pod in hit.values())
+    for group, count in by_group.items():
+        living = [p for p in store.pods.values() if p.group == group and p.phase not in _ENDED]
+        size = len(living)
+        if with_missing:
+            known = store.groups.get(group)
+            size = max(size, known.desired if known is not None else 0)
+            count = size - sum(p.ready and p.name not in hit for p in living)
+        allowed = limit.of_group(size)
+        if count > allowed:
+            share = count / size
+            raise NotAllowedError(
+                f"The drill would hit {count} of the {size} pods of group {group}.",
+                f"Its limit is {allowed}: max_share is {limit.share:.2g} of a group"
+                f"{' (the default)' if limit.max_share is None else ''}, and at least one pod.",
+                f"Hit fewer, or raise it: --max-share {math.ceil(share * 100) / 100:g} (max_share "
+                "in a game day).",
+            )
+    if limit.max_pods is not None and len(hit) > limit.max_pods:
+        raise NotAllowedError(
+            f"The drill would hit {len(hit)} pods.",
+            f"Its limit is {limit.max_pods} (max_pods).",
+            f"Hit fewer, or raise it: --max-pods {len(hit)} (max_pods in a game day).",
+        )
