@@ -59,7 +59,7 @@ NOT_REWRITTEN: frozenset[str] = frozenset(
 
 PHRASES_LEFT: dict[str, int] = {
     "cockpit/alerts": 2,
-    "cockpit/backends": 29,
+    "cockpit/backends": 28,
     "cockpit/cli": 36,
     "cockpit/drills": 32,
     "cockpit/insight": 28,

@@ -101,7 +101,7 @@ Error: {}
             "Profiling is disabled by default for security reasons. To enable profiling, set the "
             "environment variable RAY_DASHBOARD_ENABLE_PROFILING=1 on the Ray head node.",
             NotAllowedError,
-            "off on its head",
+            "disabled on its head",
             "RAY_DASHBOARD_ENABLE_PROFILING=1",
         ),
         (

@@ -333,7 +333,7 @@ class KubeClient:
         try:
             yield
         except httpx.ReadTimeout as error:
-            told = unreachable(self.credentials, "it took the connection and fell silent")
+            told = unreachable(self.credentials, "it accepted the connection and sent nothing")
             raise SilentError(told.what, told.why, told.todo) from error
         except httpx.TimeoutException as error:
             kind = type(error).__name__
