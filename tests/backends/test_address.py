@@ -35,6 +35,7 @@ async def first_look(backend: AddressBackend) -> dict[type[Event], Event]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 async def test_the_nodes_of_a_real_cluster_are_its_pods(route: DashboardRoute) -> None:
     token = route.headers["Authorization"].removeprefix("Bearer ")
@@ -48,6 +49,7 @@ async def test_the_nodes_of_a_real_cluster_are_its_pods(route: DashboardRoute) -
     assert all(pod.ready and pod.ip for pod in pods.pods)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 async def test_a_wrong_token_is_told_and_does_not_end_the_watch(route: DashboardRoute) -> None:
     seen = await first_look(AddressBackend(route.base_url, token=lambda: "wrong"))

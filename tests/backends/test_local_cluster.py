@@ -34,7 +34,7 @@ from cockpit.model.event import Notice, PodsListed, SourceHealth
 from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
 from tests.local_cluster import ONE_WORKER, running_cluster, separate_state, until
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 NAME = "contract"
 

@@ -81,6 +81,7 @@ def ask(cluster: LocalBackend, capsys: pytest.CaptureFixture[str]) -> Any:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_ranks_process_is_looked_into(
     job: str, ask: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -112,6 +113,7 @@ def test_a_ranks_process_is_looked_into(
     assert main(["stack", "one"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_timeline_holds_rays_tasks_and_the_run(job: str, ask: Any, tmp_path: Path) -> None:
     out = tmp_path / "timeline.json"
@@ -130,6 +132,7 @@ def test_a_timeline_holds_rays_tasks_and_the_run(job: str, ask: Any, tmp_path: P
     assert main(["timeline", "nothing", "--out", str(out)]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_without_trials_one_sentence_says_so(
     job: str, ask: Any, capsys: pytest.CaptureFixture[str]

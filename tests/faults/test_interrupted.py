@@ -12,7 +12,7 @@ import pytest
 from tests.faults.command import Running, nothing_left, run, running, uid_of
 from tests.local_cluster import separate_state
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 NAME = "cut"
 DEMO = ("demo", "--headless", "--workers=1", "--seconds=1", f"--name={NAME}")

@@ -17,7 +17,7 @@ from cockpit.backends.local.process import is_alive
 from tests.faults.command import Said, nothing_left, run, running, uid_of
 from tests.local_cluster import running_cluster
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 NAME = "faults"
 HOSTILE = r"""

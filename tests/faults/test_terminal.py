@@ -56,6 +56,7 @@ def test_a_screen_that_found_no_cluster_ends_with_the_code_for_it() -> None:
     os.close(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("moment", [b"ray start", b"RUNNING"])
 def test_a_demo_whose_terminal_is_gone_takes_its_cluster_down(moment: bytes) -> None:

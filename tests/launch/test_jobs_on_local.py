@@ -17,7 +17,7 @@ from cockpit.model.run import RunState
 from tests.launch.jobs import MLP, SEARCH, TRAINING, TWO, ended, launch
 from tests.local_cluster import running_cluster
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 WHERE = ("--local", "--cluster", "jobs")
 

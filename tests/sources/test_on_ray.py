@@ -23,7 +23,7 @@ from cockpit.sources.telemetry import TelemetrySource
 from tests.local_cluster import running_cluster
 from tests.sources.cutting_proxy import CuttingProxy
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 LINES = 5000
 PRINTS = f"""

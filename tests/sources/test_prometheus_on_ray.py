@@ -22,7 +22,7 @@ from tests.events import watched_runs
 from tests.local_cluster import running_cluster
 from tests.sources.prometheus_server import PrometheusServer
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 TRAINS = """
 import time, ray.train

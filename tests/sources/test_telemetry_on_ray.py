@@ -17,7 +17,7 @@ from tests.sources.cutting_proxy import CuttingProxy
 from tests.sources.test_on_ray import ended, start, steps_of
 from training.telemetry.wire import FILE_PATTERN
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 WRITES = """
 import time

@@ -20,7 +20,7 @@ from cockpit.sources.train import TrainRunsSource
 from cockpit.store.store import Store
 from tests.local_cluster import running_cluster
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 TRAINS = """
 import os, ray.train

@@ -10,6 +10,7 @@ from tests.training.cluster import drive, started
 from training.bench.results import read
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_ray_train_and_torchrun_take_turns_with_the_same_loop(tmp_path: Path) -> None:
     told = ["--quick", "--gpu", "false", "--width", "8", "--what", "launchers"]

@@ -142,6 +142,7 @@ print(*found, sep="\\n")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_head_node_serves_them_to_prometheus() -> None:
     with TemporaryDirectory(prefix="cm", dir="/tmp", ignore_cleanup_errors=True) as directory:

@@ -169,6 +169,7 @@ def test_a_killed_aggregator_goes_on_where_it_was(disturbed: Outcome) -> None:
     assert seen == list(range(1, len(seen) + 1)), "no step is lost"
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run_at_once(cluster: Cluster) -> None:
     argv = [*JOB, "--epochs", "2", "--learning-rate", "1e30", *storage(cluster, "nan")]
     outcome = drive(cluster, argv)
@@ -182,6 +183,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(cluster: Cluster) -> No
     assert losses[-1] != losses[-1], "the NaN is in the stream"
 
 
+@pytest.mark.slow
 def test_elastic_goes_on_with_what_ddp_has_saved(cluster: Cluster) -> None:
     argv = ["--width", "8", "--epochs", "1", *storage(cluster, "plain")]
     first = drive(cluster, ["-m", "training.jobs.ddp", *argv, "--max-steps", "5"])
@@ -194,6 +196,7 @@ def test_elastic_goes_on_with_what_ddp_has_saved(cluster: Cluster) -> None:
     assert [int(report.metrics["step"]) for report in bodies(second.records, Report)] == [9]
 
 
+@pytest.mark.slow
 def test_what_no_other_attempt_could_mend_is_a_sentence_and_not_tried_again(
     cluster: Cluster,
 ) -> None:
@@ -230,6 +233,7 @@ def torchrun(cluster: Cluster) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_a_run_of_torchruns_is_told_as_one_of_ray_trains_is(torchrun: Outcome) -> None:
     records = torchrun.records
     first, second = bodies(records, AttemptEnd)
@@ -258,6 +262,7 @@ def test_a_run_of_torchruns_is_told_as_one_of_ray_trains_is(torchrun: Outcome) -
         )
 
 
+@pytest.mark.slow
 def test_a_rank_without_ray_train_goes_on_in_the_same_run_of_the_stream(
     cluster: Cluster, torchrun: Outcome
 ) -> None:
@@ -292,6 +297,7 @@ TorchTrainer(
 """
 
 
+@pytest.mark.slow
 def test_an_unmodified_script_is_told_too(cluster: Cluster) -> None:
     script = cluster.directory / "plain.py"
     script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
@@ -304,6 +310,7 @@ def test_an_unmodified_script_is_told_too(cluster: Cluster) -> None:
     assert bodies(outcome.records, Run)[-1].message == end.reason
 
 
+@pytest.mark.slow
 def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_starts(
     cluster: Cluster,
 ) -> None:
@@ -314,6 +321,7 @@ def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_star
     assert outcome.records == []
 
 
+@pytest.mark.slow
 def test_a_rank_without_memory_ends_the_run_with_what_helps(cluster: Cluster) -> None:
     """Its ranks speak over the interface that was asked for, in an environment of their own."""
     large = ["--model", "mlp", "--width", "10000000", "--max-failures", "0", "--interface", "lo"]

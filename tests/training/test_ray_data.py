@@ -74,6 +74,7 @@ def loaded(rank: int, epoch: int, after: int = 0) -> Steps:
 SETTINGS_OF_A_RANK = Settings(batch_size=SETTINGS.batch_size, loader_workers=0)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("rank", [0, 1])
 def test_each_rank_is_streamed_what_the_data_loader_gives_it(
@@ -84,12 +85,14 @@ def test_each_rank_is_streamed_what_the_data_loader_gives_it(
         same(streamed["two epochs"][rank][epoch], loaded(rank, epoch))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_epoch_goes_on_in_its_midst(streamed: dict[str, Any], rank: int) -> None:
     same(streamed["resumed"][rank], loaded(rank, 1, after=20))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_data_that_a_task_does_not_find_are_told_as_such(streamed: dict[str, Any]) -> None:
     assert streamed["no data"] == "the pictures are gone"
@@ -119,6 +122,7 @@ def jobs(cluster: Cluster) -> tuple[Outcome, Outcome]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_job_goes_on_exactly_within_an_epoch(jobs: tuple[Outcome, Outcome]) -> None:
     for outcome in jobs:
@@ -127,6 +131,7 @@ def test_the_job_goes_on_exactly_within_an_epoch(jobs: tuple[Outcome, Outcome]) 
     assert "after 20 steps" in jobs[1].output
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_job_learns_what_one_process_does_with_the_data_loader(
     cluster: Cluster, jobs: tuple[Outcome, Outcome], tmp_path: Path

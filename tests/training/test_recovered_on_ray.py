@@ -16,7 +16,7 @@ from training.checkpoint.manifest import check
 from training.checkpoint.storage import PREFIX
 from training.telemetry.wire import CALLBACK, AttemptEnd, AttemptStart, Notice, Record, Report
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32", "--checkpoint-every-steps", "20"]
 EPOCHS = ["--epochs", "12", "--num-to-keep", "8"]

@@ -77,6 +77,7 @@ def test_every_report_has_the_numbers_of_every_rank_and_its_checkpoint(failed: O
         assert 0 < report.checkpoint_took_s < 10
 
 
+@pytest.mark.slow
 def test_a_second_driver_goes_on_in_the_same_run(cluster: Cluster, failed: Outcome) -> None:
     again = run(cluster, "plain_torch.py", "plain", "--epochs", "4")
     assert again.code == 0, again.output[-4000:]
@@ -88,6 +89,7 @@ def test_a_second_driver_goes_on_in_the_same_run(cluster: Cluster, failed: Outco
     assert bodies(again.records, Report)[0].metrics["epoch"] == 3.0
 
 
+@pytest.mark.slow
 def test_a_run_of_another_name_is_another_run(cluster: Cluster, failed: Outcome) -> None:
     other = run(cluster, "plain_torch.py", "other", "--epochs", "1")
     assert {told.run for told in bodies(other.records, Run)}.isdisjoint(
@@ -96,6 +98,7 @@ def test_a_run_of_another_name_is_another_run(cluster: Cluster, failed: Outcome)
     assert [start.attempt for start in bodies(other.records, AttemptStart)] == [1]
 
 
+@pytest.mark.slow
 def test_a_lightning_script_shows_all_of_it(cluster: Cluster) -> None:
     outcome = run(cluster, "lightning_fit.py", "lightning")
     assert outcome.code == 0, outcome.output[-4000:]
@@ -117,6 +120,7 @@ def test_a_lightning_script_shows_all_of_it(cluster: Cluster) -> None:
         assert (report.checkpoint_took_s or 0) > 0
 
 
+@pytest.mark.slow
 def test_a_transformers_script_shows_all_of_it(cluster: Cluster) -> None:
     outcome = run(cluster, "transformers_fit.py", "transformers")
     assert outcome.code == 0, outcome.output[-4000:]
@@ -129,6 +133,7 @@ def test_a_transformers_script_shows_all_of_it(cluster: Cluster) -> None:
         assert (report.checkpoint_took_s or 0) > 0
 
 
+@pytest.mark.slow
 def test_the_trials_of_a_tune_script_are_told(cluster: Cluster) -> None:
     outcome = run(cluster, "tuned.py", "tuned")
     told = bodies(outcome.records, Trials)
@@ -148,6 +153,7 @@ def test_the_trials_of_a_tune_script_are_told(cluster: Cluster) -> None:
     assert {"PENDING", "RUNNING"} <= set(seen), "while it goes on, and not at its end alone"
 
 
+@pytest.mark.slow
 def test_a_trial_that_trains_says_which_run_it_drives(cluster: Cluster) -> None:
     outcome = run(cluster, "tuned_train.py", "tuned-train")
     assert outcome.code == 0, outcome.output[-4000:]
@@ -158,6 +164,7 @@ def test_a_trial_that_trains_says_which_run_it_drives(cluster: Cluster) -> None:
     assert runs[trial.run].name == f"train-{trial.id}"
 
 
+@pytest.mark.slow
 def test_a_killed_driver_leaves_an_attempt_that_the_next_one_ends(cluster: Cluster) -> None:
     script = [str(SCRIPTS / "plain_torch.py"), "--name", "cut", "--epochs", "1000000"]
     storage = ["--storage-path", str(cluster.directory / "results")]

@@ -202,6 +202,7 @@ def test_an_address_that_is_taken_or_answers_nothing_is_an_error() -> None:
         reached("127.0.0.1", port)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_tokens_of_any_length_are_answered_together_as_each_alone() -> None:
     from training.serving.server import logits_of
@@ -215,6 +216,7 @@ def test_tokens_of_any_length_are_answered_together_as_each_alone() -> None:
         torch.testing.assert_close(logits, alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_next_token_is_the_likeliest_or_drawn_from_a_seed() -> None:
     from training.serving.server import next_token
@@ -233,6 +235,7 @@ def test_the_next_token_is_the_likeliest_or_drawn_from_a_seed() -> None:
     assert drawn(free) != drawn(replace(free, seed=4))
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_after_a_checkpoint_of_a_model_that_there_cannot_be_the_next_is_looked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -313,6 +316,7 @@ def until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_many_requests_at_once_are_answered_as_the_model_does(server: Server) -> None:
     weights = newest(str(server.run))
@@ -330,6 +334,7 @@ def test_many_requests_at_once_are_answered_as_the_model_does(server: Server) ->
         assert said["step"] == 30
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_it_says_what_it_serves_and_that_it_is_well(server: Server) -> None:
     about = httpx.get(f"{server.url}/info").json()
@@ -340,6 +345,7 @@ def test_it_says_what_it_serves_and_that_it_is_well(server: Server) -> None:
     assert well == {"ok": True, "checkpoint": about["checkpoint"], "step": about["step"]}
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_bad_request_has_the_status_that_is_due_and_a_sentence(server: Server) -> None:
     garbage = httpx.post(f"{server.url}/predict", content=b"{")
@@ -352,6 +358,7 @@ def test_a_bad_request_has_the_status_that_is_due_and_a_sentence(server: Server)
     assert server.ask(image=BLACK).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_a_newer_checkpoint_is_taken_on_and_no_request_is_dropped(server: Server) -> None:
     assert server.ask(image=BLACK).json()["step"] == 30
@@ -367,6 +374,7 @@ def test_a_newer_checkpoint_is_taken_on_and_no_request_is_dropped(server: Server
     assert {answer.status_code for answer in answers} == {200}
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_what_is_stopped_answers_what_is_under_way_and_leaves_no_process(
     server: Server, cluster: Cluster
@@ -397,6 +405,7 @@ def serving(cluster: Cluster) -> list[str]:
     return [title for title in found if "Serve" in title or "Proxy" in title]
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_check_asks_a_language_model_too_and_ends(cluster: Cluster, tmp_path: Path) -> None:
     settings = replace(
