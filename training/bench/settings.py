@@ -12,24 +12,26 @@ from training.settings import setting
 class BenchSettings(OnRay):
     """Benchmark"""
 
-    what: str = setting("all", "parts, with commas between; all: each that fits the machine")
-    quick: bool = setting(False, "a few steps of each, to test the measurement itself")
+    what: str = setting("all", "parts, separated by commas; all: each that the machine supports")
+    quick: bool = setting(False, "run a few steps of each part, to test the measurement itself")
     ranks: str = setting(
         "auto",
-        "started by Ray Train, or as processes of this host; auto: ray within a job of a cluster",
+        "start ranks with Ray Train or as local processes; auto: ray within a job on a cluster",
         ("auto", "ray", "processes"),
     )
-    rounds: int = setting(9, "how often each of what is compared has its turn")
-    turn_steps: int = setting(20, "steps of a turn")
-    cores_each: int = setting(1, "without GPUs: cores and threads of a rank when worlds compare")
-    memory_mb: int = setting(1024, "without a GPU: memory up to which batches grow")
-    run_name: str = setting("", "folder of the results within storage_path; '': by the time")
-    max_failures: int = setting(0, "restarts before the run fails; -1: without end")
+    rounds: int = setting(9, "number of rounds of each comparison")
+    turn_steps: int = setting(20, "steps in a round")
+    cores_each: int = setting(
+        1, "without GPUs: cores and threads of a rank when worlds are compared"
+    )
+    memory_mb: int = setting(1024, "without a GPU: memory limit for growing batches")
+    run_name: str = setting("", "directory of the results in storage_path; '': named by the time")
+    max_failures: int = setting(0, "restarts before the run fails; -1: unlimited")
     when_lacking: str = setting(
-        "fail", "when the cluster has too little for all workers", ("wait", "fail")
+        "fail", "if the cluster lacks resources for all workers", ("wait", "fail")
     )
     timeout_s: float = setting(
-        3600.0, "until a collective that does not end is an error", at_least=1
+        3600.0, "seconds until an unfinished collective is an error", at_least=1
     )
 
     def for_this_run(self) -> BenchSettings:

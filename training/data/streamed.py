@@ -48,12 +48,14 @@ READ_AHEAD_BYTES = 256 << 20
 class StreamSettings(DataSettings):
     """Ray Data"""
 
-    loader_workers: int = setting(1, "tasks that load at once, a rank", at_least=1)
+    loader_workers: int = setting(1, "simultaneous loading tasks for each rank", at_least=1)
     prefetch: int = setting(2, "blocks that a rank fetches ahead from the object store", at_least=0)
     loader_cpus: float = setting(
-        0.0, "CPUs of each loading task, anywhere; 0: beside its rank, none reserved", at_least=0
+        0.0,
+        "CPUs of each loading task, on any node; 0: on the rank's node, none reserved",
+        at_least=0,
     )
-    block_mb: float = setting(16.0, "of examples that one task loads", at_least=0)
+    block_mb: float = setting(16.0, "MB of examples that one task loads", at_least=0)
 
 
 @dataclass(frozen=True, slots=True)

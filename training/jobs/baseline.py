@@ -24,7 +24,7 @@ from training.techniques.memory import OutOfMemory
 @dataclass(frozen=True)
 class Settings(Plain):
     workers: int = setting(
-        1, "ranks whose share of each step this one process learns from", at_least=1
+        1, "number of ranks whose batches this one process trains on", at_least=1
     )
     epochs: int = setting(20, "passes over the data")
 

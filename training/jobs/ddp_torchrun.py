@@ -33,7 +33,7 @@ from training.techniques import environment
 @dataclass(frozen=True)
 class Settings(Plain):
     workers: int = setting(
-        2, "ranks to start, one CPU or GPU each; torchrun knows its own number", at_least=1
+        2, "ranks to start, one CPU or GPU each; torchrun sets its own number", at_least=1
     )
     epochs: int = setting(20, "passes over the data")
 

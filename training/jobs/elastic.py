@@ -22,8 +22,12 @@ from training.settings import parse, setting
 
 @dataclass(frozen=True)
 class Settings(Elastic):
-    workers: int = setting(4, "the most training workers (ranks), one CPU or GPU each", at_least=1)
-    min_workers: int = setting(1, "begin, and go on, with so few; 0: not elastic", at_least=0)
+    workers: int = setting(
+        4, "maximum number of training workers (ranks), one CPU or GPU each", at_least=1
+    )
+    min_workers: int = setting(
+        1, "minimum number to start and continue with; 0: not elastic", at_least=0
+    )
     epochs: int = setting(20, "passes over the data")
 
 

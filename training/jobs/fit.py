@@ -20,9 +20,9 @@ from training.techniques.memory import OutOfMemory
 class OnRay(TrainSettings):
     """On Ray"""
 
-    max_failures: int = setting(5, "restarts before the run fails; -1: without end")
+    max_failures: int = setting(5, "restarts before the run fails; -1: unlimited")
     when_lacking: str = setting(
-        "wait", "when the cluster has too little for all workers", ("wait", "fail")
+        "wait", "if the cluster lacks resources for all workers", ("wait", "fail")
     )
 
 
@@ -31,9 +31,9 @@ class Elastic(OnRay):
     """Elastic"""
 
     min_workers: int = setting(
-        0, "go on with so few when some are lost; 0: not elastic", at_least=0
+        0, "minimum number to continue with when some are lost; 0: not elastic", at_least=0
     )
-    resize_interval_s: float = setting(60.0, "how often to look for lost workers' return")
+    resize_interval_s: float = setting(60.0, "seconds between checks for returned workers")
 
 
 def fit(

@@ -24,10 +24,10 @@ from training.settings import parse, setting
 @dataclass(frozen=True)
 class Settings(ShardSettings, Elastic):
     model: str = setting(
-        "gpt-tiny", "which one; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
+        "gpt-tiny", "model; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
     )
-    data: str = setting("synthetic-tokens", "what is learnt from", SOURCES)
-    examples: int = setting(2048, "synthetic: how many in an epoch")
+    data: str = setting("synthetic-tokens", "data set", SOURCES)
+    examples: int = setting(2048, "synthetic data: examples in an epoch")
     epochs: int = setting(3, "passes over the data")
 
 

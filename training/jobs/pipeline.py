@@ -23,16 +23,14 @@ from training.settings import parse, setting
 
 @dataclass(frozen=True)
 class Settings(PipelineSettings, OnRay):
-    workers: int = setting(2, "stages of the pipeline, one CPU or GPU each", at_least=1)
+    workers: int = setting(2, "number of pipeline stages, one CPU or GPU each", at_least=1)
     model: str = setting(
-        "gpt-tiny", "which one; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
+        "gpt-tiny", "model; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
     )
-    data: str = setting("synthetic-tokens", "what is learnt from", SOURCES)
-    examples: int = setting(2048, "synthetic: how many in an epoch")
+    data: str = setting("synthetic-tokens", "data set", SOURCES)
+    examples: int = setting(2048, "synthetic data: examples in an epoch")
     epochs: int = setting(3, "passes over the data")
-    accumulate: int = setting(
-        4, "micro-batches of a step, which follow each other through it", at_least=1
-    )
+    accumulate: int = setting(4, "micro-batches of a step, which are pipelined", at_least=1)
 
 
 def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:

@@ -27,11 +27,9 @@ RESULTS = "~/ray_results"
 class Plain(TrainSettings):
     """Without Ray Train"""
 
-    max_restarts: int = setting(
-        3, "times that ranks are started again before the run fails", at_least=0
-    )
+    max_restarts: int = setting(3, "restarts of the ranks before the run fails", at_least=0)
     when_lacking: str = setting(
-        "wait", "on a Ray cluster that has too little for all workers", ("wait", "fail")
+        "wait", "if the Ray cluster lacks resources for all workers", ("wait", "fail")
     )
 
 

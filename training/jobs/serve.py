@@ -32,19 +32,25 @@ ANSWERS_S = 10.0
 class Settings:
     """Serve"""
 
-    run_path: str = setting("", "directory of the run whose newest checkpoint answers; needed")
-    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0: all of the head's")
-    port: int = setting(8000, "to listen on", at_least=1, at_most=65535)
-    replicas: int = setting(1, "processes that answer, one CPU or GPU each", at_least=1)
-    gpu: str = setting("auto", "auto: when there is one for each", ("auto", "true", "false"))
-    max_batch: int = setting(32, "requests that are answered together, at most", at_least=1)
-    batch_wait_ms: float = setting(2.0, "that a request waits for others to join it", at_least=0)
-    poll_s: float = setting(10.0, "how often to look for a newer checkpoint", at_least=0.1)
-    drain_s: float = setting(20.0, "at the end, for requests that are under way", at_least=0)
-    check: int = setting(0, "send so many held-out examples, and end; 0: until stopped", at_least=0)
-    at_once: int = setting(8, "check: requests under way at the same time", at_least=1)
+    run_path: str = setting("", "directory of the run whose newest checkpoint is served; required")
+    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0: all interfaces of the head")
+    port: int = setting(8000, "port to listen on", at_least=1, at_most=65535)
+    replicas: int = setting(1, "number of serving processes, one CPU or GPU each", at_least=1)
+    gpu: str = setting(
+        "auto", "use GPUs; auto: if there is one for each replica", ("auto", "true", "false")
+    )
+    max_batch: int = setting(32, "maximum number of requests in a batch", at_least=1)
+    batch_wait_ms: float = setting(
+        2.0, "milliseconds that a request waits for its batch to fill", at_least=0
+    )
+    poll_s: float = setting(10.0, "seconds between checks for a newer checkpoint", at_least=0.1)
+    drain_s: float = setting(20.0, "seconds to finish active requests at the end", at_least=0)
+    check: int = setting(
+        0, "number of held-out examples to send before ending; 0: serve until stopped", at_least=0
+    )
+    at_once: int = setting(8, "check: number of simultaneous requests", at_least=1)
     when_lacking: str = setting(
-        "wait", "when the cluster has too little for all replicas", ("wait", "fail")
+        "wait", "if the cluster lacks resources for all replicas", ("wait", "fail")
     )
 
 

@@ -34,9 +34,9 @@ from training.telemetry.wire import TUNE_CALLBACK
 
 @dataclass(frozen=True)
 class Settings(SearchSettings, OnRay):
-    workers: int = setting(1, "ranks of each trial, one CPU or GPU each", at_least=1)
-    epochs: int = setting(20, "passes over the data, of a trial that is not stopped")
-    max_failures: int = setting(1, "restarts of a trial that failed, from its newest checkpoint")
+    workers: int = setting(1, "number of ranks of each trial, one CPU or GPU each", at_least=1)
+    epochs: int = setting(20, "passes over the data, for a trial that is not stopped")
+    max_failures: int = setting(1, "restarts of a failed trial from its newest checkpoint")
 
 
 TRAINS = "ddp"

@@ -14,21 +14,33 @@ from training.techniques.settings import NetworkSettings, OptimizerSettings, Spe
 class RunSettings:
     """Run"""
 
-    workers: int = setting(2, "training workers (ranks), one CPU or GPU each", at_least=1)
+    workers: int = setting(2, "number of training workers (ranks), one CPU or GPU each", at_least=1)
     epochs: int = setting(100, "passes over the data")
-    max_steps: int = setting(0, "stop after so many steps, for a smoke test; 0: all")
-    seed: int = setting(0, "of the model, the order of the data, and every rank's noise")
-    gpu: str = setting("auto", "auto: when there is one for each worker", ("auto", "true", "false"))
-    stop_on_nan: bool = setting(True, "stop when a loss is not a finite number")
-    storage_path: str = setting("", "where checkpoints go, seen by all nodes; '': ~/ray_results")
-    run_name: str = setting("", "the same name and path again: go on from the newest checkpoint")
-    checkpoint_every_steps: int = setting(0, "within an epoch too; 0: at the end of each epoch")
-    checkpoint_upload: str = setting(
-        "async", "async: while training goes on; sync: it waits", ("async", "sync")
+    max_steps: int = setting(0, "stop after this number of steps, for a smoke test; 0: no limit")
+    seed: int = setting(
+        0, "seed of the model, the order of the data, and each rank's random numbers"
     )
-    num_to_keep: int = setting(3, "newest checkpoints to keep: more to fall back to", at_least=1)
-    start_over: bool = setting(False, "when no checkpoint is whole: from step 0, not stop")
-    mlflow: str = setting("", "tracking server or folder; '': MLFLOW_TRACKING_URI, else none")
+    gpu: str = setting(
+        "auto", "use GPUs; auto: if there is one for each worker", ("auto", "true", "false")
+    )
+    stop_on_nan: bool = setting(True, "stop when a loss is not a finite number")
+    storage_path: str = setting(
+        "", "where checkpoints are stored, shared by all nodes; '': ~/ray_results"
+    )
+    run_name: str = setting(
+        "", "name of the run; an existing name and path resumes from the newest checkpoint"
+    )
+    checkpoint_every_steps: int = setting(
+        0, "steps between checkpoints within an epoch; 0: only at its end"
+    )
+    checkpoint_upload: str = setting(
+        "async", "async: training continues during the upload; sync: it waits", ("async", "sync")
+    )
+    num_to_keep: int = setting(3, "number of checkpoints to keep", at_least=1)
+    start_over: bool = setting(
+        False, "if no checkpoint is valid: start from step 0 instead of stopping"
+    )
+    mlflow: str = setting("", "tracking server or directory; '': MLFLOW_TRACKING_URI, else none")
 
 
 @dataclass(frozen=True)

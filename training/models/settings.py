@@ -28,11 +28,11 @@ class ModelSettings:
     """Model"""
 
     model: str = setting(
-        "convnet", "which one; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
+        "convnet", "model; gpt is for tokens, the others for images", FOR_IMAGES + FOR_TOKENS
     )
     width: int = setting(64, "convnet, simple_cnn, mlp: channels or units of the first layer")
     dropout: float = setting(
-        -1.0, "share of units left out; -1: 0.5 in alexnet, 0.2 in convnet and mlp, else none"
+        -1.0, "dropout rate; -1: 0.5 in alexnet, 0.2 in convnet and mlp, else 0"
     )
-    patch: int = setting(0, "vit: pixels a side of a patch; 0: 16, or fewer for small images")
-    tied: bool = setting(True, "gpt: what reads a token writes it too, as in GPT-2")
+    patch: int = setting(0, "vit: side of a patch in pixels; 0: 16, or less for small images")
+    tied: bool = setting(True, "gpt: tie the input and output embeddings, as in GPT-2")

@@ -13,17 +13,20 @@ class ShardSettings:
 
     shards: int = setting(
         0,
-        "ranks that share a copy of the model, when there are several (HSDP); 0: one copy",
+        "number of ranks that share a copy of the model (HSDP); 0: one copy",
         at_least=0,
     )
     reshard_after_forward: bool = setting(
-        True, "drop a block's weights after its forward pass, and gather them again to go back"
+        True,
+        "free a block's weights after its forward pass, and gather them for the backward pass",
     )
-    cpu_offload: bool = setting(False, "with a GPU: keep weights and optimiser in host memory")
+    cpu_offload: bool = setting(
+        False, "with a GPU: keep weights and optimizer state in host memory"
+    )
     checkpoint_form: str = setting(
         "sharded",
-        "sharded: each rank writes its part, any number of ranks reads them; "
-        "full: rank 0 writes the whole, as the ddp jobs do",
+        "sharded: each rank writes its part, any number of ranks can read them; "
+        "full: rank 0 writes the whole model, as the ddp jobs do",
         ("sharded", "full"),
     )
 
@@ -33,7 +36,7 @@ class ZeroSettings:
     """ZeRO"""
 
     zero_stage: int = setting(
-        2, "in parts of the ranks: 1: optimiser state, 2: gradients too, 3: weights too"
+        2, "what is sharded; 1: optimizer state, 2: also gradients, 3: also weights"
     )
 
 
@@ -43,6 +46,6 @@ class PipelineSettings:
 
     pipeline: str = setting(
         "1f1b",
-        "gpipe: all forward passes, then all backward; 1f1b: by turns, in less memory",
+        "gpipe: all forward passes, then all backward; 1f1b: alternating, in less memory",
         ("gpipe", "1f1b"),
     )
