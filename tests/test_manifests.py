@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cockpit.model.recovery import FAST
 
@@ -15,7 +16,6 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def cluster() -> Any:
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with Ray: the [train] extra")
     [document] = yaml.safe_load_all((ROOT / "manifests/kubernetes/raycluster.yaml").read_text())
     return document
 
@@ -47,3 +47,26 @@ def test_every_pod_has_the_settings_of_the_fast_recovery_profile(cluster: Any) -
         (ray,) = group["template"]["spec"]["containers"]
         environment = {item["name"]: item["value"] for item in ray["env"]}
         assert FAST.pod_env.items() <= environment.items()
+
+
+def test_every_permission_is_in_the_page_about_security() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    role, listed = "", set()
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and "`" in cells[1] and cells[2].replace(", ", "").isalpha():
+            role = cells[0].strip("`") or role
+            verbs = tuple(cells[2].split(", "))
+            group, _, resources = cells[1].rpartition(": ")
+            for resource in resources.partition("`, by name")[0].split(", "):
+                listed.add((role, group.strip("`"), resource.strip("`"), verbs))
+    rules = {
+        (document["metadata"]["name"], group, resource, tuple(rule["verbs"]))
+        for document in yaml.safe_load_all(
+            (ROOT / "manifests" / "kubernetes" / "rbac.yaml").read_text()
+        )
+        for rule in document["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert listed == rules
