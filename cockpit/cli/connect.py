@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from cockpit.store.store import Store
 
 SETTLE_S = 5.0
+TARGET_SETTLE_S = 30.0
+"""For verbs that choose what they hit from what the sources report: a slow head is no empty one."""
 """How long one look waits for its slowest source; what is missing then is shown as missing."""
 ALL = ("backend", "ray", "telemetry")
 

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         confirm.confirmed(args, steps_said(day, None))
         return int(ExitCode.DONE)
     with watched.session_on(backend) as session:
-        connect.wait_for(session, SOURCES)
+        connect.wait_for(session, SOURCES, connect.TARGET_SETTLE_S)
         actions = DrillActions(
             session, watched.prober_on(session), drill_plan.configured_limits(args)
         )

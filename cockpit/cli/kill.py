@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"A grace of {args.grace:g} s cannot be given.", "It is 0 or more.")
     with connect.session(args, kinds=("cluster", "pods", "rayjobs")) as session:
         allowed.require(session, "delete_pod")
-        connect.wait_for(session, ("backend", "ray", "telemetry"))
+        connect.wait_for(session, ("backend", "ray", "telemetry"), connect.TARGET_SETTLE_S)
         plan = plan_kill(session.store, args.target, args.grace)
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)

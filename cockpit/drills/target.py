@@ -46,11 +46,7 @@ def _going(store: Store) -> RunView | None:
 
 def _ranks(store: Store, run: RunView | None, spec: TargetSpec, random: Random) -> Victims:
     if run is None or run.attempt is None:
-        raise CockpitError(
-            "There is no rank to hit.",
-            "No run is going.",
-            "Launch one: cockpit launch checkpointed",
-        )
+        raise _no_rank(store)
     here = {p.rank: p for p in run.attempt.placements}
     found: list[RankVictim] = []
     pods: dict[str, Pod] = {}
@@ -146,6 +142,16 @@ def _named(store: Store, name: str) -> Pod:
             f"Pod {pod.name} is not running: {pod.phase.value}.", pod.reason, "Choose a living pod."
         )
     return pod
+
+
+def _no_rank(store: Store) -> CockpitError:
+    what = "There is no rank to hit."
+    telemetry = store.sources.get("telemetry")
+    if telemetry is None or not telemetry.ok:
+        # No answer is not the answer that there is none.
+        why = one_line(telemetry.error) if telemetry is not None else "telemetry did not answer"
+        return CockpitError(what, f"The runs are not known: {why}.", "Try again: cockpit status")
+    return CockpitError(what, "No run is going.", "Launch one: cockpit launch checkpointed")
 
 
 def _strip(select: str) -> str:

@@ -31,7 +31,7 @@ FIND_S = 1.0
 FIND_REST_S = 60.0
 """The same at rest, with a `Pace`: a job that begins ends the rest."""
 FIRST_READ_S = 3.0
-"""How long the past of new files holds up the word on health."""
+"""How long the past of new files delays the report on health while nothing of them comes in."""
 JOBS_FRESH_S = 3.0
 TAIL_LINES = 500
 """Asked for when resuming: more than are written in a minute, and a gap asks for all."""
@@ -248,11 +248,17 @@ class TelemetrySource:
 
 
 async def _all_read(streams: Sequence[Stream]) -> None:
-    if streams:
-        waits = [asyncio.create_task(stream.read.wait()) for stream in streams]
-        _, late = await asyncio.wait(waits, timeout=FIRST_READ_S)
-        for task in late:
-            task.cancel()
+    """Wait until the past of each is read, for as long as records come in."""
+    waits = {asyncio.create_task(stream.read.wait()) for stream in streams}
+    try:
+        while waits:
+            before = [stream.progress.seq for stream in streams]
+            done, waits = await asyncio.wait(waits, timeout=FIRST_READ_S)
+            if not done and before == [stream.progress.seq for stream in streams]:
+                return
+    finally:
+        for late in waits:
+            late.cancel()
 
 
 _OVER = {state.value for state in RunState if state.is_over}

@@ -399,3 +399,30 @@ async def test_the_streams_of_many_finished_jobs_take_few_connections_and_little
     assert len(steps(seen)) == 20 * jobs
     assert most <= READ_AT_ONCE
     assert not any(stream.progress._came for stream in made)
+
+
+async def test_health_waits_for_the_past_while_it_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verb that asks for the runs takes the first report on health for the end of the past."""
+    monkeypatch.setattr(telemetry, "FIRST_READ_S", 0.02)
+    slow = Stream("node", "01000000", 0.0)
+
+    async def read() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            slow.progress.seq += 1
+        slow.read.set()
+
+    reading = asyncio.create_task(read())
+    await telemetry._all_read([slow])
+    assert slow.read.is_set()
+    await reading
+
+
+async def test_health_does_not_wait_for_a_stream_that_brings_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telemetry, "FIRST_READ_S", 0.02)
+    stuck = Stream("node", "01000000", 0.0)
+    async with asyncio.timeout(5):
+        await telemetry._all_read([stuck])
+    assert not stuck.read.is_set()

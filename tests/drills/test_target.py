@@ -1,0 +1,36 @@
+"""Whom a drill hits, and what it says where there is nobody."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from cockpit.drills import catalogue
+from cockpit.drills.plan import TargetSpec
+from cockpit.drills.target import choose
+from cockpit.model.error import CockpitError
+from cockpit.model.event import SourceHealth
+from cockpit.store.store import Store
+
+
+@pytest.mark.parametrize(
+    ("health", "why"),
+    [
+        (None, "The runs are not known: telemetry did not answer."),
+        (
+            SourceHealth(at_s=1, source="telemetry", ok=False, error="HTTP 503"),
+            "The runs are not known: HTTP 503.",
+        ),
+        (SourceHealth(at_s=1, source="telemetry", ok=True, absent=True), "No run is going."),
+    ],
+)
+def test_a_source_that_did_not_answer_is_not_taken_for_the_absence_of_a_run(
+    health: SourceHealth | None, why: str
+) -> None:
+    store = Store()
+    if health is not None:
+        store.apply(health)
+    with pytest.raises(CockpitError) as raised:
+        choose(store, catalogue.fault("rank-kill").kind, TargetSpec(), Random(1))
+    assert raised.value.why == why
