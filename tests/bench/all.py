@@ -36,6 +36,8 @@ MEASUREMENTS = (
     "checkpoint_stall",
     "recovery",
 )
+BY_NAME = ("soak",)
+"""Measured only when it is named: it takes an hour by itself."""
 QUIET = 0.25
 """Of the processors' time."""
 QUIET_TIMEOUT_S = 60.0
@@ -58,7 +60,7 @@ def main(names: Sequence[str]) -> int:
         sections[name] = f"{done.stdout.strip()}\n\n{command_of(name)}, {date}, {cpu()}\n"
         failed = failed or done.returncode != 0
         # At once, so that an interruption costs one measurement only.
-        known = [sections[each] for each in MEASUREMENTS if each in sections]
+        known = [sections[each] for each in (*MEASUREMENTS, *BY_NAME) if each in sections]
         PAGE.write_text("\n".join([heading(), *known]), encoding="utf-8")
     return int(failed)
 
@@ -67,7 +69,7 @@ def sections_of(page: str) -> dict[str, str]:
     """The sections of a page by the name of what measured them."""
     found = {}
     for part in page.split("\n## ")[1:]:
-        for name in MEASUREMENTS:
+        for name in (*MEASUREMENTS, *BY_NAME):
             if command_of(name) in part:
                 found[name] = f"## {part.strip()}\n"
     return found
@@ -119,8 +121,10 @@ def memory_gib() -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.all", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MEASUREMENTS))
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=", ".join((*MEASUREMENTS, *BY_NAME))
+    )
     asked = parser.parse_args().names
-    if unknown := sorted(set(asked) - set(MEASUREMENTS)):
+    if unknown := sorted(set(asked) - set(MEASUREMENTS) - set(BY_NAME)):
         parser.error(f"no measurement is called {', '.join(unknown)}")
     sys.exit(main(asked))

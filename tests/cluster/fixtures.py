@@ -106,16 +106,18 @@ def ray_on_kubernetes(kubernetes: Testbed) -> RealCluster:
 
     Shared by everything that needs a real one: each test leaves it so.
     """
-    namespace = kubernetes.namespace("ml")
-    body = ray_cluster(
-        groups=(Group(capabilities=("NET_ADMIN",)),),
-        namespace=namespace,
-        storage=kubernetes.plane.space.folder / "shared",
-    )
-    kubernetes.plane.ask("POST", f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters", body)
-    ref = ClusterRef("kuberay", "demo", namespace, kubernetes.kubeconfig.stem)
-    made = RealCluster(kubernetes, ref, kubernetes.kubeconfig)
-    made.wait_ready(1)
+    return real_cluster(kubernetes, Group(capabilities=("NET_ADMIN",)))
+
+
+def real_cluster(testbed: Testbed, group: Group) -> RealCluster:
+    """Create the RayCluster `demo` in the namespace `ml`, and wait until its pods are ready."""
+    namespace = testbed.namespace("ml")
+    storage = testbed.plane.space.folder / "shared"
+    body = ray_cluster(groups=(group,), namespace=namespace, storage=storage)
+    testbed.plane.ask("POST", f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters", body)
+    ref = ClusterRef("kuberay", "demo", namespace, testbed.kubeconfig.stem)
+    made = RealCluster(testbed, ref, testbed.kubeconfig)
+    made.wait_ready(group.replicas)
     return made
 
 

@@ -75,7 +75,7 @@ class ClusterWatch:
         self._words = LastWords(client, ref.namespace, self._heard)
         self._was_there = False
         self._deleted_s: float | None = None
-        self._told_bad: set[str] = set()
+        self._failed_once: set[str] = set()
 
     @property
     def cluster(self) -> RayCluster | None:
@@ -263,7 +263,10 @@ class ClusterWatch:
             yield notice
 
     def _health_events(self, now: float) -> Iterator[Event]:
-        """`backend` is the cluster; every other kind speaks for itself when it fails."""
+        """`backend` is the cluster; each other kind is a source of its own once it has failed.
+
+        Then it goes on reporting that it is well: a source that reports nothing turns stale.
+        """
         if not all(kind.spoken for kind in self._kinds.values()):
             return
         for name, kind in self._kinds.items():
@@ -278,11 +281,8 @@ class ClusterWatch:
                 and self._deleted_s is None
             ):
                 yield SourceHealth(at_s=now, source=SOURCE, ok=False, error=self._gone_words())
-            elif name == "cluster" or not kind.health.ok or source in self._told_bad:
-                if kind.health.ok:
-                    self._told_bad.discard(source)
-                else:
-                    self._told_bad.add(source)
+            elif name == "cluster" or not kind.health.ok or source in self._failed_once:
+                self._failed_once.add(source)
                 yield _source_health(now, source, kind.health)
 
     def _if_new(self, event: Event) -> Iterator[Event]:

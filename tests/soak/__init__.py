@@ -1,0 +1,1 @@
+"""One hour of faults against one screen of cockpit on a test cluster."""

@@ -1,0 +1,43 @@
+"""A wall clock of cockpit's processes that a test can step.
+
+A time namespace of Linux shifts the monotonic clocks alone, and libfaketime shifts those too, which
+no step of a wall clock does. So a `sitecustomize` module, loaded by PYTHONPATH into the processes
+that get this environment and no others, adds a number of seconds to `time.time`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+SITECUSTOMIZE = """
+import mmap, os, struct, time
+
+with open(os.environ["SOAK_CLOCK"], "rb") as file:
+    _offset = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
+_real = time.time
+
+def _stepped():
+    return _real() + struct.unpack_from("d", _offset)[0]
+
+time.time = _stepped
+"""
+
+
+class SteppedClock:
+    """`environment` is what a process needs to have it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._offset = folder / "offset"
+        self._offset.write_bytes(struct.pack("d", 0.0))
+        (folder / "sitecustomize.py").write_text(SITECUSTOMIZE)
+        self.environment: Mapping[str, str] = {
+            "PYTHONPATH": str(folder),
+            "SOAK_CLOCK": str(self._offset),
+        }
+
+    def step(self, offset_s: float) -> None:
+        """Set the clock of all processes to the real time plus `offset_s`."""
+        with self._offset.open("r+b") as file:  # in place: it is mapped
+            file.write(struct.pack("d", offset_s))

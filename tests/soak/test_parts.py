@@ -1,0 +1,91 @@
+"""The parts of the soak, each by itself, so that an hour is not spent on a fault of its own."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.soak.clock import SteppedClock
+from tests.soak.disk import SIZE_BYTES, SmallDisk
+from tests.soak.soak import REMAINS, run_is_over
+from tests.soak.usage import Sampler, Usage, memory_growth
+
+
+def test_the_clock_of_a_process_is_stepped_while_it_runs(tmp_path: Path) -> None:
+    clock = SteppedClock(tmp_path)
+    tells = "import time\nwhile input(): print(time.time(), time.monotonic(), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", tells],
+        env={**os.environ, **clock.environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        told = []
+        for offset_s in (0.0, 3_600.0, 0.0):
+            clock.step(offset_s)
+            process.stdin.write("x\n")
+            process.stdin.flush()
+            told.append([float(word) for word in process.stdout.readline().split()])
+        process.stdin.write("\n")
+    (wall, monotonic), (ahead, later), (back, _) = told
+    assert 3_500 < ahead - wall < 3_700
+    assert abs(back - wall) < 100
+    assert later - monotonic < 100
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_small_disk_is_full_for_those_inside_and_leaves_no_mount(tmp_path: Path) -> None:
+    before = Path("/proc/self/mounts").read_text()
+    with SmallDisk(tmp_path / "state") as disk:
+        assert 0 < disk.fill() <= SIZE_BYTES
+        write = ["sh", "-c", f"echo x > {disk.path}/more"]
+        assert subprocess.run(disk.enter(*write), capture_output=True, check=False).returncode
+        disk.free()
+        assert not subprocess.run(disk.enter(*write), check=False).returncode
+        assert not list((tmp_path / "state").iterdir())
+    assert Path("/proc/self/mounts").read_text() == before
+
+
+def test_growth_is_counted_from_when_memory_has_settled() -> None:
+    samples = [
+        Usage(at_s, 50_000_000 if at_s < 100 else 100_000_000, 10, 5, 0)
+        for at_s in range(0, 1_000, 5)
+    ]
+    assert memory_growth(samples, 0.0) == pytest.approx(1.0)
+    assert memory_growth(samples, 200.0) == 0.0
+
+
+def test_a_process_that_ends_is_noticed() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    sampler = Sampler(process.pid)
+    process.communicate(b"\n")
+    sampler.stop()
+    assert sampler.samples
+
+
+@pytest.mark.parametrize(
+    ("sources", "run", "over"),
+    [
+        ([], None, False),
+        ([{"name": "telemetry", "ok": False}], None, False),
+        ([{"name": "telemetry", "ok": True}], None, True),
+        ([{"name": "telemetry", "ok": True}], {"state": "RUNNING"}, False),
+        ([{"name": "telemetry", "ok": True}], {"state": "ERRORED"}, True),
+    ],
+)
+def test_a_run_is_launched_only_where_it_is_known_that_none_goes_on(
+    sources: list[dict[str, object]], run: dict[str, str] | None, over: bool
+) -> None:
+    assert run_is_over({"sources": sources, "run": run}) is over
+
+
+def test_the_script_that_looks_for_remains_is_python() -> None:
+    ast.parse(REMAINS)
