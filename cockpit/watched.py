@@ -55,7 +55,8 @@ class WatchedSession(Session):
         changed = super().drain()
         now_s = self.clock()
         self._alerts.look(now_s)
-        if self.recording is not None and now_s - self._summarised_s >= SUMMARISE_EVERY_S:
+        is_new = 0 <= now_s - self._summarised_s < SUMMARISE_EVERY_S  # the clock may be set back
+        if self.recording is not None and not is_new:
             self._summarised_s = now_s
             self.recording.summarise(self.store)
         return changed

@@ -65,3 +65,18 @@ def test_without_a_recorder_nothing_is_written(tmp_path: Path) -> None:
         session.drain()
         assert session.store.runs[RUN].step == 50
     assert not list(tmp_path.iterdir())
+
+
+def test_a_recording_keeps_its_summary_fresh_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    clock, library = Clock(), Library(tmp_path)
+    clock.now_s = 10_000.0
+    session = WatchedSession(
+        ScriptedBackend(), recording=RunRecorders(library, clock=clock), clock=clock
+    )
+    assert session.recording is not None
+    asked: list[float] = []
+    session.recording.summarise = lambda store: asked.append(clock.now_s)  # type: ignore[method-assign]
+    for step_s in (0.0, 11.0, -3_600.0, 5.0, 11.0):
+        clock.now_s += step_s
+        session.drain()
+    assert asked == [10_011.0, 6_411.0, 6_427.0]

@@ -10,7 +10,9 @@ each stage as an event: so the screen, the recorder and a report see the same dr
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -211,10 +213,10 @@ class Experiment:
             return ""
         self._chronicle.stage(Stage.DURING, f"for {lasts_s:g} s")
         doing = [asyncio.create_task(_do(one.prepared.meanwhile)) for one in armed]
-        failed, asked_s = "", 0.0
-        until_s = self._ground.clock() + lasts_s
+        failed, asked_s = "", -math.inf
+        until_s = time.monotonic() + lasts_s
         try:
-            while (now_s := self._ground.clock()) < until_s:
+            while (now_s := time.monotonic()) < until_s:
                 for task in doing:
                     if task.done():
                         task.result()
@@ -222,7 +224,7 @@ class Experiment:
                     asked_s = now_s
                     found = await self._inquiry.holds_meanwhile()
                     failed = failed or found
-                await asyncio.sleep(max(0.0, min(LOOK_S, until_s - self._ground.clock())))
+                await asyncio.sleep(max(0.0, min(LOOK_S, until_s - time.monotonic())))
         finally:
             for task in doing:
                 task.cancel()
@@ -267,9 +269,9 @@ class Experiment:
 
     async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
         """Whether it came true in time."""
-        deadline_s = self._ground.clock() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         while not await self._ground.ask(until):
-            left_s = deadline_s - self._ground.clock()
+            left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return False
             await asyncio.sleep(min(LOOK_S, left_s))

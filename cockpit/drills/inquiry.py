@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from cockpit.drills.chronicle import Chronicle
@@ -42,11 +43,11 @@ class Inquiry:
         """The probes before: a run that goes on and cannot answer yet has some time for it, since
         what is compared with before needs a before. Only their last answers are told.
         """
-        deadline_s = self._ground.clock() + self._plan.timeouts.before_s
+        deadline_s = time.monotonic() + self._plan.timeouts.before_s
         while True:
             answers = await self._answers("before")
             unknown = [answer for answer in answers if answer.ok is None]
-            left_s = deadline_s - self._ground.clock()
+            left_s = deadline_s - time.monotonic()
             may_come = unknown and all(answer.ok is not False for answer in answers)
             if not may_come or left_s <= 0 or not await self._ground.ask(going_run):
                 self._tell(answers)
@@ -58,10 +59,10 @@ class Inquiry:
         """The probes after: each has some time to come true, since a run that is back is not at
         full speed with its first step. Only their last answers are told.
         """
-        deadline_s = self._ground.clock() + self._plan.timeouts.after_s
+        deadline_s = time.monotonic() + self._plan.timeouts.after_s
         while True:
             answers = await self._answers("after")
-            left_s = deadline_s - self._ground.clock()
+            left_s = deadline_s - time.monotonic()
             if left_s <= 0 or all(answer.ok for answer in answers):
                 self._tell(answers)
                 return _failed(answers)

@@ -86,7 +86,8 @@ class RaySource:
 
     async def _ask(self, *, failing: bool) -> tuple[tuple[Node, ...] | None, tuple[Job, ...]]:
         """Both at once; the nodes only when it is their turn."""
-        if self._clock() - self._nodes_s < self._pause_s(0.0, NODES_REST_S):
+        # A clock that was set back does not put them off.
+        if 0 <= self._clock() - self._nodes_s < self._pause_s(0.0, NODES_REST_S):
             return None, await self._dashboard.jobs()
         if failing:  # one request tells as much as two that it is still down
             nodes = await self._dashboard.nodes()

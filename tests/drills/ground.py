@@ -51,9 +51,11 @@ class ScriptedGround:
         self.backend = backend or ScriptedBackend()
         self.told: list[Event] = []
         self._began_s = time.monotonic()
+        self.clock_step_s = 0.0
+        """By how much the wall clock was set forward, or back."""
 
     def clock(self) -> float:
-        return 100.0 + time.monotonic() - self._began_s
+        return 100.0 + time.monotonic() - self._began_s + self.clock_step_s
 
     async def ask(self, question: Callable[[Store], T]) -> T:
         return question(self.store)

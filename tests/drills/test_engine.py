@@ -28,7 +28,7 @@ from tests.drills.ground import (
     recovering,
     trained,
 )
-from tests.events import DRILL, HEAD, ONE, TWO, pods
+from tests.events import DRILL, HEAD, ONE, TWO, pods, the_recovery
 from tests.local_cluster import until
 from tests.simulated_backend import ScriptedBackend
 
@@ -416,6 +416,40 @@ async def test_what_goes_on_while_a_fault_lasts_is_ended_with_it() -> None:
     seen = beats
     await asyncio.sleep(0.05)
     assert beats == seen > 1
+
+
+async def test_a_fault_does_not_last_longer_when_the_clock_is_set_back() -> None:
+    ground = ScriptedGround(trained())
+
+    async def set_back() -> None:
+        ground.clock_step_s = -3_600.0
+
+    fault = Obedient(apply=recovering(ground), undo=(FREEZE,), meanwhile=set_back, lasts_s=0.2)
+    async with asyncio.timeout(10.0):
+        record = await experiment(ground, fault).conduct()
+    assert record.verdict is not Verdict.BROKEN
+    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+
+
+async def test_a_recovery_is_not_waited_for_longer_when_the_clock_is_set_back() -> None:
+    ground = ScriptedGround(trained())
+    drill = experiment(ground, fault := Obedient())
+
+    async def kill() -> None:
+        ground.dispatch(the_recovery()[0])  # and nothing follows: it never recovers
+
+    async def set_back() -> None:
+        while Stage.RECOVERING not in ground.stages:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        ground.clock_step_s = -3_600.0
+
+    fault.apply = kill
+    stepped = asyncio.create_task(set_back())
+    async with asyncio.timeout(10.0):
+        record = await drill.conduct()
+    assert stepped.done()
+    assert any("not all was seen within 0.3 s" in note for note in record.notes)
 
 
 async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None:

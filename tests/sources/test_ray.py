@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 from cockpit.model.event import Event, JobsListed, NodesListed, SourceHealth
@@ -69,3 +70,17 @@ async def test_failures_are_told_and_waited_out_ever_longer_until_it_works(
         most = min(15.0, 0.5 * 2**number)
         assert most / 2 <= slept <= most
     assert [type(event) for event in events[8:]] == [NodesListed, JobsListed, SourceHealth]
+
+
+async def test_nodes_are_listed_again_after_the_clock_was_set_back(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    clock = [10_000.0]
+
+    async def set_back(seconds: float) -> None:
+        clock[0] -= 3_600.0
+        await asyncio.sleep(0)
+
+    source = RaySource(dashboard, clock=lambda: clock[0], sleep=set_back)
+    events = await first(source, 6)
+    assert sum(isinstance(event, NodesListed) for event in events) == 2

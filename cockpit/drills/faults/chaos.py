@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, replace
 
 from cockpit.drills import target
@@ -48,17 +49,17 @@ class RandomKills:
 
         async def kills() -> None:
             number = 0
-            due_s = ground.clock() + order.random.expovariate(1 / mtbf_s)
+            due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
             while True:
-                await asyncio.sleep(max(0.0, due_s - ground.clock()))
+                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
                 try:
                     await self._kill(ground, chosen, groups, order, number + 1)
                 except CockpitError as error:
                     _tell(ground, order.drill_id, f"not killed: {one_line(error.what)}")
-                    due_s = ground.clock() + RETRY_S
+                    due_s = time.monotonic() + RETRY_S
                     continue
                 number += 1
-                due_s = ground.clock() + order.random.expovariate(1 / mtbf_s)
+                due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
 
         async def begin() -> None:
             """The first wait begins."""
