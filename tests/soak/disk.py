@@ -35,7 +35,11 @@ class SmallDisk:
             preexec_fn=_die_with_parent,
         )
         assert self._holder.stdout is not None
-        if self._holder.stdout.readline() != b"mounted\n":
+        with self._holder.stdout as said:
+            is_mounted = said.readline() == b"mounted\n"
+        if not is_mounted:
+            self._holder.kill()
+            self._holder.wait()
             raise RuntimeError(f"no tmpfs could be mounted at {self.path}")
         return self
 

@@ -54,6 +54,7 @@ SHORT: Mapping[str, str] = {
 """Parameters that would take longer than a minute has room for."""
 RECOVERY_S = 150.0
 DRILL_TIMEOUT_S = 420.0
+INTERRUPTED_S = 60.0
 START_TIMEOUT_S = 240.0
 MOST_DESCRIPTORS_MORE = 8
 MOST_THREADS_MORE = 4
@@ -180,20 +181,28 @@ class Soak:
     # -- cockpit's verbs
 
     def cockpit(self, *argv: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        try:
-            return subprocess.run(
-                self.disk.enter(COCKPIT, *argv, *self.where),
-                env=self.environment,
-                capture_output=True,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            self.problem(f"cockpit {' '.join(argv[:3])} did not end in {timeout_s:g} s")
-            out = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-            return subprocess.CompletedProcess(argv, -9, out, "did not end")
+        """A verb, to its end; what does not end in time is interrupted, as a user would do it."""
+        process = subprocess.Popen(
+            self.disk.enter(COCKPIT, *argv, *self.where),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for ending, wait_s in (
+            (signal.SIGINT, timeout_s),
+            (signal.SIGKILL, INTERRUPTED_S),
+            (signal.SIGKILL, INTERRUPTED_S),
+        ):
+            try:
+                out, errors = process.communicate(timeout=wait_s)
+            except subprocess.TimeoutExpired:
+                self.problem(f"cockpit {' '.join(argv[:3])} did not end in {wait_s:g} s")
+                process.send_signal(ending)
+            else:
+                return subprocess.CompletedProcess(argv, process.returncode, out, errors)
+        raise RuntimeError(f"cockpit {argv[0]} cannot be ended")
 
     def asked(self, *argv: str) -> Any:
         """The decoded answer of a verb that reads; None when it has none."""
@@ -433,6 +442,8 @@ for path in glob.glob("/proc/[0-9]*"):
         state = open(path + "/stat").read().rpartition(")")[2].split()[0]
         argv = open(path + "/cmdline").read().replace("\\0", " ")
     except OSError:
+        continue
+    if path.endswith("/" + str(os.getpid())):
         continue
     if state == "T":
         print("stopped:", argv[:80])
