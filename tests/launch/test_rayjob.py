@@ -13,7 +13,8 @@ from cockpit.launch.submission import CALLBACKS, WORKING_DIR
 from cockpit.model.error import UsageError
 from cockpit.model.recovery import FAST
 from cockpit.sources.dashboard import Dashboard
-from tests.launch.test_submission import Ray, dashboard, ray
+from tests.jobs_api import JobsApi
+from tests.launch.test_submission import dashboard, ray
 from training.telemetry.wire import CALLBACK
 
 __all__ = ["dashboard", "ray"]
@@ -29,7 +30,7 @@ def script(folder: Path) -> submission.LaunchSpec:
 
 
 async def test_on_the_present_cluster_the_code_is_what_a_submission_would_have(
-    ray: Ray,
+    ray: JobsApi,
     dashboard: Dashboard,
 ) -> None:
     spec = submission.bundled_spec("checkpointed", {"epochs": "3"})
@@ -45,7 +46,7 @@ async def test_on_the_present_cluster_the_code_is_what_a_submission_would_have(
 
 
 async def test_a_script_has_the_telemetry_in_its_own_folder(
-    ray: Ray, dashboard: Dashboard, tmp_path: Path
+    ray: JobsApi, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     spec = script(tmp_path)
     made = rayjob_spec(spec, RayJobOptions())

@@ -11,12 +11,12 @@ from cockpit.model.cluster import DashboardRoute
 from cockpit.model.run import JobStatus
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.http import AnswerError
-from tests.launch.test_submission import Ray
+from tests.jobs_api import JobsApi
 
 NODE_DIED = "Job supervisor actor died: The actor died because its node has died."
 
 
-class Cluster(Ray):
+class Cluster(JobsApi):
     """A dashboard that things happen to, one each time that is waited for."""
 
     def __init__(self, *happens: Any) -> None:

@@ -1,72 +1,34 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from cockpit.launch import submission
 from cockpit.launch.job import BundledJob, JobSetting
-from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import DEFAULT, FAST
 from cockpit.sources.dashboard import Dashboard
 from cockpit.sources.http import AnswerError, MissingError
+from tests.jobs_api import JobsApi
 from tests.sources.fake_dashboard import job
 from training.telemetry.wire import CALLBACK
 
 
-class Ray:
-    """The job and package routes of a dashboard, in memory."""
-
-    def __init__(self) -> None:
-        self.packages: dict[str, bytes] = {}
-        self.uploads: list[str] = []
-        self.jobs: dict[str, dict[str, Any]] = {}
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        path, name = request.url.path, request.url.path.rpartition("/")[2]
-        if path.startswith("/api/packages/gcs/"):
-            if request.method == "PUT":
-                self.uploads.append(name)
-                self.packages[name] = request.content
-            return httpx.Response(200 if name in self.packages else 404)
-        if path == "/api/jobs/" and request.method == "POST":
-            sent = json.loads(request.content)
-            name = sent["submission_id"]
-            if name in self.jobs:
-                return httpx.Response(500, text=f"ValueError: Job with submission_id {name} exists")
-            self.jobs[name] = job(name) | sent
-            return httpx.Response(200, json={"submission_id": name})
-        if path == "/api/jobs/":
-            return httpx.Response(200, json=list(self.jobs.values()))
-        name = path.split("/")[3]
-        if name not in self.jobs:
-            return httpx.Response(404, text=f"Job {name} does not exist")
-        if path.endswith("/stop"):
-            self.jobs[name]["status"] = "STOPPED"
-            return httpx.Response(200, json={"stopped": True})
-        if request.method == "DELETE":
-            del self.jobs[name]
-            return httpx.Response(200, json={"deleted": True})
-        return httpx.Response(200, json=self.jobs[name])
+@pytest.fixture
+def ray() -> JobsApi:
+    return JobsApi()
 
 
 @pytest.fixture
-def ray() -> Ray:
-    return Ray()
-
-
-@pytest.fixture
-def dashboard(ray: Ray) -> Dashboard:
-    return Dashboard(DashboardRoute("http://ray"), transport=httpx.MockTransport(ray))
+def dashboard(ray: JobsApi) -> Dashboard:
+    return ray.dashboard()
 
 
 async def test_a_bundled_job_is_uploaded_once_and_carries_the_telemetry(
-    ray: Ray, dashboard: Dashboard
+    ray: JobsApi, dashboard: Dashboard
 ) -> None:
     first = await submission.launch(
         dashboard, submission.bundled_spec("checkpointed", {"epochs": "5"}, 2)
@@ -85,7 +47,7 @@ async def test_a_bundled_job_is_uploaded_once_and_carries_the_telemetry(
 
 
 async def test_a_script_runs_in_a_copy_of_its_folder_with_the_callback_beside_it(
-    ray: Ray, dashboard: Dashboard, tmp_path: Path
+    ray: JobsApi, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("")
     spec = submission.script_spec(("python", "train.py", "--name", "two words"), tmp_path)
@@ -101,7 +63,7 @@ async def test_a_script_runs_in_a_copy_of_its_folder_with_the_callback_beside_it
 
 
 async def test_a_script_with_a_training_package_of_its_own_goes_without_the_callback(
-    ray: Ray, dashboard: Dashboard, tmp_path: Path
+    ray: JobsApi, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     # Ray Train fails a run whose callback cannot be imported.
     (tmp_path / "training").mkdir()
@@ -114,7 +76,7 @@ async def test_a_script_with_a_training_package_of_its_own_goes_without_the_call
 
 
 async def test_a_job_says_its_recovery_profile_and_has_its_settings_and_callbacks(
-    ray: Ray, dashboard: Dashboard
+    ray: JobsApi, dashboard: Dashboard
 ) -> None:
     spec = replace(submission.bundled_spec("checkpointed"), recovery=FAST)
     started = await submission.launch(dashboard, spec)
@@ -191,7 +153,7 @@ def test_a_name_that_is_given_to_the_run_is_kept() -> None:
 
 
 async def test_a_job_that_is_over_is_resumed_with_the_same_code_and_run(
-    ray: Ray, dashboard: Dashboard
+    ray: JobsApi, dashboard: Dashboard
 ) -> None:
     first = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
     with pytest.raises(UsageError, match="is RUNNING"):
@@ -206,7 +168,7 @@ async def test_a_job_that_is_over_is_resumed_with_the_same_code_and_run(
     assert len(ray.uploads) == 2
 
 
-async def test_a_job_whose_code_is_gone_says_so(ray: Ray, dashboard: Dashboard) -> None:
+async def test_a_job_whose_code_is_gone_says_so(ray: JobsApi, dashboard: Dashboard) -> None:
     gone = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
     ray.jobs["old"] = job("old") | gone
     with pytest.raises(CockpitError, match="not on the cluster any more"):
@@ -214,7 +176,7 @@ async def test_a_job_whose_code_is_gone_says_so(ray: Ray, dashboard: Dashboard) 
 
 
 async def test_a_running_job_is_not_deleted_and_a_stopped_one_is(
-    ray: Ray, dashboard: Dashboard
+    ray: JobsApi, dashboard: Dashboard
 ) -> None:
     started = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
     with pytest.raises(UsageError) as raised:
@@ -228,14 +190,14 @@ async def test_a_running_job_is_not_deleted_and_a_stopped_one_is(
 
 @pytest.mark.parametrize("change", [submission.stop, submission.delete, submission.resume])
 async def test_an_unknown_job_names_one_that_is_like_it(
-    ray: Ray, dashboard: Dashboard, change: Any
+    ray: JobsApi, dashboard: Dashboard, change: Any
 ) -> None:
     ray.jobs["digits-1a2b"] = job("digits-1a2b")
     with pytest.raises(MissingError, match=r"no job 'digits-1a2': did you mean digits-1a2b\?"):
         await change(dashboard, "digits-1a2")
 
 
-async def test_a_submission_that_ray_refuses_says_why(ray: Ray, dashboard: Dashboard) -> None:
+async def test_a_submission_that_ray_refuses_says_why(ray: JobsApi, dashboard: Dashboard) -> None:
     spec = submission.bundled_spec("checkpointed", submission_id="twice")
     await submission.launch(dashboard, spec)
     with pytest.raises(AnswerError, match="did not take the job twice") as raised:

@@ -10,11 +10,12 @@ from typing import TypeAlias
 import pytest
 from textual.pilot import Pilot
 
+from cockpit.launch import submission
 from cockpit.model.protection import ClusterPattern
 from cockpit.session import Session
 from cockpit.tui.actions import Connection, Reconnect
 from cockpit.tui.app import CockpitApp
-from tests.tui import headless
+from tests.tui import headless, simulated_jobs
 from tests.tui.simulated import Simulation, digits
 
 DEADLINE_S = 10.0
@@ -32,6 +33,11 @@ class Seen:
         from cockpit.tui.snapshot import text_of
 
         return text_of(self.app)
+
+    @property
+    def asked(self) -> list[tuple[str, ...]]:
+        """What was asked of the backend, without the notes that it keeps of changes."""
+        return [call for call in self.simulation.backend.asked if call[0] != "announce"]
 
     @property
     def toasts(self) -> str:
@@ -68,6 +74,12 @@ Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Seen]]
 @pytest.fixture(autouse=True)
 def headless_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     headless.patch(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def jobs_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch from the list of `tests.tui.simulated_jobs`, not from that of `training`."""
+    monkeypatch.setattr(submission, "bundled_job", simulated_jobs.bundled_job)
 
 
 @pytest.fixture(autouse=True)

@@ -7,23 +7,15 @@ then, so a picture taken there is always the same picture.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
-from cockpit.actions import ClusterActions
-from cockpit.backends.protocol import Scaled, Terminal
+from cockpit.backends.protocol import Terminal
 from cockpit.backends.without_kubernetes import ONLY_KUBERNETES
-from cockpit.drills.engine import Experiment
-from cockpit.drills.gameday import GameDay
-from cockpit.drills.gameday_run import GameDayRun
-from cockpit.drills.kill import KillPlan, kill
-from cockpit.drills.plan import DrillPlan
-from cockpit.drills.probe import GroundProber
+from cockpit.cli.screen_actions import ScreenActions
 from cockpit.launch.job import BundledJob
-from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -35,7 +27,8 @@ from cockpit.model.cluster import (
     Resources,
     WorkerGroup,
 )
-from cockpit.model.drill import Drill, DrillRecord
+from cockpit.model.drill import Drill
+from cockpit.model.error import CockpitError
 from cockpit.model.event import (
     AttemptEnded,
     AttemptStarted,
@@ -55,8 +48,10 @@ from cockpit.model.event import (
 )
 from cockpit.model.run import Checkpoint, Job, JobStatus, Placement, RankSample, RunState
 from cockpit.session import Session
-from cockpit.tui.actions import Via
+from cockpit.sources.dashboard import Dashboard
+from tests.jobs_api import JobsApi
 from tests.simulated_backend import ScriptedBackend
+from tests.sources.fake_dashboard import job
 from tests.tui.simulated_jobs import JOBS
 
 START_S = 1_763_712_000.0
@@ -67,102 +62,18 @@ STEPS_PER_S = 20
 GIB = 1 << 30
 
 
-@dataclass(slots=True)
-class SimulatedActions:
-    """The actions on a simulated backend."""
+class SimulatedActions(ScreenActions):
+    """The real actions on a scripted backend; Ray's jobs API and the list of jobs are in memory."""
 
-    simulation: Simulation
-    launched: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
-    stopped: list[str] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-    ways: list[Via] = field(default_factory=list)
-    suspended: list[bool] = field(default_factory=list)
-    cordoned: list[tuple[str, bool]] = field(default_factory=list)
-    earlier: Sequence[DrillRecord] = ()
-    elsewhere: str = ""
-    jobs: tuple[BundledJob, ...] = JOBS
-    fails: Exception | None = None
-    """Raised by every action, when set."""
-
-    async def kill(self, plan: KillPlan) -> Drill:
-        self._fail()
-        return await kill(self.simulation.backend, plan, lambda: self.simulation.now_s)
-
-    def experiment(self, plan: DrillPlan) -> Experiment:
-        self._fail()
-        session = self.simulation.session
-        return Experiment(session, plan, GroundProber(session))
-
-    async def drill(self, experiment: Experiment) -> DrillRecord:
-        self._fail()
-        return await experiment.conduct()
-
-    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
-        session = self.simulation.session
-        return GameDayRun(session, day, self, GroundProber(session), say)
-
-    def earlier_drills(self) -> Sequence[DrillRecord]:
-        return self.earlier
-
-    async def drill_elsewhere(self) -> str:
-        return self.elsewhere
-
-    async def scale(self, group: str, replicas: int | None, *, uid: str = "") -> Scaled:
-        self._fail()
-        return await self.simulation.backend.scale(group, replicas, uid=uid)
-
-    async def attach(
-        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
-    ) -> Terminal:
-        real = ClusterActions(self.simulation.backend)
-        return await real.attach(pod, argv, tty=tty, rows=rows, columns=columns)
-
-    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
-        self._fail()
-        self.stopped.append(job_id)
-
-    async def resume(self, job_id: str) -> Job:
-        self._fail()
-        return Job(f"{job_id}-2", "", JobStatus.PENDING)
-
-    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
-        self._fail()
-        self.deleted.append(job_id)
-
-    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
-        self._fail()
-        self.suspended.append(suspended)
-
-    async def cordon(self, machine: str, cordoned: bool) -> None:
-        self._fail()
-        self.cordoned.append((machine, cordoned))
-
-    async def launch(self, name: str, settings: Mapping[str, str], via: Via = "job") -> str:
-        self._fail()
-        self.launched.append((name, settings))
-        self.ways.append(via)
-        return "raysubmit_new" if via == "job" else f"{name}-x7k2p"
-
-    async def submit(self, spec: LaunchSpec) -> Job:
-        self._fail()
-        self.launched.append((spec.metadata[BUNDLED], {}))
-        return Job("raysubmit_new", spec.command, JobStatus.PENDING)
-
-    async def stay(
-        self,
-        spec: LaunchSpec,
-        times: int,
-        say: Callable[[str], None],
-        sends: Callable[[str], None],
-    ) -> Job:
-        return await asyncio.Future()
+    def __init__(self, session: Session, ray: JobsApi) -> None:
+        super().__init__(session)
+        self._ray = ray
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        return self.jobs
+        return JOBS
 
-    def _fail(self) -> None:
-        if self.fails is not None:
-            raise self.fails
+    def _dashboard(self) -> Dashboard:
+        return self._ray.dashboard()
 
 
 @dataclass(slots=True)
@@ -170,6 +81,13 @@ class SimulatedBackend(ScriptedBackend):
     """With `shell`, pods have one: made of the command, rows and columns."""
 
     shell: Callable[[Sequence[str], int, int], Terminal] | None = None
+    fails: CockpitError | None = None
+    """Raised when a pod is to be deleted."""
+
+    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
+        if self.fails is not None:
+            raise self.fails
+        await ScriptedBackend.delete_pod(self, pod, uid=uid, grace_s=grace_s)
 
     async def attach(
         self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
@@ -191,7 +109,9 @@ class Simulation:
         )
         self.backend = SimulatedBackend(ref=ref, denied=denied)
         self.session = Session(self.backend, clock=lambda: self.now_s)
-        self.actions = SimulatedActions(self)
+        self.ray = JobsApi()
+        self.ray.jobs[JOB] = job(JOB)
+        self.actions = SimulatedActions(self.session, self.ray)
         self.mute: set[str] = set()
         """Sources whose events no longer arrive."""
         self._script = sorted(script, key=lambda event: event.at_s)

@@ -53,3 +53,7 @@ JOBS = (
     ),
 )
 """`serve` has no workers, and nothing in common with the others."""
+
+
+def bundled_job(name: str) -> BundledJob:
+    return next(job for job in JOBS if job.name == name)

@@ -28,7 +28,7 @@ async def test_read_only_refuses_with_the_reason(
         await seen.until(lambda: said in seen.toasts)
         assert "read-only" in seen.toasts
         assert not isinstance(seen.app.screen, Confirm)
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ async def test_scaling_asks_and_names_both_counts(cockpit: Open) -> None:
         await seen.press("plus")
         await seen.sees("Scale up?", "Scale group workers from 2 to 3 pods")
         await seen.press("y")
-        await seen.until(lambda: bool(seen.simulation.backend.asked))
-        assert seen.simulation.backend.asked == [("scale", "workers", "3")]
+        await seen.until(lambda: bool(seen.asked))
+        assert seen.asked == [("scale", "workers", "3")]
 
 
 async def test_scaling_by_command_is_clamped_and_says_so(cockpit: Open) -> None:
@@ -94,7 +94,7 @@ async def test_scaling_by_command_is_clamped_and_says_so(cockpit: Open) -> None:
         await seen.press("colon", *"scale workers 9", "enter")
         await seen.sees("from 2 to 4 pods", "9 was asked for")
         await seen.press("y")
-        await seen.until(lambda: seen.simulation.backend.asked == [("scale", "workers", "4")])
+        await seen.until(lambda: seen.asked == [("scale", "workers", "4")])
 
 
 async def test_stopping_the_job_of_the_run_asks(cockpit: Open) -> None:
@@ -102,7 +102,7 @@ async def test_stopping_the_job_of_the_run_asks(cockpit: Open) -> None:
         await seen.press("S")
         await seen.sees("Stop this job?", JOB)
         await seen.press("y")
-        await seen.until(lambda: seen.simulation.actions.stopped == [JOB])
+        await seen.until(lambda: seen.simulation.ray.jobs[JOB]["status"] == "STOPPED")
 
 
 async def test_resume_names_a_job_and_not_the_cluster(cockpit: Open) -> None:

@@ -15,24 +15,24 @@ async def test_kill_names_the_pod_and_what_it_hits_before_it_asks(cockpit: Open)
     async with cockpit(simulation=digits(kill_s=None)) as seen:
         await seen.press("2", "j", "K")
         await seen.sees("Kill this pod?", "demo-workers-2", "rank 1 of 2", "SIGKILL now")
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
 
 
 async def test_no_is_what_enter_answers(cockpit: Open) -> None:
     async with cockpit(simulation=digits(kill_s=None)) as seen:
         await seen.press("2", "K", "enter")
         await seen.until(lambda: not isinstance(seen.app.screen, Confirm))
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
         await seen.press("K", "n")
         assert not isinstance(seen.app.screen, Confirm)
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
 
 
 async def test_yes_deletes_the_pod_once_and_follows_the_drill(cockpit: Open) -> None:
     async with cockpit(simulation=digits(kill_s=None)) as seen:
         await seen.press("2", "j", "K", "y")
         await seen.until(lambda: killed(seen.app) == ["demo-workers-2"])
-        assert seen.simulation.backend.asked == [("delete_pod", "demo-workers-2", "0")]
+        assert seen.asked == [("delete_pod", "demo-workers-2", "0")]
         await seen.press("1")
         await seen.sees("Recovery", "waiting for the pod to end for", "pod-kill of demo-workers-2")
 
@@ -43,15 +43,15 @@ async def test_killing_the_head_wants_its_name_typed(cockpit: Open) -> None:
         await seen.sees("Kill the head?", "Type demo-head")
         await seen.press("y", "enter")
         assert isinstance(seen.app.screen, Confirm)
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
         await seen.press("backspace", *"demo-head", "enter")
-        await seen.until(lambda: bool(seen.simulation.backend.asked))
-        assert seen.simulation.backend.asked == [("delete_pod", "demo-head", "0")]
+        await seen.until(lambda: bool(seen.asked))
+        assert seen.asked == [("delete_pod", "demo-head", "0")]
 
 
 async def test_a_kill_that_fails_says_what_why_and_what_to_do(cockpit: Open) -> None:
     async with cockpit(simulation=digits(kill_s=None)) as seen:
-        seen.simulation.actions.fails = CockpitError("It failed.", "The API said no.", "Try again.")
+        seen.simulation.backend.fails = CockpitError("It failed.", "The API said no.", "Try again.")
         await seen.press("2", "K", "y")
         await seen.sees("It failed.", "The API said no.", "Try again.")
 

@@ -54,7 +54,7 @@ async def test_scaling_hosts_counts_replicas(cockpit: Open) -> None:
         await seen.press("colon", *"scale slice +1", "enter")
         await seen.sees("Scale group slice from 1 to 2 replicas of 2 pods.")
         await seen.press("y")
-        await seen.until(lambda: seen.simulation.backend.asked == [("scale", "slice", "2")])
+        await seen.until(lambda: seen.asked == [("scale", "slice", "2")])
 
 
 async def test_scaling_an_autoscaled_group_says_what_will_undo_it(cockpit: Open) -> None:
@@ -118,13 +118,13 @@ async def test_cordoning_names_the_machine_and_who_runs_there(cockpit: Open) -> 
         await seen.sees("Cordon this machine?", "gpu-pool-a-1", "worker-4xk9p", "Ranks there: 0.")
         await seen.press("enter")
         await seen.until(lambda: not isinstance(seen.app.screen, Confirm))
-        assert seen.simulation.actions.cordoned == []
+        assert seen.asked == []
         await seen.press("C", "y")
-        await seen.until(lambda: seen.simulation.actions.cordoned == [("gpu-pool-a-1", True)])
+        await seen.until(lambda: seen.asked == [("cordon", "gpu-pool-a-1", "True")])
         await seen.press("j", "C")
         await seen.sees("Uncordon this machine?", "gpu-pool-a-2")
         await seen.press("y")
-        await seen.until(lambda: seen.simulation.actions.cordoned[-1:] == [("gpu-pool-a-2", False)])
+        await seen.until(lambda: seen.asked[1:] == [("cordon", "gpu-pool-a-2", "False")])
 
 
 async def test_suspending_names_what_goes_and_wants_the_clusters_name(cockpit: Open) -> None:
@@ -134,7 +134,7 @@ async def test_suspending_names_what_goes_and_wants_the_clusters_name(cockpit: O
         await seen.press("y", "enter")
         assert isinstance(seen.app.screen, Confirm)
         await seen.press("backspace", *"llm-train", "enter")
-        await seen.until(lambda: seen.simulation.actions.suspended == [True])
+        await seen.until(lambda: seen.asked == [("suspend", "True")])
 
 
 async def test_the_same_key_unsuspends_a_suspended_cluster(cockpit: Open) -> None:
@@ -143,7 +143,7 @@ async def test_the_same_key_unsuspends_a_suspended_cluster(cockpit: Open) -> Non
         await seen.press("U")
         await seen.sees("Unsuspend the cluster?", "Creates the head and 6 workers again")
         await seen.press("y")
-        await seen.until(lambda: seen.simulation.actions.suspended == [False])
+        await seen.until(lambda: seen.asked == [("suspend", "False")])
 
 
 @pytest.mark.parametrize(
@@ -211,13 +211,15 @@ async def test_a_job_can_be_launched_as_a_rayjob_where_that_is_allowed(cockpit: 
         await seen.press("ctrl+r")
         await seen.sees("As a RayJob resource")
         await seen.press("ctrl+s")
-        await seen.until(lambda: "digits is RayJob digits-x7k2p." in seen.toasts)
-        assert seen.simulation.actions.ways == ["rayjob"]
+        await seen.until(lambda: "digits is RayJob digits-" in seen.toasts)
+        assert [call[0] for call in seen.asked] == ["create_rayjob"]
+        assert not seen.simulation.ray.submitted
     async with cockpit(simulation=digits()) as seen:
         await seen.press("L")
         await seen.until(lambda: isinstance(seen.app.screen, Launch))
         await seen.press("ctrl+r", "ctrl+s")
-        await seen.until(lambda: seen.simulation.actions.ways == ["job"])
+        await seen.until(lambda: bool(seen.simulation.ray.submitted))
+        assert not seen.asked
 
 
 async def test_rayjobs_stand_beside_jobs_and_stop_alike(cockpit: Open) -> None:
@@ -227,7 +229,7 @@ async def test_rayjobs_stand_beside_jobs_and_stop_alike(cockpit: Open) -> None:
         await seen.press("S")
         await seen.sees("It is RayJob llm-sft, on cluster llm-train.")
         await seen.press("y")
-        await seen.until(lambda: seen.simulation.actions.stopped == ["llm-sft-x7k2p"])
+        await seen.until(lambda: seen.asked == [("stop_rayjob", "llm-sft")])
 
 
 async def test_the_log_before_a_restart_is_another_stream(cockpit: Open) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Button
 
+from cockpit.drill_actions import DrillActions
 from cockpit.drills.catalogue import NAMES
 from cockpit.drills.gameday_file import shipped
 from cockpit.drills.journal import Journal
@@ -31,7 +32,7 @@ from cockpit.tui.widgets.table import LineTable
 from tests.recorder.test_recorder import record
 from tests.tui.conftest import Open, Seen
 from tests.tui.drilled import RECORD, _events, drilled, past
-from tests.tui.simulated import RUN, START_S, SimulatedActions, digits
+from tests.tui.simulated import RUN, START_S, digits
 from tests.tui.simulated_kubernetes import kube
 
 
@@ -74,7 +75,7 @@ async def test_read_only_dims_the_catalogue_and_refuses_each_way_in(cockpit: Ope
             seen.app.clear_notifications()
             await seen.press(*keys)
             await seen.until(lambda: "Nothing was injected." in seen.toasts)
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
 
 
 # -- asking for one
@@ -91,7 +92,7 @@ async def test_the_rank_that_is_selected_is_the_target(cockpit: Open) -> None:
         await seen.press("n")
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
         await seen.press("escape")
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
 
 
 async def test_a_mistake_in_the_form_is_said_in_it_and_the_form_stays(cockpit: Open) -> None:
@@ -119,7 +120,7 @@ async def test_the_head_wants_its_name_typed(cockpit: Open) -> None:
         await seen.sees("Inject head-kill?", "Type demo-head", "the HEAD: drivers on it die")
         await seen.press("enter")
         assert isinstance(seen.app.screen, Confirm)
-        assert not seen.simulation.backend.asked
+        assert not seen.asked
 
 
 # -- conducting one
@@ -140,7 +141,7 @@ async def test_a_drill_is_followed_from_the_dry_run_to_its_abort(cockpit: Open) 
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
         conducted(seen, "drill pod-kill rank:1"),
     ):
-        assert ("delete_pod", "demo-workers-2", "0") in seen.simulation.backend.asked
+        assert ("delete_pod", "demo-workers-2", "0") in seen.asked
         await seen.sees("6 Drills", "recovering", "pod-kill of demo-workers-2", "X aborts")
         await seen.press("2")
         await seen.sees("drill pod-kill recovering", "X aborts")
@@ -154,7 +155,7 @@ async def test_a_drill_is_followed_from_the_dry_run_to_its_abort(cockpit: Open) 
         await seen.until(lambda: "drill pod-kill recovering" not in seen.text)
         await seen.press("6")
         await seen.sees("Earlier drills · 1", "aborted by the user")
-        assert any(call[0] == "release" for call in seen.simulation.backend.asked)
+        assert any(call[0] == "release" for call in seen.asked)
 
 
 async def test_a_game_day_is_asked_for_as_a_whole_and_aborted_as_one(
@@ -195,17 +196,16 @@ async def test_quitting_during_a_drill_asks_and_undoes_it_first(cockpit: Open) -
         cockpit(simulation=kube()) as seen,
         conducted(seen, "drill network-isolate"),
     ):
-        asked = seen.simulation.backend.asked
-        policy = next(call[2] for call in asked if call[0] == "isolate")
+        policy = next(call[2] for call in seen.asked if call[0] == "isolate")
         assert Journal().entries()
         await seen.press("q")
         await seen.sees("Quit?", "it is aborted and undone first")
         await seen.press("n")
         assert seen.app.return_value is None
-        assert not any(call[0] == "rejoin" for call in asked)
+        assert not any(call[0] == "rejoin" for call in seen.asked)
         await seen.press("q", "q")
         await seen.until(lambda: seen.app.return_value is not None)
-        assert ("rejoin", policy) in asked
+        assert ("rejoin", policy) in seen.asked
         assert not Journal().entries()
 
 
@@ -359,14 +359,17 @@ async def test_a_curve_of_a_drill_that_is_over_has_the_number_at_its_end(cockpit
         assert numbers() == before
 
 
-async def test_drills_that_another_cockpit_keeps_appear_by_themselves(cockpit: Open) -> None:
+async def test_drills_that_another_cockpit_keeps_appear_by_themselves(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drills, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("cockpit.tui.app.AT_LEAST_EVERY_S", 0.0)
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation, size=(120, 40)) as seen:
         await seen.press("6")
         await seen.sees("Earlier drills · 0")
         mine = past("drill-else", -60.0, 1.0)
         DrillHistory().keep(KeptDrill(mine))
-        simulation.actions.earlier = [mine]
         await seen.sees("Earlier drills · 1", "18.5 s")
 
 
@@ -377,12 +380,12 @@ async def test_drills_are_not_read_again_while_none_is_added(
     simulation = digits(kill_s=None)
     reads = 0
 
-    def earlier(actions: SimulatedActions) -> list[DrillRecord]:
+    def earlier(actions: DrillActions) -> list[DrillRecord]:
         nonlocal reads
         reads += 1
         return []
 
-    monkeypatch.setattr(SimulatedActions, "earlier_drills", earlier)
+    monkeypatch.setattr(DrillActions, "earlier_drills", earlier)
     async with cockpit(simulation=simulation) as seen:
         await seen.press("6")
         await seen.until(lambda: reads == 1)
@@ -484,10 +487,11 @@ async def test_drills_of_days_before_are_compared_with_and_one_that_is_slower_st
     cockpit: Open,
 ) -> None:
     simulation = digits(kill_s=None)
-    simulation.actions.earlier = [
+    for earlier in (
         *(past(f"drill-{day}", -86_400.0 * day, 1.0 + day / 100) for day in range(1, 5)),
         past("drill-new", -60.0, 3.0),
-    ]
+    ):
+        DrillHistory().keep(KeptDrill(earlier))
     async with cockpit(simulation=simulation, size=(120, 50)) as seen:
         await seen.press("6", "o")
         await seen.sees("Earlier drills · 5", "1 d ago", "55.5 s", "19.0 s")
@@ -497,6 +501,7 @@ async def test_drills_of_days_before_are_compared_with_and_one_that_is_slower_st
 
 async def test_a_kill_by_hand_is_among_the_earlier_drills(cockpit: Open) -> None:
     async with cockpit(at_s=110) as seen:
+        seen.app.clear_notifications()  # that of the recovery lies over the table for 10 s
         await seen.press("6", "o")
         await seen.sees("Earlier drills · 1", "by hand", "18.5 s")
         await seen.press("enter")
@@ -549,12 +554,16 @@ async def test_a_recording_shows_the_drill_as_it_was_and_starts_none(path: Path)
     made.close()
 
 
-async def test_a_drill_that_another_cockpit_holds_is_told(cockpit: Open) -> None:
+async def test_a_drill_that_another_cockpit_holds_is_told(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drills, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("cockpit.tui.app.AT_LEAST_EVERY_S", 0.0)
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation) as seen:
         await seen.press("6")
         await seen.sees("Earlier drills")
-        simulation.actions.elsewhere = "ana@bastion:7 (drill-1)"
+        simulation.backend.held_by = "ana@bastion:7 (drill-1)"
         await seen.sees("another's drill goes on: ana@bastion:7 (drill-1)")
-        simulation.actions.elsewhere = ""
+        simulation.backend.held_by = ""
         await seen.until(lambda: "ana@bastion" not in seen.text)

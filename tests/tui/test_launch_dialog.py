@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.widgets import OptionList
 
+from cockpit.launch import submission
 from cockpit.model.error import UsageError
 from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
@@ -27,9 +28,9 @@ async def test_a_job_is_found_by_typing_and_launched_as_it_is(cockpit: Open) -> 
         await seen.press("enter")
         await seen.sees("Launch char-gpt", "training workers (ranks)")
         await seen.press("ctrl+s")
-        await seen.until(lambda: bool(seen.simulation.actions.launched))
-        assert seen.simulation.actions.launched == [("char-gpt", {})]
-        await seen.until(lambda: "char-gpt is job raysubmit_new." in seen.toasts)
+        await seen.until(lambda: bool(seen.simulation.ray.submitted))
+        assert seen.simulation.ray.commands == ["python -m training.jobs.gpt"]
+        await seen.until(lambda: "char-gpt is job char-gpt-" in seen.toasts)
 
 
 async def test_values_are_typed_chosen_and_switched_and_only_they_are_sent(cockpit: Open) -> None:
@@ -47,17 +48,16 @@ async def test_values_are_typed_chosen_and_switched_and_only_they_are_sent(cockp
         await seen.press("escape")
         await seen.sees("▶ Speed and memory  3 settings, 1 changed")
         await seen.press("ctrl+s")
-        await seen.until(lambda: bool(seen.simulation.actions.launched))
-        settings = {"workers": "4", "gpu": "true", "stop_on_nan": "false", "precision": "bf16"}
-        assert seen.simulation.actions.launched == [("digits", settings)]
+        await seen.until(lambda: bool(seen.simulation.ray.submitted))
+        settings = "--workers=4 --gpu=true --stop-on-nan=false --precision=bf16"
+        assert seen.simulation.ray.commands == [f"python -m training.jobs.digits {settings}"]
 
 
 async def test_a_number_is_changed_by_typing_it(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("L", "enter", *"16", "enter", "j", "j", "2", "ctrl+s")  # gpu is no number
-        await seen.until(
-            lambda: seen.simulation.actions.launched == [("digits", {"workers": "16"})]
-        )
+        await seen.until(lambda: bool(seen.simulation.ray.submitted))
+        assert seen.simulation.ray.commands == ["python -m training.jobs.digits --workers=16"]
 
 
 async def test_a_wrong_value_is_marked_and_launches_nothing(cockpit: Open) -> None:
@@ -72,7 +72,7 @@ async def test_a_wrong_value_is_marked_and_launches_nothing(cockpit: Open) -> No
         await seen.press("backspace")
         await seen.until(lambda: "! many" not in seen.text)
         await seen.press("ctrl+s")
-        await seen.until(lambda: seen.simulation.actions.launched == [("digits", {})])
+        await seen.until(lambda: seen.simulation.ray.commands == ["python -m training.jobs.digits"])
 
 
 async def test_escape_leaves_the_value_then_the_settings_then_the_dialog(cockpit: Open) -> None:
@@ -87,19 +87,25 @@ async def test_escape_leaves_the_value_then_the_settings_then_the_dialog(cockpit
         await seen.sees("Launch digits · 1 changed", "* 9")
         await seen.press("escape", "escape")
         await seen.until(lambda: not isinstance(seen.app.screen, Launch))
-        assert not seen.simulation.actions.launched
+        assert not seen.simulation.ray.submitted
 
 
-async def test_an_order_that_is_refused_comes_back_as_it_was_typed(cockpit: Open) -> None:
+async def test_an_order_that_is_refused_comes_back_as_it_was_typed(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(dashboard: object, spec: object) -> None:
+        raise UsageError("The cluster has no such disk.", "It has /mnt.")
+
+    launch = submission.launch
+    monkeypatch.setattr(submission, "launch", refuse)
     async with cockpit(size=(120, 40)) as seen:
-        actions = seen.simulation.actions
-        actions.fails = UsageError("The cluster has no such disk.", "It has /mnt.")
         await seen.press("L", "enter", "enter", "3", "ctrl+s")
         await seen.sees("The cluster has no such disk.", "It has /mnt.", "1 changed", "* 3")
-        actions.fails = None
+        monkeypatch.setattr(submission, "launch", launch)
         await seen.press("j", "enter", "7", "ctrl+s")
-        await seen.until(lambda: bool(actions.launched))
-        assert actions.launched == [("digits", {"workers": "3", "epochs": "7"})]
+        await seen.until(lambda: bool(seen.simulation.ray.submitted))
+        [command] = seen.simulation.ray.commands
+        assert command == "python -m training.jobs.digits --workers=3 --epochs=7"
 
 
 async def test_the_mouse_does_all_of_it(cockpit: Open) -> None:
@@ -122,9 +128,9 @@ async def test_the_mouse_does_all_of_it(cockpit: Open) -> None:
         await click("#words", 2)
         await seen.sees("gpu", "2 changed")
         await seen.pilot.click("#yes")
-        await seen.until(lambda: bool(seen.simulation.actions.launched))
-        sent = {"stop_on_nan": "false", "gpu": "false"}
-        assert seen.simulation.actions.launched == [("char-gpt", sent)]
+        await seen.until(lambda: bool(seen.simulation.ray.submitted))
+        [command] = seen.simulation.ray.commands
+        assert command == "python -m training.jobs.gpt --gpu=false --stop-on-nan=false"
 
 
 async def test_a_command_goes_to_the_settings_of_the_job_that_it_names(cockpit: Open) -> None:
