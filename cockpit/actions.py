@@ -266,7 +266,7 @@ class ClusterActions:
         await self._backend.announce(change)
 
     def _write(self, change: Change, error: CockpitError | None = None) -> None:
-        audit.record(
+        unwritten = audit.record(
             change.action,
             self._backend.ref,
             change.name,
@@ -275,20 +275,25 @@ class ClusterActions:
             after=change.after,
             error=one_line(str(error)) if error else "",
         )
-        if self._tell is not None:
-            self._tell(
-                Notice(
-                    at_s=self._clock(),
-                    source="user",
-                    kind=change.kind,
-                    name=change.name,
-                    reason="Failed" if error else "Asked",
-                    message=one_line(
-                        masked(f"{change.action} {words_of(change)}: {error or 'done'}")
-                    ),
-                    warning=error is not None,
-                )
+        what = masked(f"{change.action} {words_of(change)}: {error or 'done'}")
+        self._notice(change, "Failed" if error else "Asked", what, warning=error is not None)
+        if unwritten:
+            self._notice(change, "AuditLog", unwritten, warning=True)
+
+    def _notice(self, change: Change, reason: str, message: str, *, warning: bool) -> None:
+        if self._tell is None:
+            return
+        self._tell(
+            Notice(
+                at_s=self._clock(),
+                source="user",
+                kind=change.kind,
+                name=change.name,
+                reason=reason,
+                message=one_line(message),
+                warning=warning,
             )
+        )
 
 
 def words_of(change: Change) -> str:

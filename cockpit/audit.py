@@ -51,8 +51,10 @@ def record(
     before: str = "",
     after: str = "",
     error: str = "",
-) -> None:
+) -> str:
     """Append who asked for what, when, where, and what came of it (`error`: why nothing did).
+
+    Returns why the line could not be written; empty when it was.
 
     What looks like a secret is masked: a launch has its command line here.
 
@@ -78,10 +80,13 @@ def record(
             file.write(json.dumps(line) + "\n")
     except (OSError, CockpitError) as failed:
         why = failed.strerror if isinstance(failed, OSError) else str(failed)
-        log.warning(
-            "The audit log %s could not be written (%s): %s of %s, %s, is not in it.",
-            path(), why, action, line["target"], line["result"],
-        )  # fmt: skip
+        missing = (
+            f"The audit log {path()} could not be written ({why}): {action} of {line['target']}, "
+            f"{line['result']}, is not in it."
+        )
+        log.warning("%s", missing)
+        return missing
+    return ""
 
 
 def _opened() -> int:

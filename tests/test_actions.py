@@ -17,6 +17,7 @@ from cockpit.launch import submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
+from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job, JobStatus
 from tests.events import TWO, before_the_kill, reduced
 from tests.simulated_backend import ScriptedBackend
@@ -128,10 +129,14 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
             make_unwritable()
 
     cluster = Vanishing(ref=REF)
-    await ClusterActions(cluster).suspend(True)
+    told: list[Event] = []
+    await ClusterActions(cluster, tell=told.append).suspend(True)
     assert [ask[0] for ask in cluster.asked] == ["suspend", "announce"], "it counts as done"
     assert "could not be written" in caplog.text
     assert "suspend of trainer, done, is not in it" in caplog.text
+    done, warning = (event for event in told if isinstance(event, Notice))
+    assert (done.warning, done.reason) == (False, "Asked")
+    assert (warning.warning, warning.reason) == (True, "AuditLog"), "the screen shows it too"
 
 
 async def test_a_kill_is_noted_once_and_announced() -> None:

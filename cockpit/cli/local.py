@@ -88,7 +88,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
             tell("Dry run: nothing was changed.")
             return int(ExitCode.DONE)
     audit.require_writable()
-    down(name)
+    down(name, uid=cluster.spec.uid if cluster.spec is not None else "")
     audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
     tell(f"Cluster {name} is gone.")
     return int(ExitCode.DONE)

@@ -323,7 +323,10 @@ def test_what_another_version_wrote_is_taken_down_all_the_same(state: Path, tmp_
     marked = subprocess.Popen(["sleep", "1000"], env={CLUSTER_VARIABLE: spec.uid})
     with pytest.raises(CockpitError, match="is not what this version writes"):
         status(NAME)
-    assert down(NAME) == 1
+    with pytest.raises(ReplacedError, match=f"Local cluster {NAME} was replaced since the plan"):
+        down(NAME, uid="of-the-one-before")
+    assert marked.poll() is None
+    assert down(NAME, uid=spec.uid) == 1
     assert marked.wait() < 0
     assert not files.directory.exists()
 

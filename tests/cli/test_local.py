@@ -26,7 +26,7 @@ class Taken:
         self.phase = PodPhase.RUNNING
         self._directory = directory
         monkeypatch.setattr(local, "status", self.status)
-        monkeypatch.setattr(local, "down", self.down.append)
+        monkeypatch.setattr(local, "down", lambda name, uid: self.down.append(name))
 
     def status(self, name: str) -> LocalCluster:
         head = Pod("lab-head", "headgroup", NodeType.HEAD, self.phase, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import sys
@@ -280,6 +281,26 @@ def test_a_protected_cluster_asks_for_its_name(
 def test_what_ends_nothing_is_not_asked_for_a_name_on_a_protected_cluster(cluster: Cluster) -> None:
     configure(PROTECTED)
     assert cli.main(["uncordon", "node-2", "--yes"]) == 0
+
+
+def test_verb_ends_well_though_its_audit_line_could_not_be_written(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Filling(Cluster):
+        async def suspend(self, suspended: bool, *, uid: str = "") -> None:
+            await Cluster.suspend(self, suspended, uid=uid)
+            monkeypatch.setattr(audit, "_opened", full)
+
+    filling = Filling(events(), REF)
+    monkeypatch.setattr(connect, "backend", lambda *_, **__: filling)
+    assert cli.main(["suspend", "--yes", "--cluster", "trainer"]) == 0
+    assert changes(filling) == [("suspend", "True")]
+    assert "suspend of trainer, done, is not in it" in caplog.text
+    assert cli.main(["unsuspend", "--yes"]) in (1, 2), "the next change is not begun"
+    assert len(changes(filling)) == 1
 
 
 def test_a_suspension_names_what_it_takes_away(

@@ -12,14 +12,16 @@ from cockpit.backends.local.process import Found, PodTrace, end, find, is_alive
 from cockpit.backends.local.spec import check_name
 from cockpit.backends.local.state import read_status
 from cockpit.backends.local.uninterrupted import uninterrupted
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, ReplacedError, UsageError
 
 POLL_S = 0.1
 REMOVE_TIMEOUT_S = 5.0
 
 
-def down(name: str) -> int:
+def down(name: str, *, uid: str = "") -> int:
     """End every process of the cluster and remove all its files. Returns how many were ended.
+
+    `uid`: of the cluster that was shown; raises ReplacedError where another one has its name now.
 
     Works whatever state it is in, and touches nothing that the cluster did not start. An
     interrupt takes effect when it is done. Raises UsageError when there is no such cluster.
@@ -29,11 +31,13 @@ def down(name: str) -> int:
         names = ", ".join(path.name for path in _directories()) or "none"
         raise UsageError(f"There is no local cluster {name!r}.", f"There is: {names}.")
     with uninterrupted():
-        return _remove(files)
+        return _remove(files, uid)
 
 
-def _remove(files: ClusterFiles) -> int:
+def _remove(files: ClusterFiles, wanted: str) -> int:
     uid, traces = _traces(files)
+    if wanted and uid != wanted:
+        raise ReplacedError("Local cluster", files.directory.name)
     ended = 0
     if uid:
         run = RunFiles.of(uid)
