@@ -27,7 +27,7 @@ def judge(
     if took:
         return Verdict.PASSED, f"first new step after {max(took):.1f} s{slower}"
     if any(one.interrupted is False for one in measured):
-        return Verdict.PASSED, f"training went on in the same attempt{slower}"
+        return Verdict.PASSED, f"training continued in the same attempt{slower}"
     return Verdict.PASSED, "there was no run to lose; its pods are back"
 
 

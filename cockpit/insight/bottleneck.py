@@ -184,7 +184,7 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
             Severity.WARNING if share >= _MOSTLY else Severity.INFO,
             f"{share:.0f} % of the time is spent {doing}",
             f"The last {found.window_s:.0f} s, steps of {found.step_time_s:.3g} s, mean over ranks;"
-            f" told from {limit:g} %",
+            f" threshold {limit:g} %",
             _TRY[name],
             run.id,
         )

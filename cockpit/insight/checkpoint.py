@@ -84,7 +84,7 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
             Severity.WARNING,
             f"{'No checkpoint yet' if none else 'The newest checkpoint is old'}: "
             f"{lost}{risk.seconds / 60:.0f} min{gpu} are lost if it is killed now",
-            f"Told from {limit / 60:.0f} min: {limits.checkpoint_age_s / 60:.0f} min, or "
+            f"Threshold {limit / 60:.0f} min: {limits.checkpoint_age_s / 60:.0f} min, or "
             f"{limits.checkpoint_intervals:g} usual intervals",
             "Save more often; see in the log whether saving fails",
             run.id,

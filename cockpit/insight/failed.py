@@ -56,7 +56,7 @@ def _finding(job: Job, limits: Thresholds) -> Finding:
         f"job {job.id}",
         Severity.WARNING,
         f"Job {job.id} failed" + (f": {reason}" if reason else ""),
-        f"Ray says so; told for {limits.failed_job_s / 60:g} min, or until it is launched again",
+        f"Reported by Ray; shown for {limits.failed_job_s / 60:g} min, or until launched again",
         f"Read its log: cockpit logs {job.id}",
     )
 

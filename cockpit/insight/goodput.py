@@ -197,9 +197,9 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             f"run {run.id}",
             Severity.WARNING,
             f"Goodput is {found.percent:.0f} %: {', '.join(losses)}",
-            f"Useful time over {found.wall_s / 3600:.1f} h of wall time; told below "
+            f"Useful time over {found.wall_s / 3600:.1f} h of wall time; threshold "
             f"{limits.goodput_percent:g} %",
-            "Mend the largest loss first",
+            "Reduce the largest loss first",
             run.id,
         )
     ]

@@ -103,7 +103,7 @@ def _spikes(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         Severity.WARNING,
         f"The loss jumped to {now:.4g} from {middle:.4g}",
         f"{(now - middle) / max(sigma, 1e-12):.0f} robust sigmas above the {BEFORE} records before;"
-        f" told from {limits.spike_sigmas:g}",
+        f" threshold {limits.spike_sigmas:g}",
         "Look at the gradient norm and the data; clip gradients if it comes again",
     )
 
@@ -137,7 +137,7 @@ def _diverges(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         "loss-divergence",
         Severity.CRITICAL,
         f"The loss rose to {now:.4g} from its lowest {lowest:.4g} and stays there",
-        f"It gave back {back:.0f} % of what it had fallen, for {limits.divergence_s:g} s; told from"
+        f"It rose by {back:.0f} % of its total decrease, for {limits.divergence_s:g} s; threshold"
         f" {limits.divergence_percent:g} %",
         "Go back to the checkpoint before it rose, with a lower learning rate",
     )
@@ -161,7 +161,7 @@ def _plateau(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         Severity.INFO,
         f"The loss has stayed at {median(v for _, v in parts):.4g} for "
         f"{limits.plateau_s / 60:.0f} min",
-        f"It fell by {100 * fell / level:.2f} % in that time; told below "
+        f"It fell by {100 * fell / level:.2f} % in that time; threshold "
         f"{limits.plateau_percent:g} %",
         "It may be done: lower the learning rate, or stop and save the rest",
     )
@@ -181,8 +181,8 @@ def _frozen(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         run,
         "loss-frozen",
         Severity.WARNING,
-        f"The loss is {series.values[-1]!r} to the last bit, again and again",
-        f"The same in {stretches[-1]} records in a row, while steps go on; before, in {usual}",
+        f"The loss is {series.values[-1]!r} to the last bit, repeatedly",
+        f"The same in {stretches[-1]} records in a row, while steps continue; before, in {usual}",
         "Check that the optimiser steps, that gradients are not zero, that batches differ",
     )
 
@@ -195,7 +195,7 @@ def _frozen_reports(run: RunView) -> list[Finding]:
         run,
         "loss-frozen",
         Severity.WARNING,
-        f"The reported loss is {values[-1]!r} to the last bit, again and again",
+        f"The reported loss is {values[-1]!r} to the last bit, repeatedly",
         f"The same in {REPORTS_FROZEN} reports in a row",
         "Check that the optimiser steps, that gradients are not zero, that batches differ",
     )

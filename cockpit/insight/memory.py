@@ -132,10 +132,10 @@ def _growing(
         Severity.CRITICAL if it.left_s <= _SOON_S else Severity.WARNING,
         f"{what} grows by {it.bytes_per_s * 60 / (1 << 20):.3g} MiB a minute: full in "
         f"{it.left_s / 60:.0f} min",
-        f"{it.used_bytes / _GIB:.3g} of {it.limit_bytes / _GIB:.3g} GiB used; the pace is robust "
-        f"over {limits.memory_window_s / 60:.0f} min, told up to {limits.memory_horizon_s:g} s "
-        "ahead",
-        "Look for what is kept from step to step (losses, graphs, caches); save a checkpoint soon",
+        f"{it.used_bytes / _GIB:.3g} of {it.limit_bytes / _GIB:.3g} GiB used; the trend is robust "
+        f"over {limits.memory_window_s / 60:.0f} min; threshold {limits.memory_horizon_s:g} s "
+        "until full",
+        "Check what is kept from step to step (losses, graphs, caches); save a checkpoint soon",
         run.id,
     )
 
@@ -149,7 +149,7 @@ def _full(
         f"node {node.ip or node.hostname}",
         Severity.CRITICAL,
         f"Node {node.ip or node.hostname}{whose} uses {100 * used / total:.0f} % of its memory",
-        f"{used / _GIB:.3g} of {total / _GIB:.3g} GiB; told from {limits.memory_percent:g} %, Ray "
+        f"{used / _GIB:.3g} of {total / _GIB:.3g} GiB; threshold {limits.memory_percent:g} %, Ray "
         "kills a worker at 95 %",
         "Fewer data-loader workers or smaller caches; or larger pods",
         run.id,

@@ -77,7 +77,7 @@ def find(run: RunView, past: Sequence[RunSummary], limits: Thresholds) -> list[F
             Severity.INFO,
             f"{here.world_size} ranks work at {here.efficiency_percent:.0f} % of the efficiency of "
             f"{least.world_size}",
-            f"{here.samples_per_s:.4g} samples/s against {least.samples_per_s:.4g}; told below "
+            f"{here.samples_per_s:.4g} samples/s against {least.samples_per_s:.4g}; threshold "
             f"{limits.scaling_percent:g} %",
             "Larger batches a rank, or fewer ranks",
             run.id,

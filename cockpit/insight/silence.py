@@ -84,10 +84,10 @@ def _silent(run: RunView, now_s: float, limits: Thresholds, heard: Heard) -> lis
                 "silent-rank",
                 f"rank {rank}",
                 Severity.WARNING,
-                f"Rank {rank}{where} has told nothing for {how_long}",
-                f"The others are heard; told from {limits.silent_s:g} s or "
+                f"Rank {rank}{where} has sent no data for {how_long}",
+                f"The others report; threshold {limits.silent_s:g} s or "
                 f"{limits.silent_steps:g} of its steps",
-                "Look at its log and its stack; its node may be gone or swapping",
+                "Check its log and its stack; its node may be down or swapping",
                 run.id,
             )
         )
@@ -133,7 +133,7 @@ def _hung(
             f"No rank has made a step for {age:.0f} s, though the run is {run.state.value}",
             f"The longest that it may take is {limit:.0f} s: {limits.hung_s:g} s, "
             f"{limits.hung_steps:g} steps, or twice the longest pause before",
-            "Look at the stacks of the ranks: who is not in the same collective holds the others",
+            "Compare the stacks: a rank that is not in the same collective blocks the others",
             run.id,
         )
     ]
@@ -152,7 +152,7 @@ def _no_first_step(
             f"run {run.id}",
             Severity.WARNING,
             f"Attempt {attempt.number} is up for {now_s - attempt.started_s:.0f} s without a step",
-            f"Told from {limits.first_step_s:g} s",
+            f"Threshold: {limits.first_step_s:g} s",
             f"Look at the stack of {format.ranks([0])}: a restore, a compilation or a rendezvous",
             run.id,
         )
@@ -173,7 +173,7 @@ def _no_report(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             f"run {run.id}",
             Severity.WARNING,
             f"No report for {now_s - run.reported_s:.0f} s, though the run is {run.state.value}",
-            f"Reports come every {usual:.0f} s; told from {limit:.0f} s",
+            f"Reports come every {usual:.0f} s; threshold {limit:.0f} s",
             "Look at the job's log and at the stacks of the ranks",
             run.id,
         )

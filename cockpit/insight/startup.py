@@ -41,9 +41,9 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             Severity.WARNING,
             f"The ranks are not up {which} after {age_s:.0f} s, the run is {run.state.value}"
             f"{reason}",
-            f"Told from {limits.between_s:g} s, where the whole cluster, idle, would have enough",
-            "See what is free: cockpit exec HEAD -- ray status; and who has the rest: cockpit "
-            f"jobs. If nobody does: cockpit stop {job}, and launch it again",
+            f"Threshold: {limits.between_s:g} s, if the idle cluster would have enough resources",
+            "See what is free: cockpit exec HEAD -- ray status; and which job has the rest: "
+            f"cockpit jobs. If none has: cockpit stop {job}, and launch it again",
             run.id,
         )
     ]

@@ -171,7 +171,7 @@ def _straggler(
         Severity.WARNING,
         f"Rank {rank}{where} works {it.work_s:.3g} s a step, the others {it.others_s:.3g} s: "
         f"{it.excess_percent:.0f} % of each step is lost waiting for it",
-        f"Score {it.score:.1f} (told from {limits.straggler_sigmas:g}, and "
+        f"Score {it.score:.1f} (threshold {limits.straggler_sigmas:g}, and "
         f"{limits.straggler_percent:g} % of a step){past}",
         "Look at its stack and its node: throttling, a neighbour, a slow disk, uneven input",
         run.id,
@@ -208,7 +208,7 @@ def _slowed(
                 f"rank {rank}",
                 Severity.INFO,
                 f"Rank {rank} works {value:.2f}x as long as before, the others {common:.2f}x",
-                f"Against its own median in this attempt; told from {limits.slowed_percent:g} % "
+                f"Against its own median in this attempt; threshold {limits.slowed_percent:g} % "
                 "beyond the others",
                 "Look at its stack, its input and its node",
                 run.id,

@@ -139,4 +139,4 @@ def _good(value: float) -> bool:
 
 
 def _wrong(what: str, why: str) -> UsageError:
-    return UsageError(what, why, "docs/diagnosis.md says what each of them means.")
+    return UsageError(what, why, "docs/diagnosis.md describes each of them.")

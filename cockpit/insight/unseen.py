@@ -40,7 +40,7 @@ def blind(run: RunView, pace: Pace, way: Course) -> list[str]:
     if way.hit is None:
         return []
     if not len(run.progress):
-        return ["no rank tells its steps: the first new step is that of the first report"]
+        return ["no rank reports its steps: the first new step is that of the first report"]
     if pace.rate is None:
         return ["too few records before the fault to know its throughput"]
     return []

@@ -27,7 +27,7 @@ def sentence(measured: Recovery) -> str:
         return f"recovered from {fault}: {', '.join(_parts(measured))}"
     if measured.interrupted is False:
         parts = _parts(measured)
-        return f"went on through {fault}" + (f": {', '.join(parts)}" if parts else "")
+        return f"continued through {fault}" + (f": {', '.join(parts)}" if parts else "")
     return f"{fault}: NOT recovered" + (f": {measured.reason}" if measured.reason else "")
 
 
@@ -53,7 +53,7 @@ def so_far(measured: Recovery, now_s: float) -> str:
         waited_s = max(0.0, now_s - measured.drill.injected_s)
         parts.append(f"not recovered after {duration(waited_s)}")
     elif measured.interrupted is False and not parts:
-        parts.append("training went on")
+        parts.append("training continued")
     return f"{_fault(measured.drill)}: {', '.join(parts)}"
 
 

@@ -42,7 +42,7 @@ def recovered(*milestones: Milestone, unseen: tuple[str, ...] = ()) -> Recovery:
         ),
         (
             Recovery(DRILL, interrupted=False),
-            "training went on in the same attempt; throughput was not back within 5 %",
+            "training continued in the same attempt; throughput was not back within 5 %",
         ),
     ],
 )

@@ -434,7 +434,7 @@ def test_a_run_that_tells_no_steps_is_back_with_its_first_report() -> None:
     measured = recovery(incident.store, drill)
     assert measured.first_step_s == 9.0
     assert (measured.steps_lost, measured.seconds_lost) == (None, None)
-    assert "no rank tells its steps" in measured.unseen[0]
+    assert "no rank reports its steps" in measured.unseen[0]
     assert is_complete(incident.store, drill, Reading(), incident.clock)
 
 

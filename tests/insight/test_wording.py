@@ -27,9 +27,9 @@ def test_a_run_that_was_not_interrupted_is_neither_recovered_nor_lost() -> None:
     back = Instant(Milestone.THROUGHPUT_BACK, 31.2, "telemetry: ranks")
     through = Recovery(DRILL, interrupted=False, instants=(back,), seconds_lost=29.0)
     assert sentence(through) == (
-        "went on through rank-freeze of w-1: throughput back 31.2 s, 29.0 s lost"
+        "continued through rank-freeze of w-1: throughput back 31.2 s, 29.0 s lost"
     )
-    assert sentence(Recovery(DRILL, interrupted=False)) == "went on through rank-freeze of w-1"
+    assert sentence(Recovery(DRILL, interrupted=False)) == "continued through rank-freeze of w-1"
     assert outcome(through) == "Not interrupted"
     assert "not recovered" not in so_far(through, 200.0)
 

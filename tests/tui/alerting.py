@@ -42,7 +42,7 @@ def _alerts() -> Iterator[Event]:
             Severity.WARNING,
             "Rank 1 on 10.0.0.13 works 0.081 s a step, the others 0.041 s: 45 % of each step is "
             "lost waiting for it",
-            "Score 11.2 (told from 5, and 20 % of a step); 2.0x its own past",
+            "Score 11.2 (threshold 5, and 20 % of a step); 2.0x its own past",
             "Look at its stack and its node: throttling, a neighbour, a slow disk, uneven input",
             RUN,
         ),
@@ -55,7 +55,7 @@ def _alerts() -> Iterator[Event]:
             f"run {RUN}",
             Severity.INFO,
             "31 % of the time is spent waiting for data",
-            "The last 120 s, steps of 0.05 s, mean over ranks; told from 25 %",
+            "The last 120 s, steps of 0.05 s, mean over ranks; threshold 25 %",
             "More data-loader workers, prefetching, or local and packed files",
             RUN,
         ),

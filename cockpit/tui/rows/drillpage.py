@@ -75,7 +75,7 @@ def cost(measured: Recovery) -> list[StyledLine]:
         charged = f", charged to {measured.budget}" if measured.budget else ""
         known.append(("restarts", f"{measured.restarts}{charged}"))
     if measured.interrupted is False:
-        known.append(("interrupted", "no: training went on in the same attempt"))
+        known.append(("interrupted", "no: training continued in the same attempt"))
     if (loss := measured.continuity) is not None:
         word = "goes on where it was" if loss.continuous else "does not go on where it was"
         known.append(
