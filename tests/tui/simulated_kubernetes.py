@@ -273,6 +273,7 @@ def _rayjob() -> Job:
         started_s=START_S - 60,
         rayjob="llm-sft",
         deployment="Running",
+        submitted=True,
         cluster=REF.name,
     )
 

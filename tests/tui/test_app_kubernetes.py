@@ -7,7 +7,8 @@ import pytest
 
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UnreachableError
-from cockpit.model.event import GroupsListed, Notice, PodsListed, SourceHealth
+from cockpit.model.event import GroupsListed, JobsListed, Notice, PodsListed, SourceHealth
+from cockpit.session import Source
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
 from cockpit.tui.dialogs.reading import Reading
@@ -222,10 +223,36 @@ async def test_a_job_can_be_launched_as_a_rayjob_where_that_is_allowed(cockpit: 
         assert not seen.asked
 
 
+def watch_log_sources(seen: Seen) -> list[str]:
+    """The streams whose source the screen asks for."""
+    asked: list[str] = []
+    connection = seen.app.connection
+    assert connection is not None
+    original = connection.log_source
+
+    def log_source(stream: str) -> Source | None:
+        asked.append(stream)
+        return original(stream) if original is not None else None
+
+    seen.app.connection = replace(connection, log_source=log_source)
+    return asked
+
+
 async def test_rayjobs_stand_beside_jobs_and_stop_alike(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), size=(120, 30)) as seen:
+        asked = watch_log_sources(seen)
+        jobs = tuple(seen.app.store.jobs.values())
+        late = [replace(job, submitted=False) if job.rayjob else job for job in jobs]
+        dispatch = seen.simulation.session.dispatch
+        dispatch(JobsListed(at_s=START_S + 61, source="backend", jobs=tuple(late)))
+        dispatch(JobsListed(at_s=START_S + 61, source="ray", jobs=()))
+        await seen.until(lambda: not any(job.submitted for job in seen.app.store.jobs.values()))
         await seen.press("5")
         await seen.sees("VIA", "DEPLOYMENT", "RayJob", "Running")
+        await seen.sees("waiting until the operator has submitted the job")
+        assert asked == [], "Ray would answer that it does not know the job"
+        dispatch(JobsListed(at_s=START_S + 62, source="backend", jobs=jobs))
+        await seen.until(lambda: "job:llm-sft-x7k2p" in asked)
         await seen.press("S")
         await seen.sees("It is RayJob llm-sft, on cluster llm-train.")
         await seen.press("y")

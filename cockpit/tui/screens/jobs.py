@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 
 from cockpit.model.text import one_line
 from cockpit.session import Source
-from cockpit.store.store import LogBuffer
+from cockpit.store.store import LogBuffer, Store
 from cockpit.tui.look import Look, Target
 from cockpit.tui.rows.jobs import job_columns, job_rows
 from cockpit.tui.rows.order import HEAD_LINES, Order, heading
@@ -52,6 +52,8 @@ class JobsView(View):
         table.styles.height = len(shown) + HEAD_LINES if shown else 4
         if not self.stream and table.cursor_key is not None:
             self.follow(f"job:{table.cursor_key}")
+        if not _awaits_submission(look.store, self.stream):
+            self._start_source()
         log = self.query_one(LogView)
         entitle(log, f"Log · {self.stream}{self._state(look)}" if self.stream else "Log")
         log.show(look.store.logs.get(self.stream, self._empty))
@@ -59,16 +61,19 @@ class JobsView(View):
     def _state(self, look: Look) -> str:
         source = look.store.sources.get(self.stream)
         if source is None:
-            return ""
+            waits = _awaits_submission(look.store, self.stream)
+            return " · waiting until the operator has submitted the job" if waits else ""
         if not source.ok:
             return f" · {one_line(source.error, 120)}"
         return " · ended" if source.absent else ""
 
     def follow(self, stream: str) -> None:
         """Show that log; its source is started when it is looked at for the first time."""
-        connection, session = self.cockpit.connection, self.cockpit.session
         self.stream = stream
-        if connection is None or session is None or connection.log_source is None:
+
+    def _start_source(self) -> None:
+        connection, session, stream = self.cockpit.connection, self.cockpit.session, self.stream
+        if not stream or connection is None or session is None or connection.log_source is None:
             return
         if stream not in self._sources and (source := connection.log_source(stream)) is not None:
             self._sources[stream] = source
@@ -95,3 +100,10 @@ class JobsView(View):
 
     def reverse(self) -> None:
         self.order.down = not self.order.down
+
+
+def _awaits_submission(store: Store, stream: str) -> bool:
+    """Whether it is the log of a RayJob that Ray does not know yet: its source would end."""
+    kind, _, name = stream.partition(":")
+    job = store.jobs.get(name) if kind == "job" else None
+    return job is not None and bool(job.rayjob) and not (job.submitted or job.status.is_over)
