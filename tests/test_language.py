@@ -52,7 +52,6 @@ NOT_REWRITTEN: frozenset[str] = frozenset(
         "docs/commands.md",
         "docs/drills.md",
         "docs/kubernetes.md",
-        "docs/local.md",
     }
 )
 """Pages, help of verbs, and labels whose text is not rewritten yet."""
