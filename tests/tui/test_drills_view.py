@@ -47,10 +47,16 @@ def faults(app: CockpitApp) -> LineTable:
 # -- the catalogue
 
 
-async def test_the_catalogue_has_every_fault_and_says_why_one_cannot_be_had(cockpit: Open) -> None:
+async def test_catalogue_has_every_fault_with_its_effect_and_needs(cockpit: Open) -> None:
     async with cockpit(size=(200, 50)) as seen:
         await seen.press("6")
-        await seen.sees("Faults and game days ·", "pod-kill")
+        await seen.sees(
+            "Faults and game days ·",
+            "pod-kill",
+            "delete the head pod with no grace: GCS, dashboard and drivers die too",
+            "exec in the pod, NET_ADMIN in the pod, nft in the image",
+            "the checkpoint is as it was",
+        )
         keys = [row.key for row in faults(seen.app).rows]
         assert keys == [*NAMES, *(f"day:{name}" for name in shipped())]
         await seen.press("slash", *"container")
@@ -58,12 +64,21 @@ async def test_the_catalogue_has_every_fault_and_says_why_one_cannot_be_had(cock
         assert "container-kill" in [row.key for row in faults(seen.app).rows]
 
 
-async def test_what_is_not_here_is_refused_with_the_reason(cockpit: Open) -> None:
+async def test_fault_that_cannot_be_injected_is_refused_with_the_reason(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("6", "j", "j", "enter")
         await seen.until(lambda: "There is no container-kill on this cluster." in seen.toasts)
         assert "pod-kill is the same there" in seen.toasts
         assert not isinstance(seen.app.screen, DrillDialog)
+        seen.app.clear_notifications()
+        row = next(row for row in faults(seen.app).rows if row.key == "network-partition")
+        assert row.cells[-1] == ("no", "warning")
+        faults(seen.app).move_to("network-partition")
+        await seen.sees("Not here: pods of a local cluster share the network of their machine")
+        await seen.press("colon", *"drill frob", "enter")
+        await seen.until(lambda: "no fault and no game day 'frob'" in seen.toasts)
+        await seen.press("X")
+        await seen.until(lambda: "No drill goes on here." in seen.toasts)
 
 
 async def test_read_only_dims_the_catalogue_and_refuses_each_way_in(cockpit: Open) -> None:
@@ -81,7 +96,7 @@ async def test_read_only_dims_the_catalogue_and_refuses_each_way_in(cockpit: Ope
 # -- asking for one
 
 
-async def test_the_rank_that_is_selected_is_the_target(cockpit: Open) -> None:
+async def test_target_is_the_selected_rank_or_a_typed_head(cockpit: Open) -> None:
     async with cockpit(simulation=digits(kill_s=None)) as seen:
         await seen.press("2", "j", "D")
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
@@ -92,35 +107,37 @@ async def test_the_rank_that_is_selected_is_the_target(cockpit: Open) -> None:
         await seen.press("n")
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
         await seen.press("escape")
+        await seen.press("colon", *"drill head-kill", "enter")
+        await seen.sees("Inject head-kill?", "Type demo-head", "the HEAD: drivers on it die")
+        await seen.press("enter")
+        assert isinstance(seen.app.screen, Confirm)
         assert not seen.asked
 
 
-async def test_a_mistake_in_the_form_is_said_in_it_and_the_form_stays(cockpit: Open) -> None:
+async def test_form_has_presets_shows_mistakes_and_scrolls(cockpit: Open) -> None:
     async with cockpit(simulation=digits(kill_s=None)) as seen:
-        await seen.press("6", "j", "enter")
+        await seen.press("6", "enter", "ctrl+r")
+        await seen.sees("replicas-ready; throughput >= 80")
+        await seen.press("ctrl+s")
+        await seen.sees("It passes with: replicas-ready, throughput")
+        await seen.press("n")
+        await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
+        await seen.press("escape", "j", "enter")
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
         await seen.press("end", *"x", "enter")
         await seen.sees("grace_s of pod-delete is '30x'.", "It has to be a float.")
         await seen.press("backspace", "tab", "end", *[*["backspace"] * 6], *"rank:7", "enter")
         await seen.sees("There is no living rank 7 in run digits.", "rank:7")
         assert isinstance(seen.app.screen, DrillDialog)
-
-
-async def test_presets_of_the_hypothesis_go_round(cockpit: Open) -> None:
-    async with cockpit(simulation=digits(kill_s=None)) as seen:
-        await seen.press("6", "enter", "ctrl+r")
-        await seen.sees("replicas-ready; throughput >= 80")
-        await seen.press("ctrl+s")
-        await seen.sees("It passes with: replicas-ready, throughput")
-
-
-async def test_the_head_wants_its_name_typed(cockpit: Open) -> None:
-    async with cockpit(simulation=digits(kill_s=None)) as seen:
-        await seen.press("colon", *"drill head-kill", "enter")
-        await seen.sees("Inject head-kill?", "Type demo-head", "the HEAD: drivers on it die")
+        await seen.press("escape")
+        faults(seen.app).move_to("random-kills")
         await seen.press("enter")
-        assert isinstance(seen.app.screen, Confirm)
-        assert not seen.asked
+        await seen.sees("Drill · random-kills", "6 Drills", "local:demo", "? help")
+        for _ in range(20):
+            await seen.press("tab")
+            if isinstance(seen.app.focused, Button):
+                break
+        await seen.sees("Look first (ctrl+s)")
 
 
 # -- conducting one
@@ -177,18 +194,6 @@ async def test_a_game_day_is_asked_for_as_a_whole_and_aborted_as_one(
         await seen.until(lambda: "Game day mine failed" in seen.toasts)
         await seen.until(lambda: verdicts(seen.app) == [Verdict.ABORTED])
         assert seen.app.conducting is None
-
-
-async def test_what_is_neither_fault_nor_game_day_is_said(cockpit: Open) -> None:
-    async with cockpit() as seen:
-        await seen.press("colon", *"drill frob", "enter")
-        await seen.until(lambda: "no fault and no game day 'frob'" in seen.toasts)
-
-
-async def test_without_a_drill_there_is_nothing_to_abort(cockpit: Open) -> None:
-    async with cockpit() as seen:
-        await seen.press("X")
-        await seen.until(lambda: "No drill goes on here." in seen.toasts)
 
 
 async def test_quitting_during_a_drill_asks_and_undoes_it_first(cockpit: Open) -> None:
@@ -305,22 +310,21 @@ async def test_during_the_first_drill_no_text_says_that_there_is_none(cockpit: O
         await seen.until(lambda: bool(verdicts(seen.app)))
 
 
-@pytest.mark.parametrize("height", [10, 14, 18, 24, 30, 40])
-async def test_every_height_has_room_for_the_faults_or_for_the_drill(
-    cockpit: Open, height: int
-) -> None:
-    async with cockpit(simulation=drilled(), at_s=95, size=(80, height)) as seen:
-        await seen.press("6")
-        await seen.sees("Drill · pod-kill", "recovering")
-        table = faults(seen.app)
-        assert not table.display or table.size.height >= 3
-        assert table.display or height < 24
-
-
-async def test_what_does_not_fit_ends_with_an_ellipsis(cockpit: Open) -> None:
+async def test_drill_that_goes_on_fits_every_height_and_is_not_closed(cockpit: Open) -> None:
     async with cockpit(simulation=drilled(), at_s=95) as seen:
         await seen.press("6")
         await seen.sees("waiting for: first new s…", "rank 1 died w…")
+        await seen.press("escape")
+        await seen.sees("Drill · pod-kill", "recovering")
+        assert "esc closes" not in seen.text
+        for height in (10, 14, 18, 24, 30, 40):
+            await seen.pilot.resize_terminal(80, height)
+            seen.app.redraw()
+            await seen.pilot.pause()
+            await seen.sees("Drill · pod-kill", "recovering")
+            table = faults(seen.app)
+            assert not table.display or table.size.height >= 3
+            assert table.display or height < 24
 
 
 async def test_a_drill_that_is_over_is_short_on_a_small_screen_and_esc_closes_it(
@@ -334,13 +338,6 @@ async def test_a_drill_that_is_over_is_short_on_a_small_screen_and_esc_closes_it
         await seen.press("escape")
         await seen.until(lambda: "esc closes" not in seen.text)
         await seen.sees("Faults and game days ·", "Earlier drills · 5")
-
-
-async def test_a_drill_that_goes_on_is_not_closed(cockpit: Open) -> None:
-    async with cockpit(simulation=drilled(), at_s=95) as seen:
-        await seen.press("6", "escape")
-        await seen.sees("Drill · pod-kill", "recovering")
-        assert "esc closes" not in seen.text
 
 
 async def test_a_curve_of_a_drill_that_is_over_has_the_number_at_its_end(cockpit: Open) -> None:
@@ -395,25 +392,6 @@ async def test_drills_are_not_read_again_while_none_is_added(
         assert reads == 1
 
 
-async def test_the_reason_is_told_for_the_row_that_is_selected(cockpit: Open) -> None:
-    async with cockpit() as seen:
-        await seen.press("6")
-        row = next(row for row in faults(seen.app).rows if row.key == "network-partition")
-        assert row.cells[-1] == ("no", "warning")
-        faults(seen.app).move_to("network-partition")
-        await seen.sees("Not here: pods of a local cluster share the network of their machine")
-
-
-async def test_a_wide_screen_shows_what_a_fault_does_in_full(cockpit: Open) -> None:
-    async with cockpit(size=(200, 50)) as seen:
-        await seen.press("6")
-        await seen.sees(
-            "delete the head pod with no grace: GCS, dashboard and drivers die too",
-            "exec in the pod, NET_ADMIN in the pod, nft in the image",
-            "the checkpoint is as it was",
-        )
-
-
 async def test_a_rank_that_was_hit_is_named_before_its_pod(cockpit: Open) -> None:
     async with cockpit(simulation=drilled(), at_s=60, size=(160, 40)) as seen:
         await seen.press("6")
@@ -435,19 +413,6 @@ async def test_the_help_of_drills_says_what_enter_and_the_dry_run_are(cockpit: O
         await seen.press("6", "question_mark")
         await seen.sees("Open the form of a fault", "or an earlier drill")
         await seen.sees("Look first", "the dry run", "MEDIAN TO STEP")
-
-
-async def test_the_longest_form_leaves_the_header_in_sight_and_scrolls(cockpit: Open) -> None:
-    async with cockpit(simulation=digits(kill_s=None)) as seen:
-        await seen.press("6")
-        faults(seen.app).move_to("random-kills")
-        await seen.press("enter")
-        await seen.sees("Drill · random-kills", "6 Drills", "local:demo", "? help")
-        for _ in range(20):
-            await seen.press("tab")
-            if isinstance(seen.app.focused, Button):
-                break
-        await seen.sees("Look first (ctrl+s)")
 
 
 async def test_the_verdict_is_told_once_where_the_drill_is_looked_at(

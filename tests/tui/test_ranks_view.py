@@ -50,75 +50,28 @@ async def press(seen: Seen, *keys: str) -> None:
     await seen.pilot.pause()
 
 
-async def test_a_thousand_ranks_have_a_heat_map_and_two_have_none(cockpit: Open) -> None:
+async def test_heat_map_of_a_thousand_ranks_is_moved_coloured_filtered_and_opened(
+    cockpit: Open,
+) -> None:
     async with cockpit(at_s=30.6, size=(120, 40), simulation=uneven()) as seen:
         await press(seen, "2")
         heat = seen.app.screen.query_one(HeatMap)
+        table = seen.app.screen.query_one("#ranks", LineTable)
         assert heat.display
         assert heat.fold == 1
         await seen.sees("STEP TIME  ▄ p10", "outliers: ranks 301, 17, 300")
-    async with cockpit(at_s=60, size=(120, 40)) as seen:
-        await press(seen, "2")
-        assert not seen.app.screen.query_one(HeatMap).display
-        assert "outliers" not in seen.text
-
-
-async def test_the_key_turns_the_heat_map_from_strip_to_full_to_none(cockpit: Open) -> None:
-    async with cockpit(at_s=30.6, size=(80, 24), simulation=uneven()) as seen:
-        await press(seen, "2")
-        heat = seen.app.screen.query_one(HeatMap)
-        table = seen.app.screen.query_one("#ranks", LineTable)
-        assert heat.fold > 1
-        await seen.sees("a cell is the worst of")
-        await press(seen, "H")
-        assert (heat.display, table.display, heat.fold) == (True, False, 1)
-        assert heat.has_focus, "there is nothing else to move in"
-        await press(seen, "H")
-        assert (heat.display, table.display) == (False, True)
-        assert table.has_focus
-        await press(seen, "H")
-        assert (heat.display, table.display) == (True, True)
-
-
-async def test_of_few_ranks_the_heat_map_never_stands_alone(cockpit: Open) -> None:
-    async with cockpit(at_s=60, size=(120, 40)) as seen:
-        await press(seen, "2")
-        heat = seen.app.screen.query_one(HeatMap)
-        table = seen.app.screen.query_one("#ranks", LineTable)
-        for is_there in (True, False, True):
-            await press(seen, "H")
-            assert (heat.display, table.display) == (is_there, True)
-
-
-async def test_what_fills_a_small_terminal_leaves_room_for_the_table_in_a_large_one(
-    cockpit: Open,
-) -> None:
-    async with cockpit(at_s=30.6, size=(80, 24), simulation=uneven()) as seen:
-        await press(seen, "2", "H")
-        heat = seen.app.screen.query_one(HeatMap)
-        table = seen.app.screen.query_one("#ranks", LineTable)
-        for size, has_table in (((200, 50), True), ((80, 24), False), ((120, 40), True)):
-            await press(seen, "1")
-            await seen.pilot.resize_terminal(*size)
-            await press(seen, "2")
-            assert (heat.display, table.display) == (True, has_table)
-
-
-async def test_a_view_without_a_size_yet_has_no_heat_map(cockpit: Open) -> None:
-    async with cockpit(at_s=60, size=(120, 40)) as seen:
-        view = RanksView()
-        await seen.app.screen.query_one("#view").mount(view)
-        view.display = False
-        await seen.pilot.pause()
-        view.draw(seen.app.look())
-        assert not view.query_one(HeatMap).display
-
-
-async def test_a_cell_chooses_the_rank_and_enter_opens_it(cockpit: Open) -> None:
-    async with cockpit(at_s=30.6, size=(120, 40), simulation=uneven()) as seen:
-        await press(seen, "2", "o")
-        heat = seen.app.screen.query_one(HeatMap)
-        table = seen.app.screen.query_one("#ranks", LineTable)
+        await press(seen, "j", "j", "j")
+        assert heat.rank == 3
+        await press(seen, "c")
+        await seen.sees("GPU  ▄ p10")
+        await press(seen, "c")
+        await seen.sees("LOSS  ▄ p10")
+        await press(seen, "slash", *"step_time")
+        await press(seen, "greater_than_sign", *"0.1", "enter")
+        await seen.sees("2 of 1,000 ranks with “step_time>0.1”")
+        await press(seen, "escape", "slash", *"sped", "greater_than_sign", *"1", "enter")
+        await seen.sees("nothing is called sped here")
+        await press(seen, "escape", "o")
         assert heat.has_focus
         await press(seen, "right", "right", "down", "left")
         assert heat.rank is not None
@@ -132,33 +85,51 @@ async def test_a_cell_chooses_the_rank_and_enter_opens_it(cockpit: Open) -> None
         assert screen.rank == chosen
 
 
-async def test_moving_in_the_table_moves_the_cell(cockpit: Open) -> None:
-    async with cockpit(at_s=30.6, size=(120, 40), simulation=uneven()) as seen:
-        await press(seen, "2", "j", "j", "j")
-        assert seen.app.screen.query_one(HeatMap).rank == 3
-
-
-async def test_the_colour_is_another_number_at_each_key(cockpit: Open) -> None:
-    async with cockpit(at_s=30.6, size=(120, 40), simulation=uneven()) as seen:
-        await press(seen, "2", "c")
-        await seen.sees("GPU  ▄ p10")
-        await press(seen, "c")
-        await seen.sees("LOSS  ▄ p10")
-
-
-async def test_a_comparison_filters_and_a_mistake_is_told(cockpit: Open) -> None:
-    async with cockpit(at_s=30.6, size=(120, 40), simulation=uneven()) as seen:
-        await press(seen, "2", "slash", *"step_time")
-        await press(seen, "greater_than_sign", *"0.1", "enter")
-        await seen.sees("2 of 1,000 ranks with “step_time>0.1”")
-        await press(seen, "escape", "slash", *"sped", "greater_than_sign", *"1", "enter")
-        await seen.sees("nothing is called sped here")
-
-
-async def test_warnings_are_seen_and_filtered_for(cockpit: Open) -> None:
-    async with cockpit(at_s=30.6, size=(200, 50), simulation=uneven()) as seen:
-        await press(seen, "2", "slash", *"warning", "enter")
+async def test_heat_map_is_a_strip_full_or_hidden_and_leaves_room_for_the_table(
+    cockpit: Open,
+) -> None:
+    async with cockpit(at_s=30.6, size=(80, 24), simulation=uneven()) as seen:
+        await press(seen, "2")
+        heat = seen.app.screen.query_one(HeatMap)
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        assert heat.fold > 1
+        await seen.sees("a cell is the worst of")
+        await press(seen, "H")
+        assert (heat.display, table.display, heat.fold) == (True, False, 1)
+        assert heat.has_focus, "there is nothing else to move in"
+        for size, has_table in (((200, 50), True), ((80, 24), False), ((120, 40), True)):
+            await press(seen, "1")
+            await seen.pilot.resize_terminal(*size)
+            await press(seen, "2")
+            assert (heat.display, table.display) == (True, has_table)
+        await seen.pilot.resize_terminal(80, 24)
+        await press(seen, "H")
+        assert (heat.display, table.display) == (False, True)
+        assert table.has_focus
+        await press(seen, "H")
+        assert (heat.display, table.display) == (True, True)
+        await seen.pilot.resize_terminal(200, 50)
+        await press(seen, "slash", *"warning", "enter")
         await seen.sees("3 of 1,000", "Xid 79", "ECC 3", "throttled: power cap")
+
+
+async def test_heat_map_of_few_ranks_is_hidden_and_never_replaces_the_table(cockpit: Open) -> None:
+    async with cockpit(at_s=60, size=(120, 40)) as seen:
+        await press(seen, "2")
+        heat = seen.app.screen.query_one(HeatMap)
+        table = seen.app.screen.query_one("#ranks", LineTable)
+        assert not heat.display
+        assert "outliers" not in seen.text
+        for is_there in (True, False, True):
+            await press(seen, "H")
+            assert (heat.display, table.display) == (is_there, True)
+        # A view that has no size yet has no heat map.
+        view = RanksView()
+        await seen.app.screen.query_one("#view").mount(view)
+        view.display = False
+        await seen.pilot.pause()
+        view.draw(seen.app.look())
+        assert not view.query_one(HeatMap).display
 
 
 async def test_only_cells_that_changed_are_painted_again() -> None:
