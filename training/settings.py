@@ -115,9 +115,10 @@ def _range(least: float | None, most: float | None) -> str:
 def boolean_variable(name: str, *, default: bool) -> bool:
     """Return the environment variable as true or false. Raises ValueError for any other text."""
     text = os.environ.get(name, "").strip()
-    if text and text.lower() not in _WORDS:
+    words = _WORDS | {"on": True, "y": True, "off": False, "n": False}
+    if text and text.lower() not in words:
         raise ValueError(f"{name} is {text!r}, which is neither true nor false")
-    return _WORDS[text.lower()] if text else default
+    return words[text.lower()] if text else default
 
 
 def _bool(word: str) -> bool:
