@@ -12,10 +12,8 @@ from typing import Any
 
 from cockpit.cli.configuration import Configuration
 from cockpit.cli.place import FLAGS, Place, settle
-from cockpit.model.boolean import parse_boolean
-from cockpit.model.error import UsageError
+from cockpit.model.boolean import boolean_variable
 from cockpit.model.protection import ClusterPattern
-from cockpit.model.text import one_line
 
 VARIABLES = {
     "local": "COCKPIT_LOCAL",
@@ -48,7 +46,7 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     by_flag = Place(**{name: flags[name] for name in FLAGS if name in flags})
     by_flag.require_one_kind("The flags")
     by_environment = Place(
-        local=bool(variable(VARIABLES["local"])),
+        local=bool(boolean_variable(environment, VARIABLES["local"])),
         **{n: environment.get(VARIABLES[n], "") for n in FLAGS if n != "local"},
     )
     by_environment.require_one_kind("The variables COCKPIT_*, taken as flags,")
@@ -74,26 +72,13 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     return Settings(where, theme, read_only, name, protected, said_by)
 
 
-def variable(name: str) -> bool | None:
-    """Return the boolean variable `name`, None where it is unset or empty. Raises UsageError."""
-    text = os.environ.get(name, "")
-    if not text:
-        return None
-    try:
-        return parse_boolean(text)
-    except ValueError:
-        raise UsageError(
-            f"{name} is {one_line(text, 40)!r}.",
-            "It is neither true nor false.",
-            f"Set {name}=true or {name}=false, or unset it.",
-        ) from None
-
-
 def _read_only(flags: Mapping[str, Any], profile: bool | None) -> tuple[bool, str]:
     """Whether any of flag, environment and profile sets it, and the first that does."""
     levels = {
-        "flag": flags.get("read_only"), "environment": variable(READ_ONLY), "profile": profile
-    }  # fmt: skip
+        "flag": flags.get("read_only"),
+        "environment": boolean_variable(os.environ, READ_ONLY),
+        "profile": profile,
+    }
     for wanted in (True, False):
         for who, value in levels.items():
             if value is wanted:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cockpit.model.boolean import boolean_variable
 from cockpit.model.secret import sendable
 from cockpit.sources.table import Table
 
@@ -62,7 +63,7 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> MlflowSettings:
         why_not = f"MLflow is read over HTTP, and {what} is not: start mlflow server on it"
         return MlflowSettings("", said_by=said_by, why_not=why_not)
     address = table.address(uri, "http://mlflow.example:5000")
-    verify = not table.variable("MLFLOW_TRACKING_INSECURE_TLS")
+    verify = not boolean_variable(environ, "MLFLOW_TRACKING_INSECURE_TLS")
     return MlflowSettings(
         url=address.url,
         experiments=table.texts("experiments"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from cockpit.model.boolean import parse_boolean
 from cockpit.model.error import UsageError
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
@@ -53,18 +52,6 @@ class Table:
 
     def flag(self, key: str, default: bool) -> bool:
         return bool(self._raw.get(key, default))
-
-    def variable(self, name: str) -> bool:
-        """The boolean environment variable `name`; unset and empty are false."""
-        text = self._environ.get(name, "")
-        try:
-            return bool(text) and parse_boolean(text)
-        except ValueError:
-            raise UsageError(
-                f"{name} is {one_line(text, 40)!r}.",
-                "It is neither true nor false.",
-                f"Set {name}=true or {name}=false, or unset it.",
-            ) from None
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts."""
