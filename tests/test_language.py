@@ -50,7 +50,6 @@ BANNED = {
 NOT_REWRITTEN: frozenset[str] = frozenset(
     {
         "docs/commands.md",
-        "docs/drills.md",
         "docs/kubernetes.md",
     }
 )
