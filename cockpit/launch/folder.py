@@ -142,29 +142,40 @@ class _Rule:
     def __init__(self, name: str) -> None:
         self._name = name
         self._specs: dict[Path, GitIgnoreSpec] = {}
+        self._at: Path | None = None
+        self._chain: list[tuple[int, GitIgnoreSpec]] = []
 
     def read(self, folder: Path) -> None:
         """Add the folder's own, if it has one."""
         path = folder / self._name
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} cannot be read.", one_line(str(error))) from error
         self._specs[folder] = _spec(path, lines)
+        self._at = None
 
     def forget(self, folder: Path) -> None:
         self._specs.pop(folder, None)
+        self._at = None
 
     def excludes(self, path: Path, *, is_folder: bool) -> bool:
         """As git decides: the last pattern that matches counts, the deepest file's last."""
+        if path.parent != self._at:
+            # Asked for one folder's files after another: what applies to them is the same.
+            above = reversed(path.parents)
+            self._at = path.parent
+            self._chain = [
+                (len(str(each).rstrip("/")) + 1, self._specs[each])
+                for each in above
+                if each in self._specs
+            ]
         excluded = False
-        for folder in reversed(path.parents):
-            if (spec := self._specs.get(folder)) is not None:
-                name = path.relative_to(folder).as_posix() + "/" * is_folder
-                found = spec.check_file(name).include
-                excluded = excluded if found is None else found
+        for start, spec in self._chain:
+            found = spec.check_file(str(path)[start:] + "/" * is_folder).include
+            excluded = excluded if found is None else found
         return excluded
 
 
