@@ -50,7 +50,6 @@ BANNED = {
 NOT_REWRITTEN: frozenset[str] = frozenset(
     {
         "docs/commands.md",
-        "docs/kubernetes.md",
     }
 )
 """Pages, help of verbs, and labels whose text is not rewritten yet."""
