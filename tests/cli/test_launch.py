@@ -88,8 +88,9 @@ def test_a_dry_run_says_when_there_can_never_be_so_many(
     assert cli.main(["launch", "checkpointed", "--workers", workers, "--dry-run"]) == 0
     told = capsys.readouterr().err.splitlines()
     assert told[-1] == "Dry run: nothing was changed."
-    assert ("room for 4 at most (4 pods)" in told[1]) == lacks
-    assert len(told) == 2 + lacks
+    assert told[0] == "Cluster: local cluster scripted."
+    assert ("room for 4 at most (4 pods)" in told[2]) == lacks
+    assert len(told) == 3 + lacks
     assert scripted.asked == [("aclose",)]
 
 
