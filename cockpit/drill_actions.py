@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 
 from cockpit.actions import ClusterActions
@@ -11,9 +14,9 @@ from cockpit.drills.blast_radius import BlastRadius
 from cockpit.drills.engine import Experiment
 from cockpit.drills.gameday import GameDay
 from cockpit.drills.gameday_run import GameDayRun
-from cockpit.drills.journal import Journal
+from cockpit.drills.journal import Entry, Journal
 from cockpit.drills.lease import is_own
-from cockpit.drills.orphans import Mended
+from cockpit.drills.orphans import Undone
 from cockpit.drills.plan import DrillPlan
 from cockpit.drills.probe import GroundProber, Prober
 from cockpit.model.drill import DrillRecord, Verdict
@@ -22,6 +25,10 @@ from cockpit.model.event import Notice
 from cockpit.model.text import one_line
 from cockpit.recorder.drills import DrillHistory
 from cockpit.session import Session
+
+UNDO = "cockpit drill undo"
+
+log = logging.getLogger(__name__)
 
 
 class DrillActions(ClusterActions):
@@ -81,29 +88,54 @@ class DrillActions(ClusterActions):
             return ""  # no right to look, say: whoever wants a drill is told when it begins
         return "" if is_own(holder) else holder
 
-    async def mend(self, journal: Journal, only: str = "") -> list[Mended]:
-        """Undo what drills have left on this cluster whose cockpit was killed."""
+    def left(self, only: str = "") -> list[Entry]:
+        """What killed cockpits have left on this cluster. Reads files: not from the UI."""
+        return orphans.left_on(Journal(), self._backend.ref, only)
+
+    async def left_to_ask(self) -> list[Entry]:
+        """Of these what is undone only when the user says so."""
+        found = await asyncio.to_thread(self.left)
+        return orphans.split(found, self._clock())[1]
+
+    async def undo_left(self, entries: Sequence[Entry]) -> list[Undone]:
+        """Undo these, as far as they still hold; each with its audit line."""
         done = []
-        async for mended in orphans.mend(self._backend, journal, only):
-            done.append(mended)
-            entry = mended.entry
-            change = self._of_cluster(f"undo {entry.fault}", entry.target, "; ".join(mended.lines))
-            self._write(change, mended.error)
+        async for undone in orphans.undo_entries(self._backend, Journal(), entries):
+            done.append(undone)
+            entry = undone.entry
+            change = self._of_cluster(f"undo {entry.fault}", entry.target, "; ".join(undone.lines))
+            self._write(change, undone.error)
+            self._tell_user("Undone", orphans.outcome(undone), undone.error is not None)
         return done
 
-    async def mend_at_start(self) -> None:
-        """The same before anything else is asked for; what there is to say comes as Notices."""
+    async def undo_recent(self) -> None:
+        """Undo what was left a moment ago; the rest is reported. Results are Notices."""
         journal = Journal()
-        try:
-            for mended in await self.mend(journal):
-                self._told("Undone", orphans.words(mended), mended.error is not None)
-            for entry in orphans.elsewhere(journal, self._backend):
-                words = f"drill {entry.drill_id} has left {entry.fault} on {entry.cluster}"
-                self._told("Left", f"{words}: cockpit drill undo", True)
-        except CockpitError as error:
-            self._told("Left", one_line(" ".join((error.what, error.why))), True)
+        recent, others = orphans.split(self.left(), self._clock())
+        await self.undo_left(recent)
+        for entry in others:
+            self._tell_user("Left", f"{orphans.described(entry, self._clock())}: {UNDO}", True)
+        for entry in orphans.elsewhere(journal, self._backend.ref):
+            what = f"Drill {entry.drill_id} left {entry.fault} on {entry.cluster}"
+            self._tell_user("Left", f"{what}: {UNDO}", True)
+        for bad in journal.unreadable():
+            self._tell_user("Left", bad.line, True)
 
-    def _told(self, reason: str, message: str, warning: bool) -> None:
+    def begin_undo(self) -> Future[None]:
+        """Start `undo_recent` on the session's loop; a failure of it becomes a Notice too."""
+        begun = self._session.submit(self.undo_recent())
+        begun.add_done_callback(self._report_failure)
+        return begun
+
+    def _report_failure(self, begun: Future[None]) -> None:
+        if begun.cancelled():
+            return
+        if (error := begun.exception()) is not None:
+            log.error("what earlier drills left was not undone", exc_info=error)
+            what = f"{error.what} {error.why}" if isinstance(error, CockpitError) else repr(error)
+            self._tell_user("Left", one_line(f"NOT undone: {what} {UNDO}", 400), True)
+
+    def _tell_user(self, reason: str, message: str, warning: bool) -> None:
         self._session.dispatch(
             Notice(
                 at_s=self._clock(),

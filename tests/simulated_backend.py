@@ -15,7 +15,7 @@ from cockpit.backends.protocol import (
     Terminal,
 )
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
-from cockpit.model.error import UsageError
+from cockpit.model.error import ChangedError, ReplacedError, UsageError
 from cockpit.model.event import Event
 
 
@@ -29,6 +29,10 @@ class ScriptedBackend:
     denied: Mapping[str, str] = field(default_factory=dict)
     asked: list[tuple[str, ...]] = field(default_factory=list)
     held_by: str = ""
+    replicas: int = 2
+    """Of every group, as it is now."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a pod, the UID of the one that has it now."""
     uids: list[str] = field(default_factory=list)
     """Those that came with the requests, in their order."""
 
@@ -46,16 +50,25 @@ class ScriptedBackend:
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
+        if expected is not None and expected != self.replicas:
+            raise ChangedError(group, self.replicas, expected)
         self.asked.append(("scale", group, str(replicas), *remove))
         self.uids.append(uid)
-        return Scaled(group, 2, replicas if replicas is not None else 2)
+        return Scaled(group, self.replicas, self.replicas if replicas is None else replicas)
+
+    def _require(self, pod: str, uid: str) -> None:
+        if uid and self.replaced.get(pod, uid) != uid:
+            raise ReplacedError("Pod", pod)
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
+        self._require(pod, uid)
         self.asked.append(("delete_pod", pod, f"{grace_s:g}"))
         self.uids.append(uid)
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        self._require(pod, uid)
         self.asked.append(("exec", pod, *argv))
         return ExecResult(0, "", "")
 
@@ -81,7 +94,7 @@ class ScriptedBackend:
         self.asked.append(("suspend", str(suspended)))
         self.uids.append(uid)
 
-    async def cordon(self, machine: str, cordoned: bool) -> None:
+    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
         self.asked.append(("cordon", machine, str(cordoned)))
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
@@ -94,7 +107,7 @@ class ScriptedBackend:
     async def rejoin(self, name: str) -> None:
         self.asked.append(("rejoin", name))
 
-    async def hold(self, holder: str, ttl_s: float) -> None:
+    async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
         self.asked.append(("hold", holder))
 
     async def release(self, holder: str) -> None:

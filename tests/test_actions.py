@@ -38,6 +38,7 @@ class Refusing(ScriptedBackend):
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
         raise NotAllowedError("No.", "you may not patch rayclusters.ray.io")
 

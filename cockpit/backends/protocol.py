@@ -126,10 +126,12 @@ class Backend(Protocol):
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
         """Ask for `replicas` pods (None: leave the number), clamped to min and max.
 
         `remove` names pods that go first. `uid`: only the cluster of this UID (ClusterSeen.uid).
+        `expected`: only where so many replicas are asked for now; else raises ChangedError.
         """
         ...
 
@@ -141,7 +143,9 @@ class Backend(Protocol):
         """
         ...
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult: ...
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        """Run a command in the pod to its end; `uid`: only in the pod of this UID, as `scale`."""
+        ...
 
     async def attach(
         self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
@@ -173,8 +177,8 @@ class Backend(Protocol):
         """Remove all pods, or create them again; `uid` as for `scale`."""
         ...
 
-    async def cordon(self, machine: str, cordoned: bool) -> None:
-        """Keep new pods off a machine, or let them on again."""
+    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
+        """Keep new pods off a machine, or let them on again; `uid` (Machine.uid) as for `scale`."""
         ...
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
@@ -189,10 +193,12 @@ class Backend(Protocol):
         """Take the policy away again; one that is not there is fine."""
         ...
 
-    async def hold(self, holder: str, ttl_s: float) -> None:
+    async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
         """Take the cluster for one drill, or go on holding it: at most one at a time.
 
-        Raises CockpitError that names who has it. After `ttl_s` without a word it is free.
+        Raises LeaseHeldError that names who has it. Whether that holder still lives is for the
+        caller to observe: `expired` is the error's `renewal` once it has not changed for its
+        `ttl_s`, and the lease is then taken if it has not changed since.
         """
         ...
 

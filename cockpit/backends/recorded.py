@@ -52,13 +52,14 @@ class RecordedBackend(WithoutOperator):
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
         self._refuse("Nothing can be scaled.")
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self._refuse("Nothing can be killed.")
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         self._refuse("Nothing can be executed.")
 
     async def attach(
@@ -74,7 +75,7 @@ class RecordedBackend(WithoutOperator):
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self._refuse("Nothing can be suspended or resumed.")
 
-    async def cordon(self, machine: str, cordoned: bool) -> None:
+    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
         self._refuse("Nothing can be cordoned.")
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:

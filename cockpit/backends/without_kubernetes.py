@@ -49,7 +49,7 @@ class WithoutKubernetes:
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self._refuse("Only a RayCluster can be suspended.")
 
-    async def cordon(self, machine: str, cordoned: bool) -> None:
+    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
         self._refuse("Only a Kubernetes node can be cordoned.")
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
@@ -61,8 +61,8 @@ class WithoutKubernetes:
     async def rejoin(self, name: str) -> None:
         self._refuse("There are no network policies here.")
 
-    async def hold(self, holder: str, ttl_s: float) -> None:
-        await asyncio.to_thread(file_lease.hold, str(self.ref), holder, ttl_s)
+    async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+        await asyncio.to_thread(file_lease.hold, str(self.ref), holder, ttl_s, expired)
 
     async def release(self, holder: str) -> None:
         await asyncio.to_thread(file_lease.release, str(self.ref), holder)
@@ -101,13 +101,14 @@ class WithoutOperator(WithoutKubernetes):
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
         self._refuse("Nothing can be scaled from here.")
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self._refuse("Nothing can be killed from here.")
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         self._refuse("Nothing can be executed from here.")
 
     def logs(

@@ -101,6 +101,12 @@ def _require_named(args: argparse.Namespace, on: ClusterRef) -> None:
     )
 
 
+def answered_yes(question: str) -> bool:
+    """Ask on the terminal; no is what Enter answers."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def refuse_read_only(args: argparse.Namespace, does: str = "changes the cluster") -> None:
     """Raises NotAllowedError in read-only mode; `does` is the reason, after the verb's name."""
     if args.read_only:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,14 +13,12 @@ from cockpit.cli import confirm, connect, drill_plan, drill_result, watched
 from cockpit.cli.drill_lines import Lines
 from cockpit.cli.streams import tell
 from cockpit.drill_actions import DrillActions
-from cockpit.drills import gameday_file
+from cockpit.drills import gameday_file, orphans
 from cockpit.drills.catalogue import NAMES, perhaps
 from cockpit.drills.engine import Experiment
 from cockpit.drills.gameday import GameDay
-from cockpit.drills.gameday_run import GameDayRun
-from cockpit.drills.gameday_words import here, steps_said
-from cockpit.drills.journal import Journal
-from cockpit.drills.orphans import elsewhere, words
+from cockpit.drills.gameday_words import commands_of, here, steps_said
+from cockpit.drills.journal import Entry, Journal
 from cockpit.drills.plan import DrillPlan
 from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError, ExitCode, UnreachableError, UsageError
@@ -48,28 +47,61 @@ def run(args: argparse.Namespace) -> int:
         return int(ExitCode.DONE)
     with watched.session_on(backend) as session:
         connect.wait_for(session, SOURCES, connect.TARGET_SETTLE_S)
-        actions = DrillActions(
-            session, watched.prober_on(session), drill_plan.configured_limits(args)
-        )
-        if not args.dry_run and not args.read_only:
-            _mend(session, actions)
+        limits = drill_plan.configured_limits(args)
+        actions = DrillActions(session, watched.prober_on(session), limits)
         if plan is not None:
             return _one(args, session, actions, plan)
         assert day is not None
-        return _day(args, session, actions.game_day(day, tell))
+        return _day(args, session, actions, day)
 
 
-def _mend(session: Session, actions: DrillActions) -> None:
-    """What an earlier drill has left here would be measured with this one."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What killed cockpits have left, which would be measured with this drill."""
+
+    recent: list[Entry]
+    """Undone with the plan, first of all."""
+    others: list[Entry]
+    """Each is asked about, where somebody can be asked."""
+    now_s: float
+
+    @property
+    def lines(self) -> list[str]:
+        """For the plan that is confirmed."""
+        return [
+            *(f"First undo: {orphans.described(entry, self.now_s)}" for entry in self.recent),
+            *(
+                f"Note: {orphans.described(entry, self.now_s)}: "
+                f"cockpit drill undo {entry.record_id}"
+                for entry in self.others
+            ),
+        ]
+
+
+def _left(session: Session, actions: DrillActions) -> Left:
     journal = Journal()
-    for mended in session.call(actions.mend(journal)):
-        tell(words(mended))
-        if mended.error is not None:
-            raise mended.error
-    for entry in elsewhere(journal, session.backend):
+    for bad in journal.unreadable():
+        tell(f"Note: {bad.line}.")
+    for entry in orphans.elsewhere(journal, session.backend.ref):
         tell(
             f"Drill {entry.drill_id} has left {entry.fault} on {entry.cluster}: cockpit drill undo"
         )
+    now_s = session.clock()
+    return Left(*orphans.split(actions.left(), now_s), now_s)
+
+
+def _undo(args: argparse.Namespace, session: Session, actions: DrillActions, left: Left) -> None:
+    """After the confirmation. Raises what is still there: it would be measured with the drill."""
+    agreed = [
+        entry
+        for entry in left.others
+        if not args.yes
+        and confirm.answered_yes(f"{orphans.described(entry, left.now_s)}. Undo it first?")
+    ]
+    for undone in session.call(actions.undo_left([*left.recent, *agreed])):
+        tell(orphans.outcome(undone))
+        if undone.error is not None:
+            raise undone.error
 
 
 def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
@@ -88,25 +120,26 @@ def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
 
 
 def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
-    experiment = actions.experiment(plan)
-    if not confirm.confirmed(args, _said(session, experiment), session.backend.ref, destroys=True):
+    experiment, left = actions.experiment(plan), _left(session, actions)
+    lines = [*_said(session, experiment), *left.lines]
+    if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
-    lines = Lines(experiment)
-    record, interrupted = _followed(
-        session, session.submit(actions.drill(experiment)), experiment.abort, lines.tell
-    )
+    _undo(args, session, actions, left)
+    begun = session.submit(actions.drill(experiment))
+    record, interrupted = _followed(session, begun, experiment.abort, Lines(experiment).tell)
     drill_result.show(record, args.output or "table")
     _write_junit(args.junit, record.name, record.began_s, [drill_junit.case_of(record)])
     return _code(interrupted, record.verdict is Verdict.PASSED)
 
 
-def _day(args: argparse.Namespace, session: Session, going: GameDayRun) -> int:
+def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day: GameDay) -> int:
+    going, left = actions.game_day(day, tell), _left(session, actions)
     rights = session.call(session.backend.capabilities())
     there = here(session.store, session.backend.ref.backend, rights)
-    if not confirm.confirmed(
-        args, steps_said(going.day, there), session.backend.ref, destroys=True
-    ):
+    lines = [*steps_said(day, there), *left.lines]
+    if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    _undo(args, session, actions, left)
     told: dict[str, Lines] = {}
 
     def tell_more(store: object) -> None:
@@ -162,6 +195,8 @@ def _said(session: Session, experiment: Experiment) -> list[str]:
         lines = [line for one in armed for line in one.prepared.lines]
         for one in armed:
             lines += [f"Then it is undone: {undo.text}." for undo in one.prepared.undo]
+        plan = experiment.plan
+        lines += commands_of((*plan.hypothesis, *plan.abort))
         lines.append(f"Seed {experiment.seed}: the same one hits the same.")
         lines += [f"Note: {line}." for line in await experiment.caution(armed)]
         # Headed, for with --yes what comes of it stands right below.

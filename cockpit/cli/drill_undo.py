@@ -1,60 +1,89 @@
-"""`cockpit drill undo`: take back what drills have left whose cockpit was killed."""
+"""`cockpit drill undo`: undo what killed cockpits have left of their drills."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 from cockpit.cli import confirm, connect, output
 from cockpit.cli.place import Place
 from cockpit.cli.streams import tell
 from cockpit.drill_actions import DrillActions
+from cockpit.drills import orphans
 from cockpit.drills.journal import Entry, Journal
-from cockpit.drills.orphans import is_of, words
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.protection import is_protected
 
 
 def run(args: argparse.Namespace) -> int:
-    journal = Journal()
-    left = [entry for entry in journal.orphans() if is_of(entry, args.name)]
+    journal, now_s = Journal(), time.time()
+    bad = journal.unreadable()
+    for each in bad:
+        tell(f"{each.line}.")
+    left = [entry for entry in journal.orphans() if orphans.is_of(entry, args.name)]
     if args.name and not left:
-        going = [entry for entry in journal.entries() if is_of(entry, args.name)]
+        going = [entry for entry in journal.entries() if orphans.is_of(entry, args.name)]
         if going:
             raise UsageError(
-                f"Drill {args.name} goes on, in process {going[0].pid}.",
+                f"Drill {args.name} goes on, in process {going[0].process.pid}.",
                 "It undoes itself at its end.",
-                f"End it with Ctrl-C there, or: kill -INT {going[0].pid}",
+                f"End it with Ctrl-C there, or: kill -INT {going[0].process.pid}",
             )
         raise UsageError(f"Drill {args.name} has left nothing.", todo="See: cockpit drill history")
     if not left:
         _show(args, [])
-        return int(ExitCode.DONE)
-    if not confirm.confirmed(args, [line for entry in left for line in _plan(entry)]):
+        return int(ExitCode.FAILED if bad else ExitCode.DONE)
+    agreed = _agreed(args, left, now_s)
+    clusters = list(dict.fromkeys(entry.cluster for entry in agreed))
+    protected = [ref for ref in clusters if is_protected(ref, args.protected)]
+    if protected and len(clusters) > 1:
+        raise UsageError(
+            f"{protected[0].described} is protected, and drills have left something elsewhere too.",
+            todo="Undo one drill at a time: cockpit drill undo ID",
+        )
+    on = clusters[0] if len(clusters) == 1 else None
+    plan = [_plan(entry, now_s) for entry in agreed]
+    if not confirm.confirmed(args, plan, on, destroys=bool(protected)):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
-    rows, failed = [], False
-    for ref in dict.fromkeys(entry.cluster for entry in left):
-        for row in _on(args, ref, journal):
-            rows.append(row)
-            failed = failed or not row["undone"]
+    rows = [_row(entry, False, _not_asked(entry, now_s)) for entry in left if entry not in agreed]
+    for ref in clusters:
+        rows += _on(args, ref, journal, [entry for entry in agreed if entry.cluster == ref])
     _show(args, rows)
-    return int(ExitCode.FAILED if failed else ExitCode.DONE)
+    is_all = not bad and all(row["undone"] for row in rows)
+    return int(ExitCode.DONE if is_all else ExitCode.FAILED)
 
 
-def _on(args: argparse.Namespace, ref: ClusterRef, journal: Journal) -> list[dict[str, Any]]:
+def _agreed(args: argparse.Namespace, left: list[Entry], now_s: float) -> list[Entry]:
+    """`--yes` alone is for what was left a moment ago; anything else is named, or asked about."""
+    if args.name or not args.yes or args.dry_run:
+        return left
+    return orphans.split(left, now_s)[0]
+
+
+def _not_asked(entry: Entry, now_s: float) -> str:
+    return (
+        f"{orphans.described(entry, now_s)}. Not undone: --yes does not cover it. "
+        f"Undo it with: cockpit drill undo {entry.record_id}"
+    )
+
+
+def _on(
+    args: argparse.Namespace, ref: ClusterRef, journal: Journal, of_cluster: list[Entry]
+) -> list[dict[str, Any]]:
     there = argparse.Namespace(**vars(args))
     there.where = _place(ref)
-    of_cluster = [e for e in journal.orphans() if e.cluster == ref and is_of(e, args.name)]
     if ref.backend == "local" and _is_down(ref):
         for entry in of_cluster:
             journal.forget(entry)
-        return [_row(e, True, f"{e.fault} is gone with its cluster {ref}") for e in of_cluster]
+        return [_row(e, True, f"{e.fault} ended with its cluster {ref}") for e in of_cluster]
     try:
         with connect.session(there, sources=(), kinds=()) as session:
-            mended = session.call(DrillActions(session).mend(journal, args.name))
+            undone = session.call(DrillActions(session).undo_left(of_cluster))
     except CockpitError as error:
         return [_row(entry, False, f"{ref} is not reached: {error.what}") for entry in of_cluster]
-    return [_row(one.entry, one.error is None, words(one)) for one in mended]
+    return [_row(one.entry, one.error is None, orphans.outcome(one)) for one in undone]
 
 
 def _place(ref: ClusterRef) -> Place:
@@ -71,8 +100,8 @@ def _is_down(ref: ClusterRef) -> bool:
     return ref.name not in [cluster.name for cluster in list_clusters()]
 
 
-def _plan(entry: Entry) -> list[str]:
-    return [f"On {entry.cluster}, drill {entry.drill_id}: {undo.text}." for undo in entry.undo]
+def _plan(entry: Entry, now_s: float) -> str:
+    return f"On {entry.cluster}: {orphans.described(entry, now_s)}, where it is still so."
 
 
 def _row(entry: Entry, undone: bool, said: str) -> dict[str, Any]:

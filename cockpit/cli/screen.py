@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
             from cockpit.cli import screen_kubernetes
 
             return screen_kubernetes.connection(
-                args.where, found.configured, say, mends=not args.read_only
+                args.where, found.configured, say, undoes=not args.read_only
             )
-        return connection(found, mends=not args.read_only)
+        return connection(found, undoes=not args.read_only)
 
     return _show(args, start, args.where.cluster)
 
@@ -77,10 +77,10 @@ def demo(args: argparse.Namespace) -> int:
             demo_cluster.end(args, streams.tell)
 
 
-def connection(backend: Backend, *, ends_with_screen: str = "", mends: bool = True) -> Connection:
+def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = True) -> Connection:
     """A started session on the backend, and what the screen may ask for.
 
-    `mends`: what an earlier drill has left there is undone.
+    `undoes`: what an earlier drill left there a moment ago is undone.
     """
     from cockpit.cli import configuration, watched
     from cockpit.cli.screen_actions import ScreenActions
@@ -90,8 +90,8 @@ def connection(backend: Backend, *, ends_with_screen: str = "", mends: bool = Tr
     session.start()
     limits = blast_radius.parse(configuration.read().tables.get("drills", {}))
     actions = ScreenActions(session, watched.prober_on(session), limits)
-    if mends:
-        session.submit(actions.mend_at_start())
+    if undoes:
+        actions.begin_undo()
     return Connection(
         session=session,
         actions=actions,

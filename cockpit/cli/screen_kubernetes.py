@@ -12,14 +12,16 @@ from cockpit.model.text import one_line
 from cockpit.tui.actions import Connection, Say
 
 
-def connection(where: Place, configured: KubeConfig, say: Say, *, mends: bool = True) -> Connection:
+def connection(
+    where: Place, configured: KubeConfig, say: Say, *, undoes: bool = True
+) -> Connection:
     """On the cluster that is meant; without a session while it is to be chosen there."""
     beside = fleet.session(configured)
 
     def reconnect(ref: ClusterRef, say: Say) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kube.named(where, configured) else Place()
-        return screen.connection(kube.backend(there, configured, ref), mends=mends)
+        return screen.connection(kube.backend(there, configured, ref), undoes=undoes)
 
     try:
         ref = _chosen(where, configured, say)

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 from cockpit.backends.protocol import Backend, ExecResult
 from cockpit.drills.fault import Undo
-from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.text import one_line
 
 PYTHON = "python"
@@ -56,6 +57,15 @@ def undo(text: str, pod: str, script: str, *arguments: str, anywhere: bool = Fal
     return Undo("exec", text, pod=pod, argv=argv(script, *arguments), anywhere=anywhere)
 
 
+REFUSE = "refuse"
+"""The last argument of an undo after which the same fault may not begin any more."""
+
+
+def refusing(undo: Undo) -> Undo:
+    """The same, by which the script also refuses to begin the fault, should it come late."""
+    return replace(undo, argv=(*undo.argv, REFUSE))
+
+
 async def run(backend: Backend, pod: str, script: str, *arguments: str, what: str = "") -> str:
     """What the script printed, stripped. Raises CockpitError, or NotAllowedError.
 
@@ -79,9 +89,15 @@ def last_words(done: ExecResult) -> str:
 async def run_in_each(backend: Backend, calls: Iterable[tuple[str, ...]]) -> None:
     """Run a script in several pods at once, each as `pod, script, *arguments`.
 
-    Raises the first error once all have ended: what can be done is done.
+    Raises an error once all have ended: what can be done is done. One that does not say whether
+    the script has begun comes before those that do.
     """
     ran = await asyncio.gather(*(run(backend, *call) for call in calls), return_exceptions=True)
-    for result in ran:
-        if isinstance(result, BaseException):
-            raise result
+    failed = [result for result in ran if isinstance(result, BaseException)]
+    for error in sorted(failed, key=lambda error: has_answered(error)):
+        raise error
+
+
+def has_answered(error: BaseException) -> bool:
+    """Whether it came from the pod or the API, rather than from a connection that was cut off."""
+    return isinstance(error, CockpitError) and not isinstance(error, UnreachableError)

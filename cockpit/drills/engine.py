@@ -23,8 +23,9 @@ from cockpit.drills import blast_radius, catalogue, lease, target, undo, values
 from cockpit.drills.brake import Aborted, Brake, to_the_end
 from cockpit.drills.chronicle import Chronicle
 from cockpit.drills.fault import Aim, Armed, Fault, Ground, Order, Victims, injected
+from cockpit.drills.injection import Injection
 from cockpit.drills.inquiry import EVERY_S, Inquiry
-from cockpit.drills.journal import Journal
+from cockpit.drills.journal import Entry, Journal
 from cockpit.drills.judgement import judge
 from cockpit.drills.plan import DrillPlan
 from cockpit.drills.probe import Prober
@@ -55,6 +56,7 @@ class Experiment:
         drill_id: str = "",
         fault: Callable[[str], Fault] = catalogue.fault,
         keep: Callable[[KeptDrill], None] | None = None,
+        timing: lease.Timing = lease.TIMING,
     ) -> None:
         """`keep` is given the drill once it is over, for the history."""
         self.id = drill_id or f"drill-{secrets.token_hex(4)}"
@@ -66,7 +68,8 @@ class Experiment:
         self._chronicle = Chronicle(ground, plan, self.id, self.seed)
         self._inquiry = Inquiry(ground, prober, plan, self._chronicle)
         self._brake = Brake(self._inquiry.abort_conditions, EVERY_S)
-        self._to_undo = False
+        self._timing = timing
+        self._injections: list[Injection] = []
         self._agreed: list[Victims] | None = None
         """Whom the faults hit, as it was told before."""
 
@@ -126,10 +129,20 @@ class Experiment:
         verdict, why = Verdict.BROKEN, "cockpit hit a defect"
         try:
             self._chronicle.stage(Stage.PREPARING)
-            async with lease.held(self._ground.backend, self.id, self._chronicle.note):
+            async with lease.held(
+                self._ground.backend,
+                self.id,
+                guard=self._brake.guard,
+                waits=partial(self._chronicle.stage, Stage.PREPARING),
+                note=self._chronicle.note,
+                lost=self.abort,
+                timing=self._timing,
+            ):
                 verdict, why = await self._held()
         except CockpitError as error:
             verdict, why = self._failed(error)
+        except Aborted as aborted:
+            verdict, why = Verdict.ABORTED, str(aborted)
         except asyncio.CancelledError:
             verdict, why = Verdict.ABORTED, "interrupted"
             raise
@@ -190,21 +203,31 @@ class Experiment:
             workload=workload,
             profile=profile,
         )
+        entry: Entry | None = None
         if one.prepared.undo:
-            self._to_undo = True
-            self._journal.write(
+            uids = {pod.name: pod.uid for pod in one.victims.pods}
+            entry = self._journal.write(
                 name,
                 kind.name,
                 seen.name,
                 self._ground.backend.ref,
-                one.prepared.undo,
+                [
+                    replace(each, uid=each.uid or uids.get(each.pod, ""))
+                    for each in one.prepared.undo
+                ],
                 self._ground.clock(),
             )
         self._chronicle.begins(drill, reading)
-        await self._within(
-            self.plan.timeouts.inject_s, f"injecting {kind.name}", one.prepared.apply()
-        )
+        limit_s = self.plan.timeouts.inject_s
+        injection = Injection(entry, one.prepared.apply(), limit_s)
+        self._injections.append(injection)
+        await self._within(limit_s, f"injecting {kind.name}", injection.begun())
         self._chronicle.injected(drill)
+        if entry is not None:
+            try:
+                self._journal.answered(entry)
+            except CockpitError as error:
+                self._chronicle.note(f"{error.what} {error.why}")
 
     async def _during(self, armed: Sequence[Armed]) -> str:
         """Until the longest fault is over. The first probe that failed meanwhile, or nothing."""
@@ -243,13 +266,18 @@ class Experiment:
 
     async def _undone(self) -> str:
         """Everything undone, whoever cancels meanwhile; why not, if something is left."""
-        return await to_the_end(self._take_back) if self._to_undo else ""
+        return await to_the_end(self._take_back) if self._injections else ""
 
     async def _take_back(self) -> str:
-        self._chronicle.stage(Stage.UNDOING)
+        if any(injection.entry for injection in self._injections):
+            self._chronicle.stage(Stage.UNDOING)
         left: list[str] = []
         limit_s = self.plan.timeouts.undo_s
-        for entry in self._journal.of(self.id):
+        for injection in self._injections:
+            answered = await injection.answered()
+            if injection.entry is None:
+                continue
+            entry = replace(injection.entry, answered=answered)
             try:
                 async with asyncio.timeout(limit_s):
                     said = await undo.take_all_back(self._ground.backend, self._journal, entry)
@@ -258,7 +286,7 @@ class Experiment:
                 left.append(f"undoing {entry.fault} took more than {limit_s:g} s")
             except CockpitError as error:
                 left.append(one_line(" ".join((error.what, error.why))))
-        self._to_undo = False
+        self._injections = []
         if not left:
             return ""
         trouble = f"{'; '.join(left)}. It is in the journal: cockpit drill undo"

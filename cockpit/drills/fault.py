@@ -126,7 +126,11 @@ Verb = Literal["exec", "uncordon", "rejoin", "scale", "replace"]
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """How one effect is taken back, as data that outlives this process. Doing it twice is well."""
+    """How one effect is undone, as data that outlives this process. It may be done twice.
+
+    It is done only where the effect is still there: on the object of this UID, and for a group that
+    still has the size that the drill gave it.
+    """
 
     verb: Verb
     text: str
@@ -134,13 +138,16 @@ class Undo:
     pod: str = ""
     """For `exec` and `replace`. An effect inside a pod that is gone is gone too."""
     uid: str = ""
-    """For `replace`: the pod's, since another one may have its name by then."""
+    """Of the pod (`exec`, `replace`), machine (`uncordon`) or cluster (`scale`): another one may
+    have its name by then."""
     argv: tuple[str, ...] = ()
     """For `exec`; exit code 0 is done, and also where there was nothing to do."""
     name: str = ""
     """Of the machine (`uncordon`), of the network policy (`rejoin`), of the group (`scale`)."""
     replicas: int = 0
     """For `scale`: what there was before."""
+    drilled: int | None = None
+    """For `scale`: what the drill has set; with any other number the group is left as it is."""
     anywhere: bool = False
     """For `exec`: the effect is on storage that pods share; when this pod is gone, another does."""
 

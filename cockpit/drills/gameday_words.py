@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.drills import catalogue
 from cockpit.drills.available import why_not
-from cockpit.drills.gameday import GameDay, Inject, Launch, Step
+from cockpit.drills.gameday import Expect, GameDay, Inject, Launch, Step
 from cockpit.drills.gameday_run import missing
+from cockpit.drills.plan import ProbeSpec
 from cockpit.launch.beside import beside
 from cockpit.model.cluster import Capability
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.store.select import going_run
 from cockpit.store.store import Store
+
+MOST = 10_000
+"""Characters of a command: nobody may hide its end from the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,25 @@ def steps_said(day: GameDay, at: Here | None) -> list[str]:
             faults = ", ".join(spec.fault for spec in step.doing.plan.faults)
             faults = f" ({faults})" if faults != step.name else ""
         lines.append(f"{number:3}. {step.name}{faults}")
+        lines += [f"     {line}" for line in commands_of(_probes(step))]
         lines += [f"     {one_line(mark, 300)}" for mark in (_marks(step, at) if at else ())]
     return lines
+
+
+def commands_of(probes: Iterable[ProbeSpec]) -> list[str]:
+    """A line for each command that these probes run on this machine, whole."""
+    commands = dict.fromkeys(probe.query for probe in probes if probe.kind == "command")
+    return [f"Runs on this machine: {one_line(command, MOST)}" for command in commands]
+
+
+def _probes(step: Step) -> tuple[ProbeSpec, ...]:
+    """All that the step asks, before, during and after its fault."""
+    match step.doing:
+        case Expect():
+            return step.doing.probes
+        case Inject():
+            return (*step.doing.plan.hypothesis, *step.doing.plan.abort)
+    return ()
 
 
 def _marks(step: Step, at: Here) -> Iterator[str]:

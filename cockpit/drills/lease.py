@@ -1,4 +1,9 @@
-"""The cluster for one drill at a time: taken, held, and let go."""
+"""The lease of the cluster for one drill at a time: acquired, renewed and released.
+
+As in client-go's leader election, whether another holder still lives is judged by what is
+observed here, on one clock: a lease that was not renewed for its whole duration is taken over,
+whatever times are written in it. A drill whose own lease is lost is aborted.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +11,145 @@ import asyncio
 import getpass
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from cockpit.backends.protocol import Backend
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, LeaseHeldError
 from cockpit.model.text import one_line
 
-TTL_S = 60.0
-"""After so long without a word it is free."""
+Guard = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
+"""Runs it, and raises when the drill is aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """In seconds, each as client-go names it."""
+
+    duration_s: float = 60.0
+    """LeaseDuration: without a renewal for so long, others may take it."""
+    deadline_s: float = 40.0
+    """RenewDeadline: without a renewal for so long, this drill is aborted before others begin."""
+    renew_s: float = 20.0
+    retry_s: float = 5.0
+    """RetryPeriod: between two looks at another's lease, and after a renewal that failed."""
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+TIMING = Timing()
 
 
 @asynccontextmanager
-async def held(backend: Backend, drill_id: str, note: Callable[[str], None]) -> AsyncIterator[None]:
-    """Raises CockpitError when another one has it. What goes wrong later is noted, no more: the
-    drill goes on, since its undo is what matters then.
+async def held(
+    backend: Backend,
+    drill_id: str,
+    *,
+    guard: Guard,
+    waits: Callable[[str], None],
+    note: Callable[[str], None],
+    lost: Callable[[str], None],
+    timing: Timing = TIMING,
+) -> AsyncIterator[None]:
+    """Raises LeaseHeldError when another drill has it, and what `guard` raises.
+
+    `waits` is given a line when another's lease is observed for its duration, `note` what goes
+    wrong while it is held, and `lost` the reason when it is held no longer.
     """
     holder = holder_of(drill_id, os.getpid())
-    await backend.hold(holder, TTL_S)
-    keeping = asyncio.create_task(_keep(backend, holder, note))
+    try:
+        await guard(acquire(backend, holder, waits, timing))
+    except LeaseHeldError:
+        raise
+    except BaseException:
+        await _release(backend, holder, note)  # the request may have been carried out
+        raise
+    keeping = asyncio.create_task(keep(backend, holder, note, lost, timing))
     try:
         yield
     finally:
         keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await _release(backend, holder, note)
+
+
+async def acquire(
+    backend: Backend, holder: str, waits: Callable[[str], None], timing: Timing = TIMING
+) -> None:
+    """Raises LeaseHeldError for a holder that lives, by its clock or by what is observed."""
+    try:
+        await backend.hold(holder, timing.duration_s)
+        return
+    except LeaseHeldError as error:
+        if error.current:
+            raise
+        seen = error
+    waits(f"waiting {seen.ttl_s:g} s for a renewal of the lease. {one_line(seen.why)}")
+    until_s = timing.clock() + seen.ttl_s
+    while timing.clock() < until_s:
+        await timing.sleep(timing.retry_s)
         try:
-            await backend.release(holder)
-        except CockpitError as error:
-            note(f"the lease was not released, and ends by itself: {one_line(error.what)}")
+            await backend.hold(holder, timing.duration_s)
+            return
+        except LeaseHeldError as error:
+            if error.renewal != seen.renewal:
+                raise
+    await backend.hold(holder, timing.duration_s, expired=seen.renewal)
 
 
-async def _keep(backend: Backend, holder: str, note: Callable[[str], None]) -> None:
+async def keep(
+    backend: Backend,
+    holder: str,
+    note: Callable[[str], None],
+    lost: Callable[[str], None],
+    timing: Timing = TIMING,
+) -> None:
+    """Renew it until this is cancelled, or it is lost."""
+    renewed_s = timing.clock()
+    pause_s = timing.renew_s
     while True:
-        await asyncio.sleep(TTL_S / 3)
+        await timing.sleep(pause_s)
+        left_s = renewed_s + timing.deadline_s - timing.clock()
         try:
-            await backend.hold(holder, TTL_S)
-        except CockpitError as error:
-            note(f"the lease could not be renewed: {one_line(error.what)}")
+            async with asyncio.timeout(max(left_s, timing.retry_s)):
+                await backend.hold(holder, timing.duration_s)
+        except LeaseHeldError as error:
+            lost(f"the lease of the cluster was lost: {one_line(error.why)}")
+            return
+        except (CockpitError, TimeoutError) as error:
+            why = one_line(error.what if isinstance(error, CockpitError) else "no answer")
+            if timing.clock() - renewed_s >= timing.deadline_s:
+                lost(f"the lease of the cluster was not renewed in {timing.deadline_s:g} s: {why}")
+                return
+            note(f"the lease could not be renewed: {why}")
+            pause_s = timing.retry_s
+        else:
+            renewed_s, pause_s = timing.clock(), timing.renew_s
 
 
-def holder_of(drill_id: str, pid: int) -> str:
-    """What a drill of that process on this machine is called towards others."""
-    return f"{_process(pid)} ({drill_id})"
+async def _release(backend: Backend, holder: str, note: Callable[[str], None]) -> None:
+    try:
+        await backend.release(holder)
+    except CockpitError as error:
+        note(f"the lease was not released, and ends by itself: {one_line(error.what)}")
+
+
+def holder_of(drill_id: str, pid: int, host: str = "") -> str:
+    """What a drill of that process calls itself towards others; the host is this one's if empty."""
+    return f"{_process(pid, host)} ({drill_id})"
 
 
 def is_own(holder: str) -> bool:
     """Whether a drill of this process called itself so."""
-    return holder.startswith(f"{_process(os.getpid())} ")
+    return holder.startswith(f"{_process(os.getpid(), '')} ")
 
 
-def _process(pid: int) -> str:
+def _process(pid: int, host: str) -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())  # a container's user need not be in the list of users
-    return f"{user}@{socket.gethostname()}:{pid}"
+    return f"{user}@{host or socket.gethostname()}:{pid}"

@@ -1,33 +1,36 @@
-"""Taking effects back, now or at the next start."""
+"""Undoing effects, at the end of a drill or later: only what is still there."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills import agent
 from cockpit.drills.fault import Undo
 from cockpit.drills.journal import Entry, Journal
 from cockpit.model.cluster import NodeType
-from cockpit.model.error import CockpitError, ReplacedError, UsageError
+from cockpit.model.error import ChangedError, CockpitError, ReplacedError, UsageError
 from cockpit.model.event import PodsListed
 from cockpit.model.text import one_line
 
+LATE_S = 3.0
+"""A request that was cut off may still be carried out within this: it is undone again after it."""
 
-async def take_back(backend: Backend, undo: Undo) -> str:
-    """Undo one effect; one line on what was done. Raises CockpitError when it is still there."""
-    match undo.verb:
-        case "exec":
-            return await _in_pod(backend, undo)
-        case "uncordon":
-            await backend.cordon(undo.name, False)
-        case "rejoin":
-            await backend.rejoin(undo.name)
-        case "scale":
-            await backend.scale(undo.name, undo.replicas)
-        case "replace":
-            return await _replaced(backend, undo)
-    return f"done: {undo.text}"
+
+async def take_back(backend: Backend, undo: Undo, *, answered: bool = True) -> str:
+    """Undo one effect; one line on what was done. Raises CockpitError when it is still there.
+
+    Without `answered` the fault may still begin, on a connection that was cut off: a script in a
+    pod is made to refuse it then, and what was asked of an API is undone a second time.
+    """
+    if undo.verb == "exec":
+        return await _in_pod(backend, undo if answered else agent.refusing(undo))
+    if not answered:
+        await _by_api(backend, undo)
+        await asyncio.sleep(LATE_S)
+    return await _by_api(backend, undo)
 
 
 async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> list[str]:
@@ -39,12 +42,15 @@ async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> lis
     failed: CockpitError | None = None
     for undo in reversed(entry.undo):
         try:
-            said.append(await take_back(backend, undo))
+            said.append(await take_back(backend, undo, answered=entry.answered))
         except CockpitError as error:
             said.append(f"NOT undone: {undo.text}: {one_line(error.what)}")
             failed = failed or error
-        else:
+            continue
+        try:
             journal.done(entry.drill_id, undo)
+        except CockpitError as error:  # on a full disk the other effects are undone all the same
+            said.append(f"undone, and kept in the journal: {one_line(f'{error.what} {error.why}')}")
     if failed is not None:
         raise CockpitError(
             f"Drill {entry.drill_id} is not all undone.",
@@ -54,23 +60,40 @@ async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> lis
     return said
 
 
-async def _replaced(backend: Backend, undo: Undo) -> str:
+async def _by_api(backend: Backend, undo: Undo) -> str:
     try:
-        await backend.delete_pod(undo.pod, uid=undo.uid, grace_s=0.0)
-    except (ReplacedError, UsageError):  # there is no such pod any more
-        return f"gone with pod {undo.pod}: {undo.text}"
+        match undo.verb:
+            case "uncordon":
+                await backend.cordon(undo.name, False, uid=undo.uid)
+            case "rejoin":
+                await backend.rejoin(undo.name)
+            case "scale":
+                await _scaled(backend, undo)
+            case "replace":
+                await backend.delete_pod(undo.pod, uid=undo.uid, grace_s=0.0)
+    except (ReplacedError, ChangedError) as error:
+        return f"left as it is ({one_line(error.what)}): {undo.text}"
+    except UsageError as error:  # there is no such object any more
+        return f"nothing to undo ({one_line(error.what)}): {undo.text}"
     return f"done: {undo.text}"
+
+
+async def _scaled(backend: Backend, undo: Undo) -> None:
+    if undo.drilled is None:
+        raise ReplacedError("Group", undo.name)  # nobody knows whether it is still the drill's
+    await backend.scale(undo.name, undo.replicas, uid=undo.uid, expected=undo.drilled)
 
 
 async def _in_pod(backend: Backend, undo: Undo) -> str:
     try:
-        done = await backend.exec(undo.pod, undo.argv)
-    except UsageError:  # there is no such pod any more
-        other = await _living_pod(backend) if undo.anywhere else ""
+        done = await backend.exec(undo.pod, undo.argv, uid=undo.uid)
+    except (UsageError, ReplacedError):  # there is no such pod any more
+        if not undo.anywhere:
+            return f"ended with pod {undo.pod}: {undo.text}"
+        other = await _living_pod(backend)
         if not other:
-            if undo.anywhere:
-                raise
-            return f"gone with pod {undo.pod}: {undo.text}"
+            raise
+        undo = replace(undo, pod=other, uid="")
         done = await backend.exec(other, undo.argv)
     if done.exit_code == 0:
         return f"done: {undo.text}"

@@ -140,6 +140,8 @@ class Machine:
     gpus: float = 0.0
     """What it offers to pods (allocatable)."""
     taints: tuple[str, ...] = ()
+    uid: str = ""
+    """Never given to another node, unlike the name."""
 
 
 class ClusterHealth(StrEnum):

@@ -60,6 +60,32 @@ class ReplacedError(CockpitError):
         self.kind, self.name = kind, name
 
 
+class ChangedError(CockpitError):
+    """A worker group does not have the number of replicas that a change was meant for."""
+
+    def __init__(self, group: str, found: int, expected: int) -> None:
+        super().__init__(
+            f"Group {group} has {found} replicas now, not {expected}.",
+            "It was changed since; it was left as it is.",
+            "See it as it is now: cockpit groups",
+        )
+        self.group, self.found, self.expected = group, found, expected
+
+
+class LeaseHeldError(CockpitError):
+    """Another drill holds the cluster's lease, or did not release it."""
+
+    def __init__(
+        self, what: str, why: str, todo: str, *, renewal: str, ttl_s: float, current: bool
+    ) -> None:
+        super().__init__(what, why, todo)
+        self.renewal = renewal
+        """Differs after each renewal: a holder that lives renews within `ttl_s`."""
+        self.ttl_s = ttl_s
+        self.current = current
+        """By the clock of this machine it has not run out, nor begins in the future."""
+
+
 class UnreachableError(CockpitError):
     """Something that is needed does not answer, or is not there."""
 

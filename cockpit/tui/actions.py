@@ -11,7 +11,9 @@ if TYPE_CHECKING:  # the first paint does not wait for these
     from cockpit.drills.engine import Experiment
     from cockpit.drills.gameday import GameDay
     from cockpit.drills.gameday_run import GameDayRun
+    from cockpit.drills.journal import Entry
     from cockpit.drills.kill import KillPlan
+    from cockpit.drills.orphans import Undone
     from cockpit.drills.plan import DrillPlan
     from cockpit.launch.job import BundledJob
     from cockpit.model.cluster import ClusterRef
@@ -51,6 +53,14 @@ class Actions(Protocol):
 
     async def drill_elsewhere(self) -> str:
         """Who else has the cluster for a drill now, where that can be told; empty: nobody."""
+        ...
+
+    async def left_to_ask(self) -> Sequence[Entry]:
+        """What killed cockpits have left here that is undone only when the user says so."""
+        ...
+
+    async def undo_left(self, entries: Sequence[Entry]) -> Sequence[Undone]:
+        """Undo these, as far as they still hold."""
         ...
 
     async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled: ...

@@ -152,6 +152,11 @@ class CockpitApp(Connecting):
                 await screen.look_anew(switched=switched)
         self.tick()
 
+    async def offer_undo(self) -> None:
+        from cockpit.tui import leftover
+
+        await leftover.offer(self)
+
     async def action_quit(self) -> None:
         """Ctrl+q and the palette leave by the same door as `q`."""
         from cockpit.tui import changes

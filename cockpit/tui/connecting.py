@@ -62,9 +62,14 @@ class Connecting(Asking):
         """Show what there is, then learn what may be done here."""
         await self.show_cluster(switched=switched)
         await self.ask_again()
+        await self.offer_undo()
 
     async def show_cluster(self, *, switched: bool) -> None:
         """The connection is another one: draw from it, and nothing of the one before."""
+        raise NotImplementedError
+
+    async def offer_undo(self) -> None:
+        """Ask about what killed cockpits have left on this cluster."""
         raise NotImplementedError
 
     async def ask_again(self) -> None:

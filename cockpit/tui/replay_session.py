@@ -10,7 +10,9 @@ from cockpit.backends.recorded import RecordedBackend
 from cockpit.drills.engine import Experiment
 from cockpit.drills.gameday import GameDay
 from cockpit.drills.gameday_run import GameDayRun
+from cockpit.drills.journal import Entry
 from cockpit.drills.kill import KillPlan
+from cockpit.drills.orphans import Undone
 from cockpit.drills.plan import DrillPlan
 from cockpit.launch.job import BundledJob
 from cockpit.model.cluster import ClusterRef
@@ -69,6 +71,12 @@ class RecordedActions:
 
     async def drill_elsewhere(self) -> str:
         return ""
+
+    async def left_to_ask(self) -> Sequence[Entry]:
+        return ()
+
+    async def undo_left(self, entries: Sequence[Entry]) -> Sequence[Undone]:
+        _refuse()
 
     async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled:
         _refuse()

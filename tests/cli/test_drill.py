@@ -161,7 +161,7 @@ def test_what_was_left_on_a_cluster_that_is_gone_is_gone_with_it(capsys: Capture
     assert "No drill has left anything." in capsys.readouterr().out
     subprocess.run([sys.executable, "-c", LEFT], check=True)
     assert main(["drill", "undo", "--dry-run"]) == 0
-    assert "local:gone, drill drill-1.1: let it run again" in capsys.readouterr().err
+    assert "Drill drill-1.1 left rank-freeze of p" in capsys.readouterr().err
     assert main(["drill", "undo"]) == 2, "nobody is there to be asked"
     assert main(["--read-only", "drill", "undo", "--yes"]) == 4
     assert len(Journal().entries()) == 1
@@ -169,7 +169,7 @@ def test_what_was_left_on_a_cluster_that_is_gone_is_gone_with_it(capsys: Capture
     assert main(["drill", "undo", "drill-1", "--yes", "-o", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["undone"]
-    assert "gone with its cluster" in row["message"]
+    assert "ended with its cluster" in row["message"]
     assert Journal().entries() == []
 
 

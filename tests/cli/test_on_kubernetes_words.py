@@ -54,7 +54,7 @@ class Cluster(ScriptedBackend):
     ) -> AsyncIterator[str]:
         yield f"{pod} previous={previous} follow={follow}"
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         await ScriptedBackend.exec(self, pod, argv)
         return ExecResult(7, "out\n", "err\n")
 

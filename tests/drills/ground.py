@@ -22,6 +22,7 @@ from cockpit.drills.fault import (
     Victims,
 )
 from cockpit.drills.journal import Journal
+from cockpit.drills.lease import TIMING, Timing
 from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts
 from cockpit.drills.probe import Answer, GroundProber, Prober
 from cockpit.insight.recovery import Reading
@@ -133,7 +134,7 @@ FREEZE = Undo("exec", "let it run again", pod=ONE.name, argv=("thaw",))
 class Refusing(ScriptedBackend):
     """Every command in a pod fails, and so does every undo by one."""
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         return ExecResult(1, "", "no such thing here")
 
 
@@ -152,6 +153,7 @@ def experiment(
     *,
     prober: Prober | None = None,
     journal: Journal | None = None,
+    timing: Timing = TIMING,
 ) -> Experiment:
     known = faults if isinstance(faults, Mapping) else {faults.kind.name: faults}
     return Experiment(
@@ -160,6 +162,7 @@ def experiment(
         prober or GroundProber(ground),
         journal=journal,
         fault=known.__getitem__,
+        timing=timing,
     )
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from cockpit.drills.fault import Ground, Order, Prepared, Undo, Victims
 from cockpit.drills.journal import Journal
+from cockpit.drills.lease import Timing
 from cockpit.drills.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Stage, Verdict
-from cockpit.model.error import CockpitError, UnreachableError, UsageError
-from cockpit.model.event import DrillInjected, DrillStaged
+from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
+from cockpit.model.event import DrillInjected, DrillStaged, PodsListed
 from cockpit.session import Session
 from tests.drills.ground import (
     FREEZE,
@@ -192,7 +193,7 @@ async def test_the_user_can_abort_in_the_middle_and_what_was_done_is_undone() ->
     assert record.drills
 
 
-async def test_an_abort_ends_an_injection_that_hangs() -> None:
+async def test_an_abort_of_an_injection_that_hangs_makes_the_fault_refuse() -> None:
     ground, journal = ScriptedGround(trained()), Journal()
     begun = asyncio.Event()
 
@@ -200,12 +201,96 @@ async def test_an_abort_ends_an_injection_that_hangs() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    drill = experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), journal=journal)
+    wanted = plan(timeouts=replace(QUICK, inject_s=0.1))
+    drill = experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), wanted, journal=journal)
     going = asyncio.create_task(drill.conduct())
     await asyncio.wait_for(begun.wait(), 5)
     drill.abort()
+    await asyncio.wait_for(going, 5)
+    assert ("exec", ONE.name, "thaw", "refuse") in ground.backend.asked
+    assert journal.entries() == []
+
+
+async def test_an_abort_undoes_a_slow_injection_after_it_has_begun() -> None:
+    ground, journal = ScriptedGround(trained()), Journal()
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await may_end.wait()
+        ground.backend.asked.append(("fault",))
+
+    fault = Obedient(apply=slow, undo=(FREEZE,), lasts_s=9.0)
+    drill = experiment(ground, fault, journal=journal)
+    going = asyncio.create_task(drill.conduct())
+    await asyncio.wait_for(begun.wait(), 5)
+    drill.abort()
+    asyncio.get_running_loop().call_later(0.1, may_end.set)
     assert (await asyncio.wait_for(going, 5)).verdict is Verdict.ABORTED
+    done = [asked for asked in ground.backend.asked if asked[0] in ("fault", "exec")]
+    assert done == [("fault",), ("exec", ONE.name, "thaw")]
+    assert journal.entries() == []
+
+
+async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
+    class Lost(ScriptedBackend):
+        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+            await super().hold(holder, ttl_s)
+            if len(self.asked) > 1:
+                raise LeaseHeldError(
+                    "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
+                )
+
+    ground, journal = ScriptedGround(trained(), Lost()), Journal()
+    fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
+    drill = experiment(ground, fault, journal=journal, timing=Timing(renew_s=0.05))
+    record = await asyncio.wait_for(drill.conduct(), 5)
+    assert record.verdict is Verdict.ABORTED
+    assert record.why == "the lease of the cluster was lost: Held by bob."
     assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert journal.entries() == []
+
+
+async def test_the_uid_of_the_pod_and_the_answer_are_in_the_journal() -> None:
+    events = [
+        replace(event, pods=tuple(replace(pod, uid=f"uid-{pod.name}") for pod in event.pods))
+        if isinstance(event, PodsListed)
+        else event
+        for event in trained()
+    ]
+    ground, journal = ScriptedGround(events), Journal()
+    fault = Obedient(undo=(FREEZE, replace(FREEZE, pod=TWO.name)), lasts_s=60.0)
+    drill = experiment(ground, fault, journal=journal)
+    going = asyncio.create_task(drill.conduct())
+    await until(lambda: Stage.DURING in ground.stages)
+    (entry,) = journal.entries()
+    hit = fault.hit[0].pods[0]
+    assert hit.uid in {undo.uid for undo in entry.undo}
+    assert entry.answered
+    drill.abort()
+    await asyncio.wait_for(going, 5)
+
+
+async def test_an_abort_ends_the_wait_for_another_lease() -> None:
+    class Stale(ScriptedBackend):
+        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+            raise LeaseHeldError(
+                "Another drill runs.", "Held by bob.", "", renewal="1", ttl_s=60.0, current=False
+            )
+
+    ground, fault = ScriptedGround(trained(), Stale()), Obedient()
+    drill = experiment(ground, fault)
+    going = asyncio.create_task(drill.conduct())
+    await until(
+        lambda: any(
+            "waiting 60 s" in event.message
+            for event in ground.told
+            if isinstance(event, DrillStaged)
+        )
+    )
+    drill.abort()
+    assert (await asyncio.wait_for(going, 5)).verdict is Verdict.ABORTED
+    assert fault.hit == []
 
 
 async def test_an_abort_condition_ends_the_drill_in_the_middle() -> None:
@@ -266,7 +351,7 @@ async def test_an_injection_that_takes_too_long_is_broken_and_undone() -> None:
     record = await experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), wanted).conduct()
     assert record.verdict is Verdict.BROKEN
     assert "injecting obedient took more than 0.1 s" in record.why
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw", "refuse") in ground.backend.asked
 
 
 async def test_an_undo_that_fails_is_told_and_kept_in_the_journal() -> None:
@@ -281,7 +366,7 @@ async def test_an_undo_that_fails_is_told_and_kept_in_the_journal() -> None:
 
 async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
     class Hanging(ScriptedBackend):
-        async def exec(self, pod: str, argv: object) -> None:  # type: ignore[override]
+        async def exec(self, pod: str, argv: object, *, uid: str = "") -> None:  # type: ignore[override]
             await asyncio.Event().wait()
 
     ground, journal = ScriptedGround(trained(), Hanging()), Journal()
@@ -310,7 +395,7 @@ async def test_a_cancellation_in_the_middle_of_the_undo_does_not_stop_it() -> No
     undoing, may_end = asyncio.Event(), asyncio.Event()
 
     class Slow(ScriptedBackend):
-        async def exec(self, pod: str, argv: object) -> object:  # type: ignore[override]
+        async def exec(self, pod: str, argv: object, *, uid: str = "") -> object:  # type: ignore[override]
             undoing.set()
             await may_end.wait()
             return await super().exec(pod, ["thaw"])
@@ -348,7 +433,7 @@ def test_a_session_that_is_closed_in_the_middle_leaves_nothing_broken() -> None:
 
 async def test_a_cluster_that_another_drill_holds_is_left_alone() -> None:
     class Held(ScriptedBackend):
-        async def hold(self, holder: str, ttl_s: float) -> None:
+        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
             raise CockpitError("Another drill runs on scripted.", "It is somebody's.")
 
     ground, fault = ScriptedGround(trained(), Held()), Obedient()

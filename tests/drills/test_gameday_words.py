@@ -184,3 +184,31 @@ def test_a_record_of_the_fault_that_was_called_preemption_is_still_read(capsys: 
     assert "drill-a1" in capsys.readouterr().out
     assert main(["drill", "show", "last"]) == 0
     assert "preemption of" in capsys.readouterr().out
+
+
+DAY = """
+[defaults]
+probes = ["command: curl -fsS http://model.example/before"]
+[[step]]
+expect = ["command: sh -c 'rm -rf /tmp/x'", "replicas-ready"]
+[[step]]
+drill = "pod-kill"
+during = ["command: curl -fsS http://model.example/during"]
+abort_unless = ["command: true %s"]
+"""
+
+
+def test_every_command_that_runs_on_this_machine_is_in_the_plan_whole() -> None:
+    long = "x" * 3000
+    said = steps_said(parsed(DAY % long, "day.toml", "day"), None)
+    runs = "     Runs on this machine: "
+    assert [line.removeprefix(runs) for line in said if line.startswith(runs)] == [
+        "sh -c 'rm -rf /tmp/x'",
+        "curl -fsS http://model.example/before",
+        "curl -fsS http://model.example/during",
+        f"true {long}",
+    ]
+
+
+def test_game_day_without_commands_has_no_line_of_them() -> None:
+    assert not [line for line in steps_said(game_day("smoke"), LOCAL) if "Runs on" in line]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from cockpit.drills import agent
 from tests.drills.script import eventually
 
 NAME = "cockpit_drill_test"
+HANDLE = f"{zlib.crc32(NAME.encode()) & 0x7FFF | 0x1000:x}:"
+TAP = f"c0c{zlib.crc32(NAME.encode()):08x}"
 HERE, THERE = "10.213.77.1", "10.213.77.2"
 Done = subprocess.CompletedProcess[str]
 Inside = Callable[..., Done]
@@ -172,9 +175,27 @@ def test_a_narrow_line_is_widened_again(script: Inside) -> None:
     done = script("on", NAME, "rate", "1000", "600")
     assert done.returncode == 0, done.stderr
     shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
-    assert "tbf c0c: root" in shown
+    assert f"tbf {HANDLE} root" in shown
     assert "1Mbit" in shown
     assert script("off", NAME).returncode == 0
+    shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
+    assert "tbf" not in shown
+
+
+def test_an_undo_of_another_fault_leaves_the_queueing_discipline(script: Inside) -> None:
+    assert script("on", NAME, "rate", "1000", "600").returncode == 0
+    assert script("on", f"{NAME}_2", "rate", "2000", "600").returncode == 1, "one at a time"
+    assert script("off", f"{NAME}_2").returncode == 0
+    shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
+    assert f"tbf {HANDLE} root" in shown
+    assert script("off", NAME).returncode == 0
+
+
+def test_a_network_fault_that_starts_after_its_undo_fails(script: Inside) -> None:
+    assert script("off", NAME, "refuse").returncode == 0
+    late = script("on", NAME, "rate", "1000", "600")
+    assert late.returncode == 1
+    assert "undone before it began" in late.stderr
     shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
     assert "tbf" not in shown
 
@@ -190,7 +211,7 @@ def test_packets_are_late_until_it_is_undone(script: Inside) -> None:
     assert script("off", NAME).returncode == 0
     assert median(round_trips_s(20)) < 0.05
     own = f"cockpit-a{os.getpid()}"
-    eventually(lambda: "c0clate" not in in_namespace(own, "ip", "link").stdout)
+    eventually(lambda: TAP not in in_namespace(own, "ip", "link").stdout)
     assert "clsact" not in in_namespace(own, "tc", "qdisc", "show").stdout
 
 

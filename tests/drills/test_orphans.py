@@ -1,42 +1,58 @@
-"""What a killed cockpit has left: found, undone by the next one, and told."""
+"""What a killed cockpit has left: found, shown, and undone where it still holds."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import subprocess
-import sys
-from pathlib import Path
+import time
+from dataclasses import replace
 
 import pytest
 
 from cockpit import audit
+from cockpit.backends.protocol import Backend
 from cockpit.drill_actions import DrillActions
-from cockpit.drills.journal import Journal
-from cockpit.drills.orphans import is_of
+from cockpit.drills import undo
+from cockpit.drills.fault import Undo
+from cockpit.drills.journal import Entry, Journal
+from cockpit.drills.lease import holder_of
+from cockpit.drills.orphans import RECENT_S, Undone, described, is_of, is_recent, undo_entries
 from cockpit.model.cluster import ClusterRef
-from cockpit.model.error import CockpitError
 from cockpit.model.event import Notice
+from cockpit.process import ProcessId
 from cockpit.session import Session
 from tests.drills.ground import FREEZE, Refusing
 from tests.simulated_backend import ScriptedBackend
 
 HERE = ScriptedBackend().ref
 ELSEWHERE = ClusterRef("kuberay", "prod", "ml", "far")
-
-WRITES = """
-import sys
-from cockpit.drills.fault import Undo
-from cockpit.drills.journal import Journal
-from cockpit.model.cluster import ClusterRef
-name, backend, cluster = sys.argv[1:]
-undo = (Undo("exec", "let it run again", pod="t-workers-1", argv=("thaw",)),)
-Journal().write(name, "rank-freeze", "t-workers-1", ClusterRef(backend, cluster), undo, 1.0)
-"""
+KILLED = replace(ProcessId.own(), born="1")
+ON_ANOTHER_NODE = replace(ProcessId.own(), host="login-2", boot="another kernel")
+SCALE = Undo("scale", "scale gpu from 2 back to 3", name="gpu", uid="c", replicas=3, drilled=2)
+REPLACE = Undo("replace", "replace head", pod="head", uid="before")
+DAY_S = 86_400.0
 
 
-def left(name: str, ref: ClusterRef = HERE) -> None:
-    """As a process does that was killed in the middle of a drill."""
-    subprocess.run([sys.executable, "-c", WRITES, name, ref.backend, ref.name], check=True)
+def left(
+    *undo: Undo,
+    age_s: float = 30.0,
+    process: ProcessId = KILLED,
+    ref: ClusterRef = HERE,
+    name: str = "drill-1.1",
+) -> Entry:
+    """In the journal, as a process has left it that was killed in the middle of a drill."""
+    journal, at_s = Journal(), time.time() - age_s
+    effects = undo or (FREEZE,)
+    entry = journal.write(name, "rank-freeze", "t-workers-1", ref, effects, at_s, process)
+    journal.answered(entry)
+    return replace(entry, answered=True)
+
+
+def undone(backend: Backend, *entries: Entry) -> list[Undone]:
+    async def collected() -> list[Undone]:
+        return [one async for one in undo_entries(backend, Journal(), entries)]
+
+    return asyncio.run(collected())
 
 
 def notices(session: Session) -> list[Notice]:
@@ -44,84 +60,194 @@ def notices(session: Session) -> list[Notice]:
     return [notice for notice in session.store.notices if notice.kind == "Drill"]
 
 
-def test_what_a_killed_cockpit_left_is_undone_at_the_next_start_and_told() -> None:
-    left("drill-1.1")
-    backend, journal = ScriptedBackend(), Journal()
-    assert [entry.drill_id for entry in journal.orphans()] == ["drill-1.1"]
+def at_start(backend: Backend) -> list[Notice]:
+    """What the start of a screen does, and what it reports."""
     with Session(backend) as session:
-        session.call(DrillActions(session).mend_at_start())
-        told = notices(session)
+        DrillActions(session).begin_undo().result(10)
+        return notices(session)
+
+
+def test_recent_entry_is_undone_at_the_start_of_the_screen_and_reported() -> None:
+    left()
+    backend = ScriptedBackend()
+    (told,) = at_start(backend)
     assert ("exec", FREEZE.pod, "thaw") in backend.asked
     assert any(asked[0] == "release" and "(drill-1)" in asked[1] for asked in backend.asked)
-    assert journal.entries() == []
-    assert [(notice.reason, notice.warning) for notice in told] == [("Undone", False)]
-    assert "let it run again" in told[0].message
+    assert Journal().entries() == []
+    assert (told.reason, told.warning) == ("Undone", False)
+    assert "let it run again" in told.message
     lines = [json.loads(line) for line in audit.path().read_text().splitlines()]
     assert [line["action"] for line in lines] == ["undo rank-freeze"]
 
 
-def test_what_was_left_on_another_cluster_is_told_and_left_alone() -> None:
-    left("drill-1.1", ELSEWHERE)
+@pytest.mark.parametrize(
+    ("age_s", "process"),
+    [
+        (RECENT_S + 60, KILLED),
+        (3 * DAY_S, KILLED),
+        (-DAY_S, KILLED),
+        (30.0, ON_ANOTHER_NODE),
+    ],
+)
+def test_older_entry_or_one_of_another_node_is_only_shown(age_s: float, process: ProcessId) -> None:
+    entry = left(SCALE, REPLACE, age_s=age_s, process=process)
+    assert not is_recent(entry, time.time())
     backend = ScriptedBackend()
-    with Session(backend) as session:
-        session.call(DrillActions(session).mend_at_start())
-        told = notices(session)
+    (told,) = at_start(backend)
+    assert [asked for asked in backend.asked if asked[0] != "aclose"] == []
+    assert Journal().entries() == [entry]
+    assert told.warning
+    assert "scale gpu from 2 back to 3" in told.message
+    assert told.message.endswith("cockpit drill undo")
+
+
+def test_group_that_was_scaled_since_is_left_as_it_is() -> None:
+    """64 replicas by now, three days after a drill has set 2."""
+    entry = left(SCALE)
+    backend = ScriptedBackend(replicas=64)
+    (done,) = undone(backend, entry)
+    assert not [asked for asked in backend.asked if asked[0] == "scale"]
+    assert done.error is None
+    assert "left as it is (Group gpu has 64 replicas now, not 2.)" in done.lines[0]
+    assert Journal().entries() == []
+
+
+def test_group_that_is_still_as_the_drill_left_it_is_scaled_back() -> None:
+    backend = ScriptedBackend(replicas=2)
+    (done,) = undone(backend, left(SCALE))
+    assert ("scale", "gpu", "3") in backend.asked
+    assert "c" in backend.uids
+    assert done.lines == ("done: scale gpu from 2 back to 3",)
+
+
+def test_group_whose_drilled_size_is_unknown_is_left_as_it_is() -> None:
+    backend = ScriptedBackend()
+    (done,) = undone(backend, left(replace(SCALE, drilled=None)))
+    assert not [asked for asked in backend.asked if asked[0] == "scale"]
+    assert "left as it is" in done.lines[0]
+
+
+def test_pod_of_a_reused_name_is_neither_deleted_nor_entered() -> None:
+    backend = ScriptedBackend(replaced={"head": "after", FREEZE.pod: "after"})
+    (done,) = undone(backend, left(REPLACE, replace(FREEZE, uid="before")))
+    assert {asked[0] for asked in backend.asked} == {"release"}
+    assert "ended with pod t-workers-1" in done.lines[0]
+    assert "left as it is (Pod head was replaced" in done.lines[1]
+
+
+def test_drill_of_another_node_that_holds_the_lease_is_not_undone() -> None:
+    entry = left(process=ON_ANOTHER_NODE)
+    backend = ScriptedBackend(held_by=holder_of("drill-1", entry.process.pid, "login-2"))
+    (done,) = undone(backend, entry)
+    assert done.error is not None
+    assert done.error.what == "Drill drill-1.1 still runs."
+    assert backend.asked == []
+    assert Journal().entries() == [entry]
+
+
+def test_drill_of_another_node_without_the_lease_is_undone_when_asked_for() -> None:
+    backend = ScriptedBackend(held_by="somebody else")
+    (done,) = undone(backend, left(process=ON_ANOTHER_NODE))
+    assert done.error is None
+    assert ("exec", FREEZE.pod, "thaw") in backend.asked
+
+
+def test_entry_of_another_cluster_is_reported_and_left_alone() -> None:
+    left(ref=ELSEWHERE)
+    backend = ScriptedBackend()
+    (told,) = at_start(backend)
     assert not any(asked[0] == "exec" for asked in backend.asked)
     assert len(Journal().orphans()) == 1
-    assert told[0].warning
-    assert "kuberay:prod: cockpit drill undo" in told[0].message
+    assert told.warning
+    assert f"left rank-freeze on {ELSEWHERE}: cockpit drill undo" in told.message
 
 
-def test_what_cannot_be_undone_stays_in_the_journal_and_is_told() -> None:
-    left("drill-1.1")
-    with Session(Refusing()) as session:
-        session.call(DrillActions(session).mend_at_start())
-        told = notices(session)
-    assert told[0].warning
-    assert "NOT all undone" in told[0].message
+def test_what_cannot_be_undone_stays_in_the_journal_and_is_reported() -> None:
+    left()
+    (told,) = at_start(Refusing())
+    assert told.warning
+    assert "NOT all undone" in told.message
     assert len(Journal().orphans()) == 1
 
 
-def test_a_journal_that_cannot_be_read_does_not_keep_a_screen_from_starting() -> None:
-    journal = Journal()
-    journal.directory.mkdir(parents=True)
-    (journal.directory / "drill-1.1.json").write_text('{"drill_id": ')
+def test_one_effect_that_cannot_be_undone_keeps_no_other_from_it() -> None:
+    entry = left(SCALE, FREEZE)
+    backend = Refusing(replicas=2)
+    (done,) = undone(backend, entry)
+    assert done.error is not None
+    assert ("scale", "gpu", "3") in backend.asked
+    (still,) = Journal().entries()
+    assert still.undo == (FREEZE,)
+
+
+def test_unreadable_file_is_reported_and_the_others_are_undone() -> None:
+    left()
+    (Journal().directory / "drill-0.1.json").write_text('{"drill_id": ')
+    undone_line, bad = at_start(ScriptedBackend())
+    assert "let it run again" in undone_line.message
+    assert "drill-0.1.json cannot be read" in bad.message
+    assert bad.warning
+
+
+def test_defect_in_the_undo_at_the_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    left()
+
+    async def fails(*args: object, **more: object) -> str:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(undo, "take_back", fails)
     with Session(ScriptedBackend()) as session:
-        session.call(DrillActions(session).mend_at_start())
-        told = notices(session)
-    assert "cannot be read" in told[0].message
-    with pytest.raises(CockpitError, match="cannot be read"):
-        journal.orphans()
+        with pytest.raises(ZeroDivisionError):
+            DrillActions(session).begin_undo().result(10)
+        assert session.wait(lambda store: bool(store.notices), 5)
+        (told,) = notices(session)
+    assert "NOT undone: ZeroDivisionError('a defect')" in told.message
+    assert told.warning
 
 
-def test_a_drill_that_goes_on_is_nobodys_to_undo() -> None:
-    journal = Journal()
-    journal.write("drill-1.1", "rank-freeze", "p", HERE, (FREEZE,), 1.0)
-    assert journal.orphans() == []
-    assert len(journal.of("drill-1")) == 1
+def test_fault_that_never_answered_is_made_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undo, "LATE_S", 0.0)
+    entry = replace(left(FREEZE, SCALE), answered=False)
+    backend = ScriptedBackend(replicas=2)
+    undone(backend, entry)
+    assert ("exec", FREEZE.pod, "thaw", "refuse") in backend.asked
+    assert backend.asked.count(("scale", "gpu", "3")) == 2, "the request may be carried out late"
 
 
-def test_another_process_with_the_same_number_is_not_the_one_that_wrote() -> None:
-    journal = Journal()
-    journal.write("drill-1.1", "rank-freeze", "p", HERE, (FREEZE,), 1.0)
-    path = journal.directory / "drill-1.1.json"
-    raw = json.loads(path.read_text())
-    path.write_text(json.dumps(raw | {"born": "1"}))
-    assert [entry.drill_id for entry in journal.orphans()] == ["drill-1.1"]
-    path.write_text(json.dumps(raw | {"boot": "before the reboot"}))
-    assert [entry.drill_id for entry in journal.orphans()] == ["drill-1.1"]
+def test_full_disk_keeps_no_effect_from_being_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cockpit.model.error import CockpitError
+
+    entry = left(SCALE, FREEZE)
+
+    def full(*args: object) -> None:
+        raise CockpitError("The journal of undo cannot be written.", "No space left on device")
+
+    monkeypatch.setattr(Journal, "done", full)
+    backend = ScriptedBackend(replicas=2)
+    (done,) = undone(backend, entry)
+    assert ("scale", "gpu", "3") in backend.asked
+    assert ("exec", FREEZE.pod, "thaw") in backend.asked
+    assert any("kept in the journal" in line for line in done.lines)
 
 
-def test_a_journal_that_cannot_be_written_says_so_before_anything_is_done(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CockpitError, match="cannot be written"):
-        Journal(tmp_path / "file").write("drill-1.1", "f", "p", HERE, (FREEZE,), 1.0)
+@pytest.mark.parametrize(
+    ("age_s", "when"),
+    [(5, "5 s ago"), (60, "1 minute ago"), (7200, "2 hours ago"), (3 * DAY_S, "3 days ago")],
+)
+def test_description_has_fault_target_age_and_effect(age_s: float, when: str) -> None:
+    entry = left(age_s=0.0)
+    assert described(entry, entry.written_s + age_s) == (
+        f"Drill drill-1.1 left rank-freeze of t-workers-1 {when}: let it run again"
+    )
 
 
-def test_an_entry_is_of_its_drill_and_of_its_record() -> None:
-    journal = Journal()
-    journal.write("drill-1.2", "rank-freeze", "p", HERE, (FREEZE,), 1.0)
-    entry = journal.entries()[0]
+def test_description_has_the_node_of_a_process_that_cannot_be_checked() -> None:
+    entry = left(process=ON_ANOTHER_NODE)
+    assert "on login-2, where it may still run" in described(entry, time.time())
+
+
+def test_entry_is_of_its_drill_and_of_its_record() -> None:
+    entry = left(name="drill-1.2")
     assert is_of(entry, "")
     assert is_of(entry, "drill-1")
     assert is_of(entry, "drill-1.2")

@@ -42,7 +42,7 @@ class Pods(ScriptedBackend):
     said: Answer = answer
     ran: list[tuple[str, ...]] = field(default_factory=list)
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         scripts = ("look", "kill", "stop", "hog", "memory", "release", "container")
         (script,) = (name for name in scripts if agent.argv(name)[2] == argv[2])
         self.ran.append((pod, script, *argv[3:]))

@@ -19,7 +19,7 @@ from cockpit.drills import undo, values
 from cockpit.drills.catalogue import fault
 from cockpit.drills.fault import Order, Prepared, RankVictim, Victims
 from cockpit.drills.journal import Journal
-from cockpit.drills.orphans import Mended, mend
+from cockpit.drills.orphans import Undone, undo_entries
 from cockpit.drills.plan import DrillPlan, FaultSpec, Timeouts
 from cockpit.drills.scripts.process import Process, is_alive, living
 from cockpit.model.cluster import NodeType, Pod, PodPhase
@@ -170,8 +170,9 @@ def ready_workers(store: Store) -> int:
     return sum(pod.ready for pod in workers)
 
 
-async def all_mended(session: Session, journal: Journal) -> list[Mended]:
-    return [one async for one in mend(session.backend, journal)]
+async def all_undone(session: Session, journal: Journal) -> list[Undone]:
+    entries = journal.orphans()
+    return [one async for one in undo_entries(session.backend, journal, entries)]
 
 
 def test_a_rank_runs_again_though_cockpit_was_killed_while_it_was_frozen(
@@ -186,15 +187,16 @@ def test_a_rank_runs_again_though_cockpit_was_killed_while_it_was_frozen(
     )
     try:
         eventually(lambda: state(process) == "T", 60.0)
+        journal = Journal(paths.state_dir() / "drills" / "journal")
+        eventually(lambda: all(entry.answered for entry in journal.entries()))
     finally:
         cockpit.kill()
         cockpit.wait()
     assert state(process) == "T"
-    journal = Journal(paths.state_dir() / "drills" / "journal")
     (left,) = journal.orphans()
     eventually(lambda: state(process) != "T")
-    (mended,) = session.call(all_mended(session, journal), 30.0)
-    assert mended == Mended(left, (f"done: {left.undo[0].text}",))
+    (undone,) = session.call(all_undone(session, journal), 30.0)
+    assert undone == Undone(left, (f"done: {left.undo[0].text}",))
     assert journal.entries() == []
     assert on_disk(session, victim.pod) == []
 

@@ -324,3 +324,30 @@ def test_a_script_is_one_text_for_python_3_9_with_each_name_once(script: str) ->
     names = [node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names)), names
     assert len(text) < 100_000, "the kernel takes no more than 128 KiB in one argument"
+
+
+def test_a_fault_that_starts_after_its_undo_does_not_begin(start: Start, tmp_path: Path) -> None:
+    found = identity(start())
+    assert "may not begin" in run("release", "d1", "refuse").stdout
+    assert "may not begin" not in run("release", "d2").stdout
+    late = run("stop", "d1", "600", "1", "0", str(found))
+    assert late.returncode == 1
+    assert "undone before it began" in late.stderr
+    assert state(found) != "T"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_undo_that_refuses_ends_what_has_begun(start: Start, tmp_path: Path) -> None:
+    found = identity(start())
+    run("stop", "d1", "600", "1", "0", str(found))
+    assert "before its time" in run("release", "d1", "refuse").stdout
+    becomes(found, "S")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_undo_that_refuses_may_be_repeated(tmp_path: Path) -> None:
+    assert "may not begin" in run("release", "d1", "refuse").stdout
+    assert "had not begun" in run("release", "d1", "refuse").stdout
+    assert len(list(tmp_path.iterdir())) == 1
+    assert "had not begun" in run("release", "d1").stdout
+    assert not list(tmp_path.iterdir())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cockpit.drills import agent
 from tests.drills.script import eventually, run
 
 LONG = "600"
@@ -102,3 +104,113 @@ def left_behind(name: str) -> list[int]:
         except OSError:
             continue  # it ended meanwhile
     return found
+
+
+def read_only(name: str, checkpoint: Path, seconds: str = LONG) -> None:
+    done = run("storage", "read-only", name, str(checkpoint.parent), seconds)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_overlapping_faults_give_a_directory_back_with_the_last(
+    checkpoint: Path, first: int
+) -> None:
+    names, where = ["cockpit-d20", "cockpit-d21"], str(checkpoint.parent)
+    mode = checkpoint.parent.stat().st_mode
+    for name in names:
+        read_only(name, checkpoint)
+    for name in (names[first], names[first]):  # the second time does nothing
+        assert run("storage", "off", name, where).returncode == 0
+        assert not is_writable(checkpoint.parent)
+    assert run("storage", "off", names[1 - first], where).returncode == 0
+    assert is_writable(checkpoint.parent)
+    assert checkpoint.parent.stat().st_mode == mode
+    assert [path.name for path in checkpoint.parent.parent.iterdir()] == ["run"]
+    eventually(lambda: not left_behind("cockpit-d2"))
+
+
+def test_a_fault_that_ends_by_itself_leaves_one_that_overlaps(checkpoint: Path) -> None:
+    read_only("cockpit-d22", checkpoint)
+    read_only("cockpit-d23", checkpoint, "0.3")
+    eventually(lambda: not left_behind("cockpit-d23"))
+    assert not is_writable(checkpoint.parent)
+    run("storage", "off", "cockpit-d22", str(checkpoint.parent))
+    assert is_writable(checkpoint.parent)
+    eventually(lambda: not left_behind("cockpit-d22"))
+
+
+@pytest.mark.parametrize("way", [("read-only", LONG), ("busy", LONG, "1")])
+def test_a_storage_fault_that_starts_after_its_undo_fails(
+    checkpoint: Path, way: tuple[str, ...]
+) -> None:
+    where = str(checkpoint.parent)
+    assert run("storage", "off", "cockpit-d24", where, "refuse").returncode == 0
+    late = run("storage", way[0], "cockpit-d24", where, *way[1:])
+    assert late.returncode == 1
+    assert "undone before it began" in late.stderr
+    assert is_writable(checkpoint.parent)
+    assert [path.name for path in checkpoint.parent.parent.iterdir()] == ["run"]
+    assert not left_behind("cockpit-d24")
+
+
+@pytest.mark.parametrize("way", [("read-only", LONG), ("busy", LONG, "1")])
+def test_an_undo_that_refuses_ends_a_storage_fault_that_has_begun(
+    checkpoint: Path, way: tuple[str, ...]
+) -> None:
+    where = str(checkpoint.parent)
+    assert run("storage", way[0], "cockpit-d25", where, *way[1:]).returncode == 0
+    assert run("storage", "off", "cockpit-d25", where, "refuse").returncode == 0
+    assert is_writable(checkpoint.parent)
+    assert [path.name for path in checkpoint.parent.parent.iterdir()] == ["run"]
+    eventually(lambda: not left_behind("cockpit-d25"))
+
+
+def test_a_folder_of_writers_that_cannot_be_removed_is_an_error(checkpoint: Path) -> None:
+    where = str(checkpoint.parent)
+    run("storage", "busy", "cockpit-d26", where, LONG, "1")
+    source = agent.source("storage")
+    stuck = """import shutil
+def rmtree(folder, ignore_errors):
+    if not ignore_errors:
+        raise OSError(16, "Device or resource busy", str(folder))
+shutil.rmtree = rmtree
+"""
+    for old, new in (("REMOVE_S = 10.0, 10.0", "REMOVE_S = 10.0, 0.2"), ("import shutil\n", stuck)):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    argv = [sys.executable, "-c", source, "off", "cockpit-d26", where]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+    assert done.returncode == 1
+    assert "Device or resource busy" in done.stderr
+    assert run("storage", "off", "cockpit-d26", where).returncode == 0
+    eventually(lambda: not left_behind("cockpit-d26"))
+
+
+def known(process: int) -> str:
+    return run("filelimit", "check", str(process)).stdout.strip()
+
+
+def test_overlapping_limits_are_lifted_with_the_last(process: int) -> None:
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (1_000_000, limits(process)[1]))
+    run("filelimit", "on", "cockpit-d30", "4096", LONG, known(process))
+    run("filelimit", "on", "cockpit-d31", "8192", LONG, known(process))
+    assert limit(process) == 4096, "the lower one"
+    run("filelimit", "off", "cockpit-d30", known(process))
+    assert limit(process) == 8192
+    run("filelimit", "off", "cockpit-d31", known(process))
+    assert limit(process) == 1_000_000, "its own, and not the most that it may have"
+    eventually(lambda: not left_behind("cockpit-d3"))
+    assert not list(Path(tempfile.gettempdir()).glob(f".cockpit-filelimit-{process}-*"))
+
+
+def test_a_limit_that_is_set_after_its_undo_fails(process: int) -> None:
+    before = limit(process)
+    run("filelimit", "off", "cockpit-d32", known(process), "refuse")
+    late = run("filelimit", "on", "cockpit-d32", "4096", LONG, known(process))
+    assert late.returncode == 1
+    assert "undone before it began" in late.stderr
+    assert limit(process) == before
+
+
+def limits(pid: int) -> tuple[int, int]:
+    return resource.prlimit(pid, resource.RLIMIT_FSIZE)

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from math import ceil
 from typing import Any, TypeVar
 
-from cockpit.backends.kuberay import access, exec, experiment, identity, objects, scale
+from cockpit.backends.kuberay import access, exec, experiment, identity, lease, objects, scale
 from cockpit.backends.kuberay.announcement import announce
 from cockpit.backends.kuberay.client import KubeClient, KubeError
 from cockpit.backends.kuberay.clusters import where_else
@@ -21,7 +21,7 @@ from cockpit.backends.kuberay.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import KINDS, ClusterWatch
 from cockpit.backends.protocol import Change, ExecResult, RayJobSpec, Scaled, Terminal
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, NodeType, Pod, PodPhase
-from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.error import ChangedError, CockpitError, UnreachableError, UsageError
 from cockpit.model.event import Event
 from cockpit.model.text import clean, one_line
 
@@ -88,6 +88,7 @@ class KubeRayBackend:
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
         """Counts are replicas: with several hosts a replica, that many pods each."""
         request = scale.Request(group, replicas, min_replicas, max_replicas, tuple(remove))
@@ -97,6 +98,9 @@ class KubeRayBackend:
             cluster = ray_cluster(raw)
             if uid:
                 identity.require("RayCluster", self._ref.name, raw, uid)
+            found = scale.find(cluster, group).wanted
+            if expected is not None and found != expected:
+                raise ChangedError(one_line(group), found, expected)
             pods = await self._pods(cluster, group)
             plan = scale.plan(cluster, raw, request, pods, _idle_s(raw))
             await self.client.patch(
@@ -117,10 +121,10 @@ class KubeRayBackend:
         asked = self.client.delete(self._pod_path(pod), body)
         await self._named(pod, identity.guarded("Pod", pod, asked))
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         if not argv:
             raise UsageError("There is nothing to execute.", todo="Give a command after --.")
-        container = await self._container(pod)
+        container = await self._container(pod, uid=uid)
         return await exec.run(self.client, self._ref.namespace, pod, container, argv)
 
     async def attach(
@@ -177,11 +181,14 @@ class KubeRayBackend:
 
         await _retried(once)
 
-    async def cordon(self, machine: str, cordoned: bool) -> None:
+    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
         path = f"/api/v1/nodes/{checked('machine', machine)}"
-        change = {"spec": {"unschedulable": cordoned or None}}
+        change: dict[str, Any] = {"spec": {"unschedulable": cordoned or None}}
+        if uid:  # a patch with another UID than the object's is a conflict
+            change["metadata"] = {"uid": uid}
         try:
-            await self.client.patch(path, change, kind="merge")
+            asked = self.client.patch(path, change, kind="merge")
+            await identity.guarded("Node", machine, asked)
         except KubeError as error:
             if error.status != 404:
                 raise
@@ -201,14 +208,14 @@ class KubeRayBackend:
     async def rejoin(self, name: str) -> None:
         await experiment.rejoin(self.client, self._ref, name)
 
-    async def hold(self, holder: str, ttl_s: float) -> None:
-        await experiment.hold(self.client, self._ref, holder, ttl_s)
+    async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+        await lease.hold(self.client, self._ref, holder, ttl_s, expired)
 
     async def release(self, holder: str) -> None:
-        await experiment.release(self.client, self._ref, holder)
+        await lease.release(self.client, self._ref, holder)
 
     async def holder(self) -> str:
-        return await experiment.holder(self.client, self._ref)
+        return await lease.holder(self.client, self._ref)
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         from cockpit.backends.kuberay import rayjob
@@ -306,9 +313,11 @@ class KubeRayBackend:
                 todo="See: cockpit pods",
             ) from error
 
-    async def _container(self, pod: str, *, for_logs: bool = False) -> str:
+    async def _container(self, pod: str, *, for_logs: bool = False, uid: str = "") -> str:
         """Ray's own, the first; for logs an init container that has not ended well."""
         raw = await self._pod(pod)
+        if uid:
+            identity.require("Pod", pod, raw, uid)
         if for_logs:
             for each in items(mapping(raw, "status"), "initContainerStatuses"):
                 ended = mapping(mapping(each, "state"), "terminated")

@@ -141,6 +141,7 @@ def machine(raw: Any) -> Machine:
         ip=next((text(e, "address") for e in addresses if text(e, "type") == "InternalIP"), ""),
         version=text(mapping(status, "nodeInfo"), "kubeletVersion"),
         created_s=seconds(meta.get("creationTimestamp")),
+        uid=text(meta, "uid"),
         cpus=quantity(room.get("cpu")),
         memory_bytes=int(quantity(room.get("memory"))),
         gpus=sum(quantity(room.get(name)) for name in GPUS),

@@ -52,20 +52,25 @@ class LocalBackend(WithoutKubernetes):
         max_replicas: int | None = None,
         remove: Sequence[str] = (),
         uid: str = "",
+        expected: int | None = None,
     ) -> Scaled:
         self._require_uid(uid)
-        request = ScaleRequest(group, replicas, min_replicas, max_replicas, tuple(remove))
+        request = ScaleRequest(
+            group, replicas, min_replicas, max_replicas, tuple(remove), expected=expected
+        )
         answer = await self._ask(request.as_json())
         return Scaled(group, answer["before"], answer["after"], answer["warning"])
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         await self._ask({"verb": "delete_pod", "pod": pod, "uid": uid, "grace_s": grace_s})
 
-    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         """Runs with the pod's environment and in its directory, and dies with the pod."""
         if not argv:
             raise UsageError("There is nothing to execute.", todo="Give a command after --.")
         spec, item = self._pod(pod)
+        if uid and item.pod.uid != uid:
+            raise ReplacedError("Pod", pod)
         environment = environment_of(item.process) if item.process else None
         if not environment:
             raise UsageError(f"Pod {pod} has no processes.", item.pod.reason)

@@ -35,7 +35,7 @@ from cockpit.backends.local.requests import serve
 from cockpit.backends.local.scale import ScaleRequest, scaled_spec
 from cockpit.backends.local.spec import ClusterSpec, spec_as_json
 from cockpit.backends.local.state import Status, read_spec, write_status
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import ChangedError, CockpitError, UsageError
 
 TICK_S = 1.0
 """How often it looks although nothing happened: deadlines, and its sign of life."""
@@ -136,6 +136,8 @@ class Operator:
         for pod in request.remove:
             self._pods.check_removable(pod, request.group)
         before = self.spec.group(request.group).desired
+        if request.expected is not None and before != request.expected:
+            raise ChangedError(request.group, before, request.expected)
         self.spec, warning = scaled_spec(self.spec, request)
         local_files.write_private(self._files.spec, local_files.as_text(spec_as_json(self.spec)))
         after = self.spec.group(request.group).desired

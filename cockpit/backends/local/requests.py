@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cockpit.model.error import CockpitError, ReplacedError, UnreachableError, UsageError
+from cockpit.model.error import (
+    ChangedError,
+    CockpitError,
+    ReplacedError,
+    UnreachableError,
+    UsageError,
+)
 
 Answer: TypeAlias = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -40,6 +46,8 @@ async def ask(name: str, socket: Path, request: dict[str, Any]) -> dict[str, Any
     if (refused := answer.get("error")) is not None:
         if (replaced := refused.get("replaced")) is not None:
             raise ReplacedError(*replaced)
+        if (changed := refused.get("changed")) is not None:
+            raise ChangedError(*changed)
         kind = UsageError if refused["usage"] else CockpitError
         raise kind(refused["what"], refused["why"], refused["todo"])
     return dict(answer)
@@ -68,6 +76,8 @@ async def _reply(line: bytes, answer: Answer) -> dict[str, Any]:
         return await answer(json.loads(line))
     except ReplacedError as error:
         return {"error": {"replaced": [error.kind, error.name]}}
+    except ChangedError as error:
+        return {"error": {"changed": [error.group, error.found, error.expected]}}
     except CockpitError as error:
         usage = isinstance(error, UsageError)
         return {"error": {"what": error.what, "why": error.why, "todo": error.todo, "usage": usage}}

@@ -21,6 +21,8 @@ class ScaleRequest:
     max: int | None = None
     remove: tuple[str, ...] = ()
     grace_s: float = GRACE_S
+    expected: int | None = None
+    """Only where so many are asked for now."""
 
     def as_json(self) -> dict[str, Any]:
         return {"verb": "scale"} | {name: getattr(self, name) for name in self.__slots__}
@@ -34,6 +36,7 @@ class ScaleRequest:
             max=_number(raw["max"]),
             remove=tuple(str(pod) for pod in raw["remove"]),
             grace_s=float(raw["grace_s"]),
+            expected=_number(raw.get("expected")),
         )
 
 

@@ -129,14 +129,14 @@ class Evict:
         unknown = [pod.name for pod in victims.pods if not pod.host]
         if cordons and unknown:
             raise CockpitError(f"Pod {unknown[0]} is on no machine yet.")
-        cordoned = await ground.ask(
-            lambda store: {name for name, machine in store.machines.items() if machine.cordoned}
-        )
+        known = await ground.ask(lambda store: dict(store.machines))
+        cordoned = {name for name, machine in known.items() if machine.cordoned}
+        uids = {name: machine.uid for name, machine in known.items()}
         fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
 
         async def apply() -> None:
             for host in fresh:
-                await ground.backend.cordon(host, True)
+                await ground.backend.cordon(host, True, uid=uids.get(host, ""))
             for pod in victims.pods:
                 await ground.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
 
@@ -146,7 +146,10 @@ class Evict:
                 *(f"Evict {named(pod)}, grace {grace_s:g} s." for pod in victims.pods),
             ),
             apply=apply,
-            undo=tuple(Undo("uncordon", f"let pods onto machine {h} again", name=h) for h in fresh),
+            undo=tuple(
+                Undo("uncordon", f"let pods onto node {h} again", name=h, uid=uids.get(h, ""))
+                for h in fresh
+            ),
             lasts_s=for_s if fresh else 0.0,
             grace_s=grace_s,
             parameters=order.used,
@@ -168,6 +171,7 @@ class ScaleDown:
         for pod in victims.pods:
             leaving.setdefault(pod.group, []).append(pod.name)
         groups = await ground.ask(lambda store: {name: store.groups.get(name) for name in leaving})
+        uid = await ground.ask(lambda store: store.uid)
         before: dict[str, int] = {}
         for name, pods in leaving.items():
             group = groups[name]
@@ -181,19 +185,30 @@ class ScaleDown:
                     f"Lower it first: cockpit scale {name} --min {before[name] - len(pods)}",
                 )
 
+        after = {name: before[name] - len(pods) for name, pods in leaving.items()}
+
         async def apply() -> None:
             for name, pods in leaving.items():
-                await ground.backend.scale(name, before[name] - len(pods), remove=pods)
+                await ground.backend.scale(
+                    name, after[name], remove=pods, uid=uid, expected=before[name]
+                )
 
         return Prepared(
             lines=tuple(
-                f"Scale group {name} from {before[name]} to {before[name] - len(pods)} for "
+                f"Scale group {name} from {before[name]} to {after[name]} for "
                 f"{for_s:g} s, without {', '.join(pods)}."
                 for name, pods in leaving.items()
             ),
             apply=apply,
             undo=tuple(
-                Undo("scale", f"scale group {name} back to {n}", name=name, replicas=n)
+                Undo(
+                    "scale",
+                    f"scale group {name} from {after[name]} back to {n}",
+                    name=name,
+                    uid=uid,
+                    replicas=n,
+                    drilled=after[name],
+                )
                 for name, n in before.items()
             ),
             lasts_s=for_s,

@@ -2,82 +2,130 @@
 
     filelimit.py check PID…
     filelimit.py on NAME BYTES SECONDS PID:STARTTICKS…
-    filelimit.py off NAME PID:STARTTICKS…
+    filelimit.py off NAME PID:STARTTICKS… [refuse]
 
-Only the soft limit is lowered, so that anybody may raise it again; no disk is filled.
+Only the soft limit is lowered, so that anybody may raise it again; no disk is filled. What it was,
+and the limits of all faults that overlap on a process, are in a file: the lowest counts, and with
+the last the process gets its own limit back.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
+from cockpit.drills.scripts.locked import locked, write_atomically
+from cockpit.drills.scripts.marker import claim, refuse, require
+from cockpit.drills.scripts.process import Failed, Process, ended, is_alive, living, parsed
 
-def started(pid: int) -> int:
-    """In clock ticks since boot: with it a pid is the same process for good (proc(5))."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+LOCK_S = 10.0
 
 
 def check(pids: Sequence[str]) -> None:
     for pid in pids:
-        limits = resource.prlimit(int(pid), resource.RLIMIT_FSIZE)
-        resource.prlimit(int(pid), resource.RLIMIT_FSIZE, limits)
-        print(f"{pid}:{started(int(pid))}")
+        process = living(int(pid))
+        if process is None:
+            raise Failed(f"process {pid} has ended")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits(process))
+        print(process)
 
 
-def limit(known: Sequence[str], most: int | None) -> None:
-    for one in known:
-        pid, ticks = map(int, one.split(":"))
-        with suppress(ProcessLookupError, FileNotFoundError):  # it is gone, and its limit with it
-            if started(pid) == ticks:
-                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard if most is None else most, hard))
+def limits(process: Process) -> tuple[int, int]:
+    return resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+
+
+def state(process: Process) -> Path:
+    """The soft limit before the first fault, and that of each fault."""
+    name = f".cockpit-filelimit-{process.pid}-{process.start}.json"
+    return Path(tempfile.gettempdir()) / name
+
+
+def change(process: Process, name: str, most: int | None) -> None:
+    """Add the fault's limit, or with None remove it."""
+    path = state(process)
+    if not is_alive(process):
+        path.unlink(missing_ok=True)
+        return
+    soft, hard = limits(process)
+    if path.exists():
+        held = json.loads(path.read_text())
+    elif most is None:
+        return
+    else:
+        held = {"soft": soft, "faults": {}}
+    held["faults"].pop(name, None)
+    if most is not None:
+        held["faults"][name] = most
+    if held["faults"]:
+        write_atomically(path, json.dumps(held))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (min(held["faults"].values()), hard))
+    else:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (held["soft"], hard))
+        path.unlink()
+
+
+def change_all(name: str, processes: Sequence[Process], most: int | None) -> None:
+    for process in processes:
+        lock = state(process).with_suffix(".lock")
+        with locked(lock, LOCK_S):
+            if most is not None:
+                require(marker(name))
+            try:
+                change(process, name, most)
+            except ProcessLookupError:
+                state(process).unlink(missing_ok=True)  # it has ended, and its limit with it
+            if not state(process).exists():
+                lock.unlink()
 
 
 def marker(name: str) -> Path:
-    """A file that is there while the limit is: with it goes the process that would lift it."""
     return Path(tempfile.gettempdir()) / f".{name}"
 
 
-def off(name: str, known: Sequence[str]) -> None:
-    """Also when it is off already."""
-    limit(known, None)
-    marker(name).unlink(missing_ok=True)
-
-
-def main(argv: Sequence[str]) -> int:
-    verb, rest = argv[0], argv[1:]
+def on(name: str, most: int, seconds: float, processes: Sequence[Process]) -> None:
+    claim(marker(name))
     try:
-        if verb == "check":
-            check(rest)
-        elif verb == "on":
-            marker(rest[0]).touch()
-            limit(rest[3:], int(rest[1]))
-            sys.stdout.flush()
-            if not os.fork():
-                os.setsid()
-                null = os.open(os.devnull, os.O_RDWR)
-                for number in (0, 1, 2):
-                    os.dup2(null, number)
-                ends = time.monotonic() + float(rest[2])
-                while time.monotonic() < ends and marker(rest[0]).exists():
-                    time.sleep(0.2)
-                off(rest[0], rest[3:])
-        else:
-            off(rest[0], rest[1:])
-    except PermissionError as error:
-        print(error, file=sys.stderr)
-        return 3
-    except OSError as error:
-        print(f"no such process: {error}", file=sys.stderr)
-        return 1
-    return 0
+        change_all(name, processes, most)
+    except BaseException:
+        off(name, processes)
+        raise
+    sys.stdout.flush()
+    if os.fork():
+        return
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and marker(name).exists():
+        time.sleep(0.2)
+    off(name, processes)
 
 
-sys.exit(main(sys.argv[1:]))
+def off(name: str, processes: Sequence[Process], never: bool = False) -> None:
+    """Also when it is off already. With `never` it may not begin later."""
+    if never and refuse(marker(name)):
+        return
+    marker(name).unlink(missing_ok=True)
+    change_all(name, processes, None)
+
+
+def main() -> None:
+    verb, *rest = sys.argv[1:]
+    if verb == "check":
+        check(rest)
+    elif verb == "on":
+        on(rest[0], int(rest[1]), float(rest[2]), [parsed(text) for text in rest[3:]])
+    else:
+        never = rest[-1] == "refuse"
+        known = rest[1:-1] if never else rest[1:]
+        off(rest[0], [parsed(text) for text in known], never)
+
+
+sys.exit(ended(main))

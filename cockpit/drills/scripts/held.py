@@ -12,7 +12,8 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cockpit.drills.scripts.process import (
@@ -47,6 +48,9 @@ def hold(
     """
     path = file(key)
     if path.exists():
+        if not json.loads(path.read_text()):
+            path.unlink()
+            raise Failed("it was undone before it began")
         raise Failed(f"{key} is held already")
     # Blocked, not handled: so it ends a wait, and never comes at a bad time.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -78,13 +82,14 @@ def keep(
     begun: int,
 ) -> None:
     """The keeper, which never returns."""
-    said = b"it is gone"
+    said, is_own = b"it is gone", False
     try:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
         until = time.monotonic() + seconds
         write(path, stopped, scores)
+        is_own = True
         for pause_s in effect:
             if said:
                 os.write(begun, b"begun")
@@ -100,17 +105,29 @@ def keep(
     finally:
         if said:
             os.write(begun, said)
-            path.unlink(missing_ok=True)
+            if is_own:
+                path.unlink(missing_ok=True)
         os._exit(0)
 
 
-def release(key: str) -> str:
-    """End it now, if it goes on; what was done, in a line. Twice is well."""
+def release(key: str, refuse: bool = False) -> str:
+    """End it now, if it goes on; what was done, in a line. It may be called twice.
+
+    With `refuse`, what has not begun may not begin later: an empty record takes its key.
+    """
     path = file(key)
+    if refuse:
+        with suppress(FileExistsError):
+            publish(path, {})
+            return "it may not begin any more"
     try:
         held = json.loads(path.read_text())
     except FileNotFoundError:
         return "it had ended"
+    if not held:
+        if not refuse:
+            path.unlink(missing_ok=True)
+        return "it had not begun"
     keeper = parsed(held["keeper"])
     if send(keeper, signal.SIGTERM):
         deadline = time.monotonic() + RELEASE_S
@@ -154,6 +171,16 @@ def write(path: Path, stopped: Sequence[Process], scores: Scores) -> None:
         "stopped": [str(process) for process in stopped],
         "scores": [(str(process), score) for process, score in scores],
     }
+    publish(path, held)
+
+
+def publish(path: Path, record: Mapping[str, object]) -> None:
+    """The file appears with all that is in it. Raises FileExistsError where there is one."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o600), "w") as opened:
-        json.dump(held, opened)
+    with os.fdopen(os.open(part, flags, 0o600), "w") as opened:
+        json.dump(record, opened)
+    try:
+        os.link(part, path)
+    finally:
+        part.unlink()

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-TAP = "c0clate"
 TUN = "/dev/net/tun"
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 SIOCSIFMTU, SIOCSIFTXQLEN, SIOCSIFFLAGS, IFF_UP = 0x8922, 0x8943, 0x8914, 0x1
@@ -32,8 +31,8 @@ MTU, QUEUED = 65_521, 10_000
 LOOK_S = 0.2
 
 
-def tap() -> int:
-    """A new tap device, up; it goes with the file descriptor. Raises OSError."""
+def tap(name: str) -> int:
+    """A new tap device of this name, up; it is removed with the file descriptor. OSError."""
     if Path(TUN).exists():
         made = os.open(TUN, os.O_RDWR)
     else:  # in a container, where the device may be used but is not there
@@ -44,10 +43,10 @@ def tap() -> int:
         finally:
             node.unlink()
     try:
-        fcntl.ioctl(made, TUNSETIFF, struct.pack("16sH22x", TAP.encode(), IFF_TAP | IFF_NO_PI))
+        fcntl.ioctl(made, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
             for what, value in ((SIOCSIFMTU, MTU), (SIOCSIFTXQLEN, QUEUED), (SIOCSIFFLAGS, IFF_UP)):
-                fcntl.ioctl(asked, what, struct.pack("16si20x", TAP.encode(), value))
+                fcntl.ioctl(asked, what, struct.pack("16si20x", name.encode(), value))
     except OSError:
         os.close(made)
         raise

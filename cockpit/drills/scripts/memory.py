@@ -65,6 +65,8 @@ def main() -> None:
     if gone:
         raise Failed(f"gone before it was hit: {' '.join(gone)}")
     scores = [(process, score_of(process)) for process in ranks]
+    if any(score == FIRST_TO_DIE for _, score in scores):
+        raise Failed("another memory fault lasts: two of them could not both be undone")
     aim = int(limit * float(percent) / 100)
     hold(key, float(seconds), filling(aim, float(fill_s), ranks, scores), scores=scores)
     print(f"fills {aim} of {limit} bytes")

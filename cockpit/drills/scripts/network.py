@@ -2,7 +2,7 @@
 
     network.py check KIND
     network.py on NAME KIND AMOUNT SECONDS [PEER…]
-    network.py off NAME
+    network.py off NAME [refuse]
 
 KIND is `partition`, `loss` (AMOUNT percent), `delay` (AMOUNT milliseconds) or `rate` (AMOUNT
 kilobits a second). The first two touch what goes to and comes from the PEERs, by nftables; the
@@ -19,15 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from cockpit.drills.scripts.late import LOOK_S, TAP, forward, handed, tap
+from cockpit.drills.scripts.late import LOOK_S, forward, handed, tap
+from cockpit.drills.scripts.marker import claim, refuse
+from cockpit.drills.scripts.process import Failed
 
 NET_ADMIN = 12
 """Its bit of a process's capabilities (linux/capability.h)."""
-HANDLE = "c0c:"
-"""Of our queueing discipline: another's is never taken away."""
+CHECKED = "c0ccheck"
+"""The tap device that is tried before a fault."""
 PROGRAMS = {"partition": "nft", "loss": "nft", "delay": "tc", "rate": "tc"}
 
 
@@ -48,13 +51,13 @@ def check(kind: str) -> bool:
     if kind != "delay" or has_netem():
         return False
     try:
-        taken = tap()
+        taken = tap(CHECKED)
     except OSError as error:
         raise RuntimeError(
             f"the kernel cannot delay packets (sch_netem), nor a process ({error})"
         ) from None
     try:
-        for command in handed(TAP, "lo"):
+        for command in handed(CHECKED, "lo"):
             must(run(*command))
     finally:
         os.close(taken)
@@ -70,7 +73,7 @@ def has_netem() -> bool:
 
 def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]) -> None:
     by_process = check(kind)
-    marker(name).touch()
+    claim(marker(name))
     taken = None
     if kind in ("partition", "loss"):
         rules = [f"table inet {name} {{"]
@@ -83,8 +86,8 @@ def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]
             rules.append("}")
         must(run("nft", "-f", "-", text="\n".join([*rules, "}"])))
     elif by_process:
-        taken = tap()
-        add_qdisc, add_filter = handed(device(), TAP)
+        taken = tap(tap_of(name))
+        add_qdisc, add_filter = handed(device(), tap_of(name))
         must(run(*add_qdisc))
         if (done := run(*add_filter)).returncode:
             run("tc", "qdisc", "del", "dev", device(), "clsact")
@@ -94,7 +97,7 @@ def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]
             "delay": ("netem", "delay", f"{amount:g}ms"),
             "rate": ("tbf", "rate", f"{amount:g}kbit", "burst", "32kbit", "latency", "400ms"),
         }[kind]
-        must(run("tc", "qdisc", "add", "dev", device(), "root", "handle", HANDLE, *shape))
+        must(run("tc", "qdisc", "add", "dev", device(), "root", "handle", handle_of(name), *shape))
     if os.fork():
         print(f"{kind} for {seconds:g} s")
         return
@@ -117,14 +120,26 @@ def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]
     off(name)
 
 
-def off(name: str) -> None:
-    """Also when it is off already."""
+def off(name: str, never: bool = False) -> None:
+    """Also when it is off already, and of this fault alone. With `never` it may not begin later."""
+    if never and refuse(marker(name)):
+        return
     run("nft", "delete", "table", "inet", name)
-    if f" {HANDLE} root" in run("tc", "qdisc", "show", "dev", device()).stdout:
+    if f" {handle_of(name)} root" in run("tc", "qdisc", "show", "dev", device()).stdout:
         must(run("tc", "qdisc", "del", "dev", device(), "root"))
-    if TAP in run("tc", "filter", "show", "dev", device(), "egress").stdout:
+    if tap_of(name) in run("tc", "filter", "show", "dev", device(), "egress").stdout:
         must(run("tc", "qdisc", "del", "dev", device(), "clsact"))
     marker(name).unlink(missing_ok=True)
+
+
+def handle_of(name: str) -> str:
+    """Of the fault's queueing discipline: another's is never removed."""
+    return f"{zlib.crc32(name.encode()) & 0x7FFF | 0x1000:x}:"
+
+
+def tap_of(name: str) -> str:
+    """The fault's tap device."""
+    return f"c0c{zlib.crc32(name.encode()):08x}"
 
 
 def marker(name: str) -> Path:
@@ -150,10 +165,10 @@ def run(*argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]
 
 def must(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode:
-        raise RuntimeError(words(done))
+        raise RuntimeError(reason(done))
 
 
-def words(done: subprocess.CompletedProcess[str]) -> str:
+def reason(done: subprocess.CompletedProcess[str]) -> str:
     said = (done.stderr or done.stdout).strip().splitlines()
     return said[-1] if said else "no reason given"
 
@@ -170,11 +185,11 @@ def main(argv: Sequence[str]) -> int:
         elif verb == "on":
             on(rest[0], rest[1], float(rest[2]), float(rest[3]), rest[4:])
         else:
-            off(rest[0])
+            off(rest[0], "refuse" in rest[1:])
     except Refused as error:
         print(error, file=sys.stderr)
         return 3
-    except (RuntimeError, OSError) as error:
+    except (Failed, RuntimeError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

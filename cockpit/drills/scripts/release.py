@@ -1,4 +1,9 @@
-"""End what is held under this key, if it is: release.py KEY"""
+"""End what is held under this key, if it is.
+
+release.py KEY [refuse]
+
+With `refuse` nothing of this key may begin later.
+"""
 
 from __future__ import annotations
 
@@ -7,4 +12,4 @@ import sys
 from cockpit.drills.scripts.held import release
 from cockpit.drills.scripts.process import ended
 
-sys.exit(ended(lambda: print(release(sys.argv[1]))))
+sys.exit(ended(lambda: print(release(sys.argv[1], "refuse" in sys.argv[2:]))))

@@ -3,12 +3,14 @@
     storage.py check DIRECTORY
     storage.py read-only NAME DIRECTORY SECONDS
     storage.py busy NAME DIRECTORY SECONDS WRITERS
-    storage.py off NAME DIRECTORY
+    storage.py off NAME DIRECTORY [refuse]
 
 Read-only is the immutable flag of the directory for root, who may write whatever its mode is, and
-its mode for everybody else; what it was before is in a file beside it. Busy is a number of
-processes that write and sync a file of a few megabytes each, again and again, in a folder of their
-own that goes with them. A process that is left behind ends either by itself.
+its mode for everybody else; what it was before, and the names of the faults that hold it so, are in
+a file beside it: it is given back with the last of them. Busy is a number of processes that write
+and sync a file of a few megabytes each, again and again, in a folder of their own that is removed
+with them. A process that is left behind ends either by itself. With `refuse`, a fault of this NAME
+that comes later does not begin.
 """
 
 from __future__ import annotations
@@ -22,14 +24,19 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from cockpit.drills.scripts.locked import RETRY_S, locked, write_atomically
+from cockpit.drills.scripts.marker import claim, is_refused, refuse, require
+from cockpit.drills.scripts.process import ended
 
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h, on 64 bits."""
 IMMUTABLE = 0x10
 BLOCK = 4 << 20
+LOCK_S, REMOVE_S = 10.0, 10.0
 
 
 def flags(directory: Path) -> int:
@@ -49,32 +56,84 @@ def set_flags(directory: Path, value: int) -> None:
         os.close(fd)
 
 
-def note(name: str, directory: Path) -> Path:
-    """Beside the directory, which cannot be written to meanwhile."""
+def marker(name: str, directory: Path) -> Path:
+    """There while this fault lasts. Beside the directory, which cannot be written to then."""
     return directory.parent / f".{name}.json"
 
 
+def shared(directory: Path) -> Path:
+    """How the directory was before the first of the faults that overlap, and who they are."""
+    return directory.parent / f".cockpit-read-only-{directory.name}.json"
+
+
+@contextmanager
+def locked_state(directory: Path) -> Iterator[None]:
+    """For one process at a time; its file is removed with the last fault."""
+    lock = shared(directory).with_suffix(".lock")
+    with locked(lock, LOCK_S):
+        yield
+        if not shared(directory).exists():
+            lock.unlink()
+
+
 def read_only(name: str, directory: Path, seconds: float) -> None:
-    mode = directory.stat().st_mode & 0o7777
-    before = flags(directory) if os.geteuid() == 0 else None
-    note(name, directory).write_text(json.dumps({"mode": mode, "flags": before}))
+    claim(marker(name, directory))
     try:
-        if before is not None:
-            set_flags(directory, before | IMMUTABLE)
-        else:
-            directory.chmod(mode & ~0o222)
-    except OSError:
-        note(name, directory).unlink()
+        with locked_state(directory):
+            require(marker(name, directory))
+            make_read_only(name, directory)
+    except BaseException:
+        marker(name, directory).unlink(missing_ok=True)
         raise
     print(f"{directory} is read-only for {seconds:g} s")
     if not leave_behind():
-        wait(note(name, directory), seconds)
+        wait(marker(name, directory), seconds)
         off(name, directory)
+
+
+def make_read_only(name: str, directory: Path) -> None:
+    state = shared(directory)
+    if state.exists():
+        before = json.loads(state.read_text())
+        before["holders"].append(name)
+        write_atomically(state, json.dumps(before))
+        return
+    mode = directory.stat().st_mode & 0o7777
+    found = flags(directory) if os.geteuid() == 0 else None
+    write_atomically(state, json.dumps({"mode": mode, "flags": found, "holders": [name]}))
+    try:
+        if found is not None:
+            set_flags(directory, found | IMMUTABLE)
+        else:
+            directory.chmod(mode & ~0o222)
+    except OSError:
+        state.unlink()
+        raise
+
+
+def writable_again(name: str, directory: Path) -> None:
+    """The directory is given back with the last of the faults that overlap."""
+    state = shared(directory)
+    if not state.exists():
+        return
+    before = json.loads(state.read_text())
+    before["holders"] = [holder for holder in before["holders"] if holder != name]
+    if before["holders"]:
+        write_atomically(state, json.dumps(before))
+        return
+    if before["flags"] is not None:
+        set_flags(directory, before["flags"])
+    else:
+        directory.chmod(before["mode"])
+    state.unlink()
 
 
 def busy(name: str, directory: Path, seconds: float, writers: int) -> None:
     folder = directory.parent / f".{name}"
     folder.mkdir()
+    if is_refused(marker(name, directory)):
+        folder.rmdir()
+        claim(marker(name, directory))
     quiet = write_once(folder / "probe")
     pids = []
     for number in range(writers):
@@ -112,16 +171,22 @@ def write_once(path: Path) -> float:
     return time.monotonic() - began
 
 
-def off(name: str, directory: Path) -> None:
-    """Also when it is off already."""
-    with suppress(FileNotFoundError):
-        before = json.loads(note(name, directory).read_text())
-        if before["flags"] is not None:
-            set_flags(directory, before["flags"])
-        else:
-            directory.chmod(before["mode"])
-        note(name, directory).unlink()
-    folder = directory.parent / f".{name}"
+def off(name: str, directory: Path, never: bool = False) -> None:
+    """Also when it is off already. With `never` it may not begin later."""
+    own, folder = marker(name, directory), directory.parent / f".{name}"
+    has_not_begun = never and refuse(own)
+    if not has_not_begun and (own.exists() or shared(directory).exists()):
+        with locked_state(directory):
+            writable_again(name, directory)
+            own.unlink(missing_ok=True)
+    writes = folder.exists()
+    end_writers(name, folder)
+    if has_not_begun and writes:
+        own.unlink(missing_ok=True)
+
+
+def end_writers(name: str, folder: Path) -> None:
+    """Raises OSError where their folder cannot be removed."""
     with suppress(FileNotFoundError):
         pids = (folder / "pids").read_text().split()
         for pid in pids:
@@ -129,8 +194,12 @@ def off(name: str, directory: Path) -> None:
             with suppress(FileNotFoundError, ProcessLookupError):
                 if name in command.read_bytes().decode(errors="replace"):
                     os.kill(int(pid), signal.SIGKILL)
+    deadline = time.monotonic() + REMOVE_S
     while folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)
+        # A writer that was just killed may still have its file open, or create it.
+        shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
+        if folder.exists():
+            time.sleep(RETRY_S)
 
 
 def leave_behind() -> bool:
@@ -156,24 +225,16 @@ def check(directory: Path) -> None:
         raise PermissionError(errno.EACCES, "this user may not write there", str(directory.parent))
 
 
-def main(argv: Sequence[str]) -> int:
-    verb, rest = argv[0], argv[1:]
-    try:
-        if verb == "check":
-            check(Path(rest[0]))
-        elif verb == "read-only":
-            read_only(rest[0], Path(rest[1]), float(rest[2]))
-        elif verb == "busy":
-            busy(rest[0], Path(rest[1]), float(rest[2]), int(rest[3]))
-        else:
-            off(rest[0], Path(rest[1]))
-    except PermissionError as error:
-        print(error, file=sys.stderr)
-        return 3
-    except OSError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def main() -> None:
+    verb, *rest = sys.argv[1:]
+    if verb == "check":
+        check(Path(rest[0]))
+    elif verb == "read-only":
+        read_only(rest[0], Path(rest[1]), float(rest[2]))
+    elif verb == "busy":
+        busy(rest[0], Path(rest[1]), float(rest[2]), int(rest[3]))
+    else:
+        off(rest[0], Path(rest[1]), "refuse" in rest[2:])
 
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(ended(main))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cockpit import format
 from cockpit.drills.fault import Armed
 from cockpit.drills.gameday import GameDay
-from cockpit.drills.gameday_words import Here, steps_said
+from cockpit.drills.gameday_words import Here, commands_of, steps_said
 from cockpit.drills.hypothesis import name_of
 from cockpit.drills.plan import DrillPlan
 from cockpit.model.cluster import NodeType
@@ -29,6 +29,7 @@ def said(
         wanted.append(f"the first new step within {plan.recover_within_s:g} s")
     if plan.max_steps_lost is not None:
         wanted.append(f"at most {plan.max_steps_lost} steps lost")
+    lines += commands_of((*plan.hypothesis, *plan.abort))
     if wanted:
         lines.append(f"It passes with: {', '.join(wanted)}.")
     lines.append(f"Seed {seed}. X aborts it, and undoes what it did.")

@@ -10,6 +10,7 @@ import pytest
 from cockpit.backends.kuberay.client import KubeError
 from cockpit.backends.protocol import VERBS, Change
 from cockpit.model.error import (
+    ChangedError,
     CockpitError,
     ExitCode,
     NotAllowedError,
@@ -289,3 +290,31 @@ async def test_a_kind_that_is_not_installed_is_said_as_such(place: Place) -> Non
         with pytest.raises(KubeError) as raised:
             await backend.client.get(f"/apis/ray.io/v9/namespaces/{place.namespace}/rayclusters")
     assert raised.value.status == 404
+
+
+async def test_scale_of_a_group_that_was_changed_since_is_refused(place: Place) -> None:
+    place.ready_cluster(workers=2)
+    async with place.backend() as backend:
+        await backend.scale("gpu", 3, expected=2)
+        with pytest.raises(ChangedError, match="Group gpu has 3 replicas now, not 2"):
+            await backend.scale("gpu", 1, expected=2)
+    assert group_of(place)["replicas"] == 3
+
+
+async def test_node_that_was_replaced_under_its_name_is_not_uncordoned(place: Place) -> None:
+    node = place.ask("GET", "/api/v1/nodes/sim-1")
+    async with place.backend() as backend:
+        await backend.cordon("sim-1", True, uid=node["metadata"]["uid"])
+        with pytest.raises(ReplacedError, match="Node sim-1 was replaced"):
+            await backend.cordon("sim-1", False, uid="another")
+        assert place.ask("GET", "/api/v1/nodes/sim-1")["spec"]["unschedulable"]
+        await backend.cordon("sim-1", False, uid=node["metadata"]["uid"])
+    assert "unschedulable" not in place.ask("GET", "/api/v1/nodes/sim-1")["spec"]
+
+
+async def test_command_is_not_run_in_a_pod_of_a_reused_name(place: Place) -> None:
+    place.ready_cluster(workers=1)
+    name = place.pods()[0]["metadata"]["name"]
+    async with place.backend() as backend:
+        with pytest.raises(ReplacedError, match=f"Pod {name} was replaced"):
+            await backend.exec(name, ["true"], uid="another")

@@ -1,0 +1,88 @@
+"""Which process wrote a record on disk, and whether it still runs.
+
+A state directory may be shared between nodes (a home on NFS, a volume of pods), where a process
+number says nothing about another node's processes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Self
+
+
+class Life(Enum):
+    """What this process can find out about another."""
+
+    RUNS = "runs"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+    """It is on another node, or in another container."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """Identifies one process for good. Empty strings: the system did not report it."""
+
+    pid: int
+    host: str = ""
+    """The host name of its node, or of its pod."""
+    boot: str = ""
+    """The boot id of its kernel (random(4))."""
+    namespace: str = ""
+    """The pid namespace (pid_namespaces(7)), in which `pid` counts."""
+    born: str = ""
+    """When it started, in clock ticks since the boot: its number may be another's by now."""
+
+    @classmethod
+    def own(cls) -> Self:
+        """Of this process."""
+        pid = os.getpid()
+        return cls(pid, socket.gethostname(), _boot(), _namespace(), _born(pid))
+
+    @property
+    def life(self) -> Life:
+        """Whether it still runs, as far as that can be found out from here."""
+        own = ProcessId.own()
+        if self.boot != own.boot:
+            # The same host after a reboot; a host of another name is another node.
+            return Life.ENDED if self.host and self.host == own.host else Life.UNKNOWN
+        if not self.boot and self.host != own.host:
+            return Life.UNKNOWN
+        if self.namespace and self.namespace != own.namespace:
+            return Life.UNKNOWN
+        if self.born and self.born != _born(self.pid):
+            return Life.ENDED
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return Life.ENDED
+        except PermissionError:
+            return Life.RUNS
+        return Life.RUNS
+
+
+def _born(pid: int) -> str:
+    """Field 22 of /proc/PID/stat (proc(5)); the name before it may hold anything."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return stat.rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""

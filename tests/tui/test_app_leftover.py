@@ -1,0 +1,24 @@
+"""What a killed cockpit has left of a drill, asked about once the screen is connected."""
+
+from __future__ import annotations
+
+from cockpit.drills.fault import Undo
+from cockpit.drills.journal import Journal
+from tests.drills.test_orphans import DAY_S, KILLED
+from tests.tui.conftest import Open
+from tests.tui.simulated import REF, START_S, digits
+
+SCALE = Undo("scale", "scale workers from 2 back to 3", name="workers", replicas=3, drilled=2)
+
+
+async def test_stale_undo_is_shown_at_the_start_and_done_on_a_yes_only(cockpit: Open) -> None:
+    journal = Journal()
+    journal.write("drill-1.1", "scale-down", "demo", REF, (SCALE,), START_S - 3 * DAY_S, KILLED)
+    async with cockpit(simulation=digits(kill_s=None)) as seen:
+        await seen.sees("Undo what earlier drills left?", "drill-1.1", "3 days ago", "back to 3")
+        assert seen.simulation.backend.asked == []
+        assert len(journal.entries()) == 1
+        await seen.press("y")
+        await seen.until(lambda: "left scale-down of demo unfinished; done" in str(seen.toasts))
+        assert ("scale", "workers", "3") in seen.simulation.backend.asked
+    assert journal.entries() == []
