@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,31 +78,40 @@ def require_within(
 ) -> None:
     """Raises NotAllowedError where the pods are more than the limit allows.
 
-    A group counts with its living pods; `with_missing`: with those that it should have, and those
+    Where several pods make one replica, they are lost together and count as one of the group. A
+    group counts with its living pods; `with_missing`: with those that it should have, and those
     that are missing or not ready count as hit already.
     """
-    hit = {pod.name: pod for pod in pods}
-    by_group = Counter(pod.group for pod in hit.values())
-    for group, count in by_group.items():
+    hit: dict[str, set[str]] = {}
+    for pod in pods:
+        hit.setdefault(pod.group, set()).add(_unit(pod))
+    lost = 0
+    for group, units in hit.items():
         living = [p for p in store.pods.values() if p.group == group and p.phase not in _ENDED]
-        size = len(living)
+        lost += max(len(units), sum(_unit(p) in units for p in living))
+        count, size = len(units), len({_unit(p) for p in living})
         if with_missing:
             known = store.groups.get(group)
-            size = max(size, known.desired if known is not None else 0)
-            count = size - sum(p.ready and p.name not in hit for p in living)
+            size = max(size, known.desired // known.hosts if known is not None else 0)
+            down = {_unit(p) for p in living if not p.ready} | units
+            count = size - len({_unit(p) for p in living} - down)
         allowed = limit.of_group(size)
         if count > allowed:
-            share = count / size
+            what = "replicas" if any(p.replica for p in living) else "pods"
+            share = min(1.0, math.ceil(100 * count / max(size, 1)) / 100)
             raise NotAllowedError(
-                f"The drill would hit {count} of the {size} pods of group {group}.",
+                f"The drill would hit {count} of the {size} {what} of group {group}.",
                 f"Its limit is {allowed}: max_share is {limit.share:.2g} of a group"
-                f"{' (the default)' if limit.max_share is None else ''}, and at least one pod.",
-                f"Hit fewer, or raise it: --max-share {math.ceil(share * 100) / 100:g} (max_share "
-                "in a game day).",
+                f"{' (the default)' if limit.max_share is None else ''}, and at least one.",
+                f"Hit fewer, or raise it: --max-share {share:g} (max_share in a game day).",
             )
-    if limit.max_pods is not None and len(hit) > limit.max_pods:
+    if limit.max_pods is not None and lost > limit.max_pods:
         raise NotAllowedError(
-            f"The drill would hit {len(hit)} pods.",
+            f"The drill would hit {lost} pods.",
             f"Its limit is {limit.max_pods} (max_pods).",
-            f"Hit fewer, or raise it: --max-pods {len(hit)} (max_pods in a game day).",
+            f"Hit fewer, or raise it: --max-pods {lost} (max_pods in a game day).",
         )
+
+
+def _unit(pod: Pod) -> str:
+    return pod.replica or pod.name

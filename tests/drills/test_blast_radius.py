@@ -117,6 +117,23 @@ def test_missing_pods_count_where_kills_go_on() -> None:
             require_within(store, [living[0]], BlastRadius(), with_missing=True)
 
 
+def test_pods_of_one_replica_count_as_one_and_are_lost_together() -> None:
+    """Three replicas of two hosts each."""
+    there = [replace(one, replica=f"r{n // 2}") for n, one in enumerate(workers(6))]
+    store = reduced([pods(1.0, HEAD, *there)])
+    require_within(store, there[:1], BlastRadius())
+    require_within(store, there[:2], BlastRadius())
+    with pytest.raises(NotAllowedError, match="would hit 2 of the 3 replicas of group workers"):
+        require_within(store, [there[0], there[2]], BlastRadius())
+    with pytest.raises(NotAllowedError, match="would hit 2 pods"):
+        require_within(store, there[:1], BlastRadius(max_pods=1))
+
+
+def test_targets_that_are_all_gone_are_refused_and_no_defect() -> None:
+    with pytest.raises(NotAllowedError, match="would hit 2 of the 0 pods"):
+        require_within(reduced([pods(1.0, HEAD)]), workers(2), BlastRadius())
+
+
 async def test_random_kills_wait_while_pods_are_missing() -> None:
     backend = ScriptedBackend()
     there = ground(6, backend)
