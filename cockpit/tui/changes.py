@@ -14,6 +14,7 @@ from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import DrillInjected
 from cockpit.model.protection import is_protected
 from cockpit.model.run import Job
+from cockpit.model.text import one_line
 from cockpit.tui.actions import Actions
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.dialogs.confirm import Confirm
@@ -120,7 +121,10 @@ async def launch(app: CockpitApp, chosen: str = "") -> None:
         raise CockpitError("There is no bundled job to launch.")
     rayjob = app.capabilities.get("rayjob")
     may_rayjob = rayjob is not None and rayjob.allowed
-    where = app.session.backend.ref.described if app.session is not None else ""
+    ref = app.session.backend.ref if app.session is not None else None
+    # The name first: a long context is cut at the end of the title.
+    names = (ref.name, ref.namespace, ref.context) if ref is not None else ()
+    where = " · ".join(one_line(name) for name in names if name)
     form = Launch(jobs, chosen, rayjob=may_rayjob, where=where)
     while (order := await app.push_screen_wait(form)) is not None:
         app.notify(f"Launching {order.name} …", timeout=3, markup=False)

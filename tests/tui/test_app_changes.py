@@ -67,7 +67,7 @@ async def test_each_question_names_the_cluster_first(cockpit: Open) -> None:
         assert isinstance(seen.app.screen, Confirm)
         assert not seen.app.screen.typed
         await seen.press("n", "L")
-        await seen.sees("Launch a job · local cluster demo")
+        await seen.sees("Launch a job · demo")
 
 
 async def test_what_the_cluster_does_not_allow_is_refused_with_its_reason(cockpit: Open) -> None:

@@ -83,8 +83,8 @@ class Launch(ModalScreen[Order | None]):
         wrong: str = "",
         where: str = "",
     ) -> None:
-        """`where`: the cluster, in words. `chosen`: begin with its settings. `rayjob`: whether it
-        may be launched as a RayJob too. `typed`: an order that was refused, and `wrong` why."""
+        """`where`: the cluster, in the title. `chosen`: begin with its settings. `rayjob`: whether
+        it may be launched as a RayJob too. `typed`: an order that was refused, and `wrong` why."""
         super().__init__()
         self.form = LaunchForm(jobs, jobs[0].name)
         self.rayjob = rayjob
