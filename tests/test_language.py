@@ -52,9 +52,9 @@ NOT_REWRITTEN: frozenset[str] = frozenset()
 
 PHRASES_LEFT: dict[str, int] = {
     "cockpit/alerts": 2,
-    "cockpit/backends": 28,
-    "cockpit/cli": 36,
-    "cockpit/drills": 30,
+    "cockpit/backends": 25,
+    "cockpit/cli": 35,
+    "cockpit/drills": 28,
     "cockpit/launch": 5,
     "cockpit/recorder": 5,
     "cockpit/report": 10,
