@@ -57,6 +57,8 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not lanes.quick(config):
         config.option.cov_fail_under = None  # a part of the tests covers a part of the code
+    if lanes.process_count(config) and not lanes.is_worker(config):
+        config.pluginmanager.register(lanes.FailuresAtOnce(config))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -73,6 +73,19 @@ def divide(items: list[pytest.Item]) -> None:
     items.sort(key=order.__getitem__)
 
 
+class FailuresAtOnce:
+    """Print the name of a test when it fails: the details come at the end of the run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            seconds = f"{report.when}, {report.duration:.1f} s"
+            reporter.write_line(f"FAILED {report.nodeid} ({seconds})", red=True)
+
+
 @contextmanager
 def turn(alone: bool) -> Iterator[None]:
     """Run beside the tests of the other processes, or alone; who waits to be alone is next."""
