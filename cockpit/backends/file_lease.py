@@ -96,7 +96,7 @@ def _number(lease: dict[str, Any], key: str) -> float:
 def _locked(cluster: str) -> Iterator[tuple[int, dict[str, Any]]]:
     path = _path(cluster)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        paths.make_private(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

@@ -134,7 +134,7 @@ class Journal:
 
     def _replace(self, entry: Entry) -> None:
         try:
-            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            paths.make_private(self.directory)
             fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
             try:
                 with os.fdopen(fd, "w", encoding="utf-8") as file:

@@ -26,6 +26,7 @@ from cockpit.backends.local.ray_nodes import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
 from cockpit.model.error import (
+    ChangedError,
     CockpitError,
     NotAllowedError,
     ReplacedError,
@@ -160,6 +161,11 @@ async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: 
         scaled = await backend.scale("gpu", 5)
         assert (scaled.before, scaled.after) == (1, 3)
         await until(ready(3), 10)
+        with pytest.raises(ChangedError, match="Group gpu has 3 replicas now, not 2"):
+            await backend.scale("gpu", 1, expected=2)
+        with pytest.raises(ReplacedError, match=f"Pod {first.name} was replaced"):
+            await backend.exec(first.name, ["true"], uid="another")
+        assert len(pods()) == 3
         with pytest.raises(UsageError, match="not of gpu"):
             await backend.scale("gpu", 2, remove=[pods(HEAD_GROUP)[0].name])
         newest = pods()[-1]

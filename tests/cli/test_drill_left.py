@@ -14,7 +14,8 @@ from cockpit.cli import drill_run, drill_undo
 from cockpit.drill_actions import DrillActions
 from cockpit.drills.journal import Entry, Journal
 from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec
-from cockpit.model.error import UsageError
+from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.protection import ClusterPattern
 from cockpit.session import Session
 from tests.drills.ground import QUICK, trained
 from tests.drills.test_orphans import DAY_S, KILLED, REPLACE, SCALE, left
@@ -128,3 +129,12 @@ def test_undo_with_yes_needs_the_name_of_a_stale_entry(stale: Entry) -> None:
     assert drill_undo._agreed(args(yes=True), both, now_s) == [recent]
     assert drill_undo._agreed(args(yes=True, name="drill-old"), [stale], now_s) == [stale]
     assert drill_undo._agreed(args(), both, now_s) == both, "each is in the plan that is confirmed"
+
+
+def test_undo_on_a_protected_cluster_needs_its_name(stale: Entry) -> None:
+    protected = argparse.Namespace(
+        **vars(args(yes=True, name="drill-old")) | {"protected": (ClusterPattern(),)}
+    )
+    with pytest.raises(NotAllowedError, match="--yes alone does not change it"):
+        drill_undo.run(protected)
+    assert Journal().entries() == [stale]
