@@ -19,6 +19,8 @@ from cockpit.model.drill import Drill, Recovery
 from cockpit.model.event import Notice
 from cockpit.model.run import Job, RankSample
 from cockpit.store.store import SourceState
+from cockpit.tui import commands
+from cockpit.tui.keys import KEYS, VIEWS
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -142,11 +144,15 @@ def test_the_environment_variables_are_those_that_are_documented() -> None:
 
 
 def test_the_keys_are_those_that_are_documented() -> None:
-    from cockpit.tui.keys import KEYS
-
     text = (ROOT / "docs/screens.md").read_text()
     for key in KEYS:
         assert re.search(rf"^{re.escape(key.shown)} +{key.id} +{re.escape(key.help)}$", text, re.M)
+
+
+def test_every_command_of_the_screen_is_documented() -> None:
+    text = (ROOT / "docs/screens.md").read_text()
+    for command in commands.COMMANDS:
+        assert command.name in VIEWS or re.search(rf"`{command.name}[` ]", text), command.name
 
 
 def test_the_index_names_every_page() -> None:
