@@ -207,7 +207,8 @@ def trials(directory: Path) -> tuple[list[tuple[int, Usage]], float]:
     return found, time.process_time() - began_s
 
 
-DESCRIPTORS = 64
+DESCRIPTORS = 100
+"""16 open recordings of 4 each, and what the reader of past runs has open."""
 THREADS = 8
 TRIAL_BYTES = 15_000
 """The row of a trial and its curve, which the Tune view shows, and the row of its recording."""
