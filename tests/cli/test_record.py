@@ -1,0 +1,59 @@
+"""`cockpit record` over many runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli.record import Watch
+from cockpit.model.event import RunSeen, SourceHealth
+from cockpit.model.run import RunState
+from cockpit.recorder import run_recorders
+from cockpit.recorder.library import Library
+from cockpit.recorder.run_recorders import RunRecorders
+from cockpit.session import Source
+from cockpit.watched import WatchedSession
+from tests.recorder.test_recorder import StoppedThread
+from tests.simulated_backend import ScriptedBackend
+
+
+def test_a_run_that_is_recorded_to_its_end_leaves_no_recorder_and_no_followed_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    thread, followed = StoppedThread(), set[str]()
+    monkeypatch.setattr(run_recorders, "RecorderThread", lambda: thread)
+    monkeypatch.setattr(run_recorders, "LINGER_S", 0.0)
+    session = WatchedSession(ScriptedBackend(), recording=RunRecorders(Library(tmp_path)))
+
+    def add(source: Source) -> None:
+        followed.add(source.name)
+
+    monkeypatch.setattr(session, "add", add)
+    monkeypatch.setattr(session, "remove", followed.discard)
+    watch = Watch(session, "")
+    health = SourceHealth(at_s=1.0, source="telemetry", ok=True)
+    session.dispatch(health)
+    for number in range(20):
+        run = RunSeen(
+            at_s=2.0,
+            source="telemetry",
+            run_id=f"run-{number}",
+            name=f"run-{number}",
+            state=RunState.RUNNING,
+            submission_id=f"job-{number}",
+        )
+        session.dispatch(run)
+        session.drain()
+        watch._look()
+        assert followed == {f"job:job-{number}"}
+        session.dispatch(replace(run, at_s=3.0, state=RunState.FINISHED))
+        session.dispatch(health)
+        session.drain()
+        thread.turn()
+        watch._look()
+        assert not watch._begun
+        assert not followed
+    assert capsys.readouterr().err.count("Done: ") == 20
+    session.close()
