@@ -100,7 +100,11 @@ class DrillActions(ClusterActions):
     async def undo_left(self, entries: Sequence[Entry]) -> list[Undone]:
         """Undo these, as far as they still hold; each with its audit line."""
         done = []
-        async for undone in orphans.undo_entries(self._backend, Journal(), entries):
+
+        def waits(line: str) -> None:
+            self._tell_user("Waits", line, False)
+
+        async for undone in orphans.undo_entries(self._backend, Journal(), entries, waits):
             done.append(undone)
             entry = undone.entry
             change = self._of_cluster(f"undo {entry.fault}", entry.target, "; ".join(undone.lines))

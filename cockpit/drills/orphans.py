@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cockpit.backends.protocol import Backend
@@ -59,23 +60,30 @@ def split(entries: Iterable[Entry], now_s: float) -> tuple[list[Entry], list[Ent
 
 
 async def undo_entries(
-    backend: Backend, journal: Journal, entries: Sequence[Entry]
+    backend: Backend,
+    journal: Journal,
+    entries: Sequence[Entry],
+    waits: Callable[[str], None] = lambda line: None,
+    timing: lease.Timing = lease.TIMING,
 ) -> AsyncIterator[Undone]:
-    """Undo what belongs to this cluster, as far as it is still as the drill left it."""
+    """Undo what belongs to this cluster, as far as it is still as the drill left it.
+
+    `waits` is given a line when it takes the duration of a lease to find out whether the drill
+    still runs on another node.
+    """
     for entry in entries:
         if entry.cluster != backend.ref:
             continue
         holder = lease.holder_of(entry.record_id, entry.process.pid, entry.process.host)
         try:
-            if entry.process.life is Life.UNKNOWN and await backend.holder() == holder:
-                raise CockpitError(
-                    f"Drill {entry.drill_id} still runs.",
-                    f"{one_line(holder)} renews its lease; it undoes itself at its end.",
-                    f"End it with Ctrl-C on {one_line(entry.process.host)}.",
-                )
-            lines = tuple(await undo.take_all_back(backend, journal, entry))
-            # Its process has ended, and would have released the lease.
-            await backend.release(holder)
+            if entry.process.life is Life.UNKNOWN:
+                holder = lease.holder_of(entry.record_id, os.getpid())
+                await lease.acquire(backend, holder, waits, timing)
+            try:
+                lines = tuple(await undo.take_all_back(backend, journal, entry))
+            finally:
+                # A process that has ended would have released it.
+                await backend.release(holder)
             yield Undone(entry, lines)
         except CockpitError as error:
             yield Undone(entry, (), error)

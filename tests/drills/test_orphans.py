@@ -15,9 +15,10 @@ from cockpit.drill_actions import DrillActions
 from cockpit.drills import undo
 from cockpit.drills.fault import Undo
 from cockpit.drills.journal import Entry, Journal
-from cockpit.drills.lease import holder_of
+from cockpit.drills.lease import Timing
 from cockpit.drills.orphans import RECENT_S, Undone, described, is_of, is_recent, undo_entries
 from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import LeaseHeldError
 from cockpit.model.event import Notice
 from cockpit.process import ProcessId
 from cockpit.session import Session
@@ -135,21 +136,50 @@ def test_pod_of_a_reused_name_is_neither_deleted_nor_entered() -> None:
     assert "left as it is (Pod head was replaced" in done.lines[1]
 
 
-def test_drill_of_another_node_that_holds_the_lease_is_not_undone() -> None:
+class Leased(ScriptedBackend):
+    """Its lease was not released by the drill of another node; `renews` while it is observed."""
+
+    renews = False
+    looks = 0
+
+    async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+        self.looks += 1
+        renewal = str(self.looks) if self.renews else "1"
+        if expired != renewal:
+            raise LeaseHeldError(
+                "Another drill runs.", "Held by bob@login-2.", "",
+                renewal=renewal, ttl_s=60.0, current=False,
+            )  # fmt: skip
+
+
+async def undone_after(backend: Leased, entry: Entry) -> tuple[Undone, list[str]]:
+    """With the lines of a wait for the lease's duration, on a clock of its own."""
+    now_s, said = [0.0], list[str]()
+
+    async def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+
+    timing = Timing(clock=lambda: now_s[0], sleep=sleep)
+    found = undo_entries(backend, Journal(), [entry], said.append, timing)
+    (done,) = [one async for one in found]
+    return done, said
+
+
+async def test_drill_of_another_node_that_renews_its_lease_is_not_undone() -> None:
     entry = left(process=ON_ANOTHER_NODE)
-    backend = ScriptedBackend(held_by=holder_of("drill-1", entry.process.pid, "login-2"))
-    (done,) = undone(backend, entry)
-    assert done.error is not None
-    assert done.error.what == "Drill drill-1.1 still runs."
+    backend = Leased()
+    backend.renews = True
+    done, said = await undone_after(backend, entry)
+    assert isinstance(done.error, LeaseHeldError)
     assert backend.asked == []
+    assert "waiting 60 s for a renewal" in said[0]
     assert Journal().entries() == [entry]
 
 
-def test_drill_of_another_node_without_the_lease_is_undone_when_asked_for() -> None:
-    backend = ScriptedBackend(held_by="somebody else")
-    (done,) = undone(backend, left(process=ON_ANOTHER_NODE))
+async def test_drill_of_another_node_whose_lease_is_not_renewed_is_undone() -> None:
+    done, _ = await undone_after(Leased(), left(process=ON_ANOTHER_NODE))
     assert done.error is None
-    assert ("exec", FREEZE.pod, "thaw") in backend.asked
+    assert Journal().entries() == []
 
 
 def test_entry_of_another_cluster_is_reported_and_left_alone() -> None:
