@@ -18,6 +18,10 @@ CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 """C0, DEL, C1, line separators and bidirectional overrides. None of them takes a cell."""
 
 
+_HALVES = re.compile(r"[\ud800-\udfff]")
+"""Half characters, which JSON can spell and no file can hold."""
+
+
 def clean(text: str) -> str:
     """Without terminal control sequences and control characters; tabs become spaces.
 
@@ -28,6 +32,7 @@ def clean(text: str) -> str:
         text = next((part for part in reversed(text.split("\r")) if part), "")
     if "\x1b" in text or not text.isprintable():
         text = CONTROLS.sub("", _SEQUENCES.sub("", text).expandtabs(8))
+        text = _HALVES.sub("\ufffd", text)
     return text
 
 

@@ -130,7 +130,7 @@ def check(db: sqlite3.Connection, path: Path) -> None:
 
 
 def pack(lines: Iterable[str], level: int) -> bytes:
-    return zlib.compress("\n".join(lines).encode(), level)
+    return zlib.compress("\n".join(lines).encode(errors="replace"), level)
 
 
 def unpack(body: bytes) -> list[str]:

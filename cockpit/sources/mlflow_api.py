@@ -64,7 +64,7 @@ class Mlflow:
             async for page in pages:
                 for raw in self._listed(page, "experiments"):
                     with _understood(self._http):
-                        found[str(raw["experiment_id"])] = one_line(str(raw["name"]))
+                        found[one_line(str(raw["experiment_id"]))] = one_line(str(raw["name"]))
         wanted = self._settings.experiments
         return {key: name for key, name in found.items() if not wanted or name in wanted}
 
@@ -120,7 +120,7 @@ class Mlflow:
     def _found(self, raw: Mapping[str, Any], experiments: Mapping[str, str]) -> Found:
         info, data = raw["info"], raw.get("data") or {}
         tags = _pairs(data, "tags")
-        experiment_id, run_id = str(info["experiment_id"]), str(info["run_id"])
+        experiment_id, run_id = one_line(str(info["experiment_id"])), one_line(str(info["run_id"]))
         run = TrackedRun(
             id=run_id,
             name=one_line(str(info.get("run_name") or tags.get("mlflow.runName") or "")),

@@ -36,6 +36,10 @@ ANSWER_LIMIT_BYTES = 32 << 20
 """Three DCGM series of 10,000 GPUs are 6 MB."""
 
 
+MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading an answer of another shape raises."""
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One series: its labels, and its points in ascending order. NaN and infinities are kept."""
@@ -131,7 +135,7 @@ class Prometheus:
             raise UnreachableError(
                 f"{self.where} cannot be reached", self._plain(_root(error)), "check the address"
             ) from error
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except MISUNDERSTOOD as error:
             raise self._strange(f"{type(error).__name__}: {error}") from error
         except PrometheusApiClientException as error:
             # Only for a success other than 200: the session raises for every error status.

@@ -145,7 +145,8 @@ def _sample(steps: wire.Steps) -> RankSample:
 
 
 def _spread(told: wire.Spread) -> Spread:
-    return Spread(**{item.name: getattr(told, item.name) for item in fields(wire.Spread)})
+    numbers = {item.name: getattr(told, item.name) for item in fields(wire.Spread)}
+    return Spread(**numbers | {"name": one_line(told.name)})
 
 
 def _trial(told: wire.Trial, experiment: str) -> Trial:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.sources.records import REMEMBERED, Progress, RereadError
+from cockpit.model.event import Notice
+from cockpit.sources.records import MOST_AHEAD, REMEMBERED, Progress, RereadError
+from cockpit.sources.telemetry_events import event_of
 from training.telemetry import wire
 
 
@@ -89,3 +91,29 @@ def test_many_that_are_missing_indeed_are_told(progress: Progress) -> None:
     far = 50 * REMEMBERED
     assert taken(progress, line(1), line(far), line(far + 1)) == [1, far, far + 1]
     assert progress.missing == far - 2
+
+
+def test_a_number_out_of_all_reason_does_not_make_the_reader_deaf() -> None:
+    progress = Progress()
+    progress.begin(whole=True)
+    run = wire.Run(run="r")
+    assert progress.take(wire.encode(wire.Record(1, 1.0, run)).encode()) is not None
+    far = wire.Record(MOST_AHEAD + 2, 1.0, run)
+    assert progress.take(wire.encode(far).encode()) is None
+    assert progress.take(wire.encode(wire.Record(2, 1.0, run)).encode()) is not None
+    assert progress.complaint == f"1 line skipped (numbered {MOST_AHEAD + 2} after 1)"
+
+
+def test_a_ranks_notice_is_a_warning_of_its_run() -> None:
+    notice = wire.Notice(run="r", attempt=2, rank=0, reason="Damaged", message="c\nd\x1b[m")
+    event = event_of(wire.Record(1, 1.0, notice))
+    assert isinstance(event, Notice)
+    assert (event.kind, event.name, event.warning) == ("Run", "r", True)
+    assert (event.reason, event.message) == ("Damaged", "rank 0: c d")
+
+
+def test_names_of_the_future_are_told_as_unknown_or_not_at_all() -> None:
+    phase = wire.Phase(run="r", attempt=1, phase="dreaming")
+    assert event_of(wire.Record(1, 1.0, phase)) is None
+    trials = wire.Trials(experiment="e", trials=(wire.Trial(id="t", status="DREAMING"),))
+    assert event_of(wire.Record(1, 1.0, trials)) is not None

@@ -15,7 +15,7 @@ from cockpit.backends.kuberay.client import KubeClient, KubeError
 from cockpit.backends.kuberay.clusters import where_else
 from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.backends.kuberay.dashboard import Dashboards
-from cockpit.backends.kuberay.fields import items, mapping, text, whole
+from cockpit.backends.kuberay.fields import items, mapping, text, usable, whole
 from cockpit.backends.kuberay.names import checked
 from cockpit.backends.kuberay.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import KINDS, ClusterWatch
@@ -288,7 +288,7 @@ class KubeRayBackend:
         path = f"/api/v1/namespaces/{self._ref.namespace}/pods"
         found: list[Pod] = []
         async for page in self.client.pages(path, {"labelSelector": labels}):
-            found += map(objects.pod, page.items)
+            found += usable(objects.pod, page.items)
         return [pod for pod in found if pod.phase not in (PodPhase.FAILED, PodPhase.SUCCEEDED)]
 
     async def _pod(self, name: str) -> Any:
@@ -333,7 +333,7 @@ class KubeRayBackend:
             f"{objects.CLUSTER_LABEL}={self._ref.name},{objects.TYPE_LABEL}={NodeType.HEAD.value}"
         )
         answer = await self.client.get(path, {"labelSelector": labels})
-        heads = sorted(map(objects.pod, items(answer, "items")), key=lambda pod: not pod.ready)
+        heads = sorted(usable(objects.pod, items(answer, "items")), key=lambda pod: not pod.ready)
         if not heads:
             raise UnreachableError(f"RayCluster {self._ref.name} has no head pod.")
         return heads[0].name

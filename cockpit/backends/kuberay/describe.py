@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from cockpit.backends.kuberay import objects
 from cockpit.backends.kuberay.client import KubeClient, KubeError
 from cockpit.backends.kuberay.clusters import where_else
-from cockpit.backends.kuberay.fields import items, mapping, seconds, text, whole
+from cockpit.backends.kuberay.fields import (
+    UNUSABLE,
+    items,
+    mapping,
+    seconds,
+    text,
+    usable,
+    whole,
+)
 from cockpit.backends.kuberay.health import health, health_alone
 from cockpit.backends.kuberay.manifest import as_yaml
 from cockpit.backends.kuberay.names import checked
 from cockpit.backends.kuberay.raycluster import ray_cluster
 from cockpit.backends.kuberay.reason import ended
+from cockpit.backends.kuberay.refusal import not_kubernetes
 from cockpit.model.cluster import ClusterRef, Pod
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.text import one_line
@@ -39,18 +49,13 @@ async def manifest(client: KubeClient, ref: ClusterRef, kind: str, name: str) ->
 
 async def describe(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> str:
     raw = await _get(client, ref, kind, name)
-    match kind:
-        case "pod":
-            rows = _pod(raw)
-        case "machine":
-            rows = _machine(raw)
-        case "rayjob":
-            rows = _rayjob(raw)
-        case "group":
-            _group(raw, ref, name)
-            rows = _of_group(raw, name, await _pods(client, ref) or ())
-        case _:
-            rows = _cluster(raw, await _pods(client, ref))
+    if kind == "group":
+        _group(raw, ref, name)
+    pods = await _pods(client, ref) if kind in ("group", "cluster") else None
+    try:
+        rows = _rows(kind, raw, name, pods)
+    except UNUSABLE as error:
+        raise not_kubernetes(f"{kind} {name}", f"{type(error).__name__}: {error}") from error
     about = ref.name if kind == "group" else name
     events = await _events(client, ref, kind, about)
     if kind == "rayjob" and (cluster := text(mapping(raw, "status"), "rayClusterName")):
@@ -59,6 +64,20 @@ async def describe(client: KubeClient, ref: ClusterRef, kind: str, name: str) ->
             client, ref, "cluster", checked("RayCluster", cluster)
         )
     return _lines(rows) + events
+
+
+def _rows(kind: str, raw: Any, name: str, pods: list[Pod] | None) -> list[Row]:
+    match kind:
+        case "pod":
+            return _pod(raw)
+        case "machine":
+            return _machine(raw)
+        case "rayjob":
+            return _rayjob(raw)
+        case "group":
+            return _of_group(raw, name, pods or ())
+        case _:
+            return _cluster(raw, pods)
 
 
 async def _get(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> Any:
@@ -101,7 +120,7 @@ async def _pods(client: KubeClient, ref: ClusterRef) -> list[Pod] | None:
     labels = {"labelSelector": f"{objects.CLUSTER_LABEL}={ref.name}"}
     try:
         async for page in client.pages(f"/api/v1/namespaces/{ref.namespace}/pods", labels):
-            found += map(objects.pod, page.items)
+            found += usable(objects.pod, page.items)
     except NotAllowedError:
         return None
     return found
@@ -117,7 +136,7 @@ async def _events(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> 
         )
     except CockpitError as error:
         return f"\nEvents: {one_line(error.why or error.what)}\n"
-    notices = sorted((objects.notice(raw, "") for raw in items(answer, "items")), key=_at)
+    notices = sorted(usable(partial(objects.notice, source=""), items(answer, "items")), key=_at)
     if not notices:
         return "\nEvents: none\n"
     now = time.time()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from cockpit.model.text import one_line
+
+T = TypeVar("T")
 
 _QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]*)")
 _SUFFIXES = {
@@ -15,6 +18,19 @@ _SUFFIXES = {
     **{"M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18},
     **{"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60},
 }
+
+
+UNUSABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading an object raises that is made like no other."""
+
+
+def usable(parse: Callable[[Any], T], raw: Iterable[Any]) -> list[T]:
+    """What `parse` makes of each object; one that is made like no other must not hide the rest."""
+    found = []
+    for each in raw:
+        with suppress(*UNUSABLE):
+            found.append(parse(each))
+    return found
 
 
 def mapping(raw: Any, key: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from cockpit.backends.kuberay.client import PAGE, KubeClient
+from cockpit.backends.kuberay.fields import UNUSABLE
 from cockpit.backends.kuberay.refusal import KubeError, SilentError, not_kubernetes
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.limited_json import loads
@@ -194,7 +195,7 @@ class Reflector(Generic[T]):
         try:
             event = loads(line)
             self._apply(event["type"], event["object"])
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        except UNUSABLE as error:
             raise not_kubernetes(self._path) from error
         self._backoff.worked()  # here only: a watch that is refused later has opened too
 
@@ -217,7 +218,7 @@ class Reflector(Generic[T]):
         self._skipped.pop(key, None)
         try:
             parsed = self._parse(raw)
-        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        except UNUSABLE as error:
             # One object that is made like no other must not hide the rest.
             self._skipped[key] = one_line(f"{type(error).__name__}: {error}")
             parsed = None
