@@ -156,8 +156,13 @@ def test_a_script_that_raises_at_import_fails_with_its_last_words(
 
 
 def test_a_job_is_stopped_and_waited_for(
-    ask: Any, cluster: LocalBackend, capsys: pytest.CaptureFixture[str]
+    ask: Any,
+    cluster: LocalBackend,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["launch", "--", sys.executable, "-c", "import time; time.sleep(600)"]) == 0
     job = capsys.readouterr().out.strip()
     assert main(["stop", job, "--yes", "--wait"]) == 0
