@@ -17,6 +17,7 @@ from cockpit.backends.kuberay.kubeconfig import KubeContext
 from cockpit.backends.kuberay.refusal import refusal, unreachable
 from cockpit.backends.kuberay.websocket import open_websocket
 from cockpit.backends.ray_token import ray_token
+from cockpit.cli import main as cli
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.sources import mlflow_settings, prometheus_settings
@@ -199,3 +200,14 @@ async def test_a_password_in_a_dashboards_address_goes_into_a_header_and_no_erro
             await dashboard.nodes()
     assert_not_shown(raised.value)
     assert_not_shown(error_of(lambda: AddressBackend(f"ftp://me:{SECRET}@head")))
+
+
+def test_configuration_is_shown_without_the_password_of_an_address(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    address = f"http://me:{SECRET}@head:8265"
+    for form in ("table", "json"):
+        assert cli.main(["config", "show", "--address", address, "-o", form]) == 0
+        said = capsys.readouterr().out
+        assert SECRET not in said
+        assert "@head:8265" in said

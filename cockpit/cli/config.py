@@ -14,6 +14,7 @@ from cockpit.cli.place import FLAGS
 from cockpit.cli.settings import settle_all
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.protection import ClusterPattern
+from cockpit.model.secret import without_credentials
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         return int(ExitCode.DONE)
     found = configuration.read()
     settings = settle_all(args.given, found)
-    values = {name: getattr(settings.where, name) for name in FLAGS}
+    values = {name: _shown(getattr(settings.where, name)) for name in FLAGS}
     values |= {
         "profile": settings.profile,
         "theme": settings.theme,
@@ -45,6 +46,11 @@ def run(args: argparse.Namespace) -> int:
         there = "" if found.path.exists() else " (there is none yet)"
         print(f"\n{found.path}{there}: profiles {', '.join(found.profiles) or '–'}")
     return int(ExitCode.DONE)
+
+
+def _shown(value: str | bool) -> str | bool:
+    """Without the password that a URL may hold."""
+    return without_credentials(value) if isinstance(value, str) else value
 
 
 def _pattern(one: ClusterPattern) -> str:
