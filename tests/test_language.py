@@ -54,7 +54,7 @@ PHRASES_LEFT: dict[str, int] = {
     "cockpit/alerts": 2,
     "cockpit/backends": 25,
     "cockpit/cli": 35,
-    "cockpit/drills": 28,
+    "cockpit/drills": 21,
     "cockpit/launch": 5,
     "cockpit/recorder": 5,
     "cockpit/report": 10,

@@ -46,16 +46,16 @@ KINDS = {
     kind.name: kind
     for kind in (
         ProbeKind(
-            "replicas-ready", "every worker group has as many ready pods as it wants",
+            "replicas-ready", "every worker group has its desired number of ready pods",
             "replicas-ready",
         ),
         ProbeKind("training", "the run makes steps", "training"),
         ProbeKind(
-            "throughput", "the run's samples/s, in percent of what they were before the fault",
+            "throughput", "the run's samples/s, in percent of their value before the fault",
             "throughput >= 80", ">=", 90.0, "%",
         ),
         ProbeKind(
-            "loss-continuous", "the loss after the recovery goes on where it was before",
+            "loss-continuous", "the loss after the recovery is continuous with the loss before",
             "loss-continuous",
         ),
         ProbeKind(
@@ -63,11 +63,11 @@ KINDS = {
             600.0, "s",
         ),
         ProbeKind(
-            "prometheus", "any query; all of its series have to hold",
+            "prometheus", "a query, all of whose series have to hold",
             "prometheus: ray_node_mem_used / 1e9 < 12",
         ),
         ProbeKind(
-            "command", "any command on this machine; exit code 0 holds",
+            "command", "a command on this machine; it holds with exit code 0",
             "command: curl -fsS http://model.example/healthz",
         ),
     )

@@ -53,9 +53,9 @@ async def test_catalogue_has_every_fault_with_its_effect_and_needs(cockpit: Open
         await seen.sees(
             "Faults and game days ·",
             "pod-kill",
-            "delete the head pod with no grace: GCS, dashboard and drivers die too",
+            "delete the head pod without grace: GCS, dashboard and drivers die too",
             "exec in the pod, NET_ADMIN in the pod, nft in the image",
-            "the checkpoint is as it was",
+            "the checkpoint is restored",
         )
         keys = [row.key for row in faults(seen.app).rows]
         assert keys == [*NAMES, *(f"day:{name}" for name in shipped())]

@@ -115,7 +115,7 @@ def _tell(ground: Ground, drill_id: str, message: str) -> None:
 FAULTS: dict[str, Fault] = {
     "random-kills": RandomKills(
         FaultKind(
-            "random-kills", "kills at random for a while, at a mean time between failures", Aim.POD,
+            "random-kills", "kills at random times, with a mean time between failures", Aim.POD,
             (
                 Parameter("mtbf_s", 60.0, "mean seconds between two kills"),
                 Parameter("for_s", 300.0, "how long"),

@@ -261,7 +261,7 @@ FOR = Parameter("for_s", 30.0, "seconds until it is undone")
 FAULTS: dict[str, Fault] = {
     "node-drain": NodeDrain(
         FaultKind(
-            "node-drain", "tell Ray that a node goes away at a deadline; nothing is killed",
+            "node-drain", "drain a Ray node with a deadline; nothing is killed",
             Aim.POD, (Parameter("deadline_s", 30.0, "seconds until the deadline"),),
             needs=("exec in the head's pod", "delete pods"), ends_by_itself=False,
             undo="the pod is replaced: Ray never uses a drained node again",
@@ -269,17 +269,17 @@ FAULTS: dict[str, Fault] = {
     ),
     "spot-preemption": SpotPreemption(
         FaultKind(
-            "spot-preemption", "a spot instance: a notice (drain), then the pod is killed", Aim.POD,
+            "spot-preemption", "a spot preemption: a notice (drain), then a kill", Aim.POD,
             (Parameter("notice_s", 30.0, "seconds between the notice and the kill"),),
             needs=("exec in the head's pod", "delete pods"),
         )
     ),
     "evict": Evict(
         FaultKind(
-            "evict", "cordon the pod's machine and evict the pod, as kubectl drain does", Aim.POD,
+            "evict", "cordon the pod's node and evict the pod, as kubectl drain does", Aim.POD,
             (
                 Parameter("grace_s", 30.0, "seconds between SIGTERM and SIGKILL"),
-                Parameter("cordon", True, "keep new pods off the machine meanwhile"),
+                Parameter("cordon", True, "keep new pods off the node during the fault"),
                 FOR,
             ),
             needs=("evict pods", "cordon machines"), ends_by_itself=False,
@@ -288,9 +288,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "scale-down": ScaleDown(
         FaultKind(
-            "scale-down", "take workers away from a group in mid-run, and give them back", Aim.POD,
+            "scale-down", "scale a worker group down during a run, and back up", Aim.POD,
             (FOR,), needs=("scale groups",), ends_by_itself=False,
-            undo="the group is scaled back",
+            undo="the group is scaled back up",
         )
     ),
 }  # fmt: skip

@@ -26,7 +26,7 @@ from cockpit.store.store import Store
 
 FOR = Parameter("for_s", 30.0, "seconds until it ends by itself")
 PEERS = Parameter(
-    "peers", "ranks", "with whom: the other ranks' pods, the head's, or all pods",
+    "peers", "ranks", "affected peers: the other ranks' pods, the head's, or all pods",
     ("ranks", "head", "all"),
 )  # fmt: skip
 
@@ -136,14 +136,14 @@ FAULTS: dict[str, Fault] = {
         FaultKind(
             "network-partition", "drop every packet between a pod and the others", Aim.POD,
             (PEERS, FOR), needs=("exec in the pod", "NET_ADMIN in the pod", "nft in the image"),
-            undo="the packets pass again",
+            undo="the packet filter is removed",
         ),
         "partition", "", "no packet to or from {whom}",
     ),
     "network-loss": Traffic(
         FaultKind(
-            "network-loss", "drop some of the packets between a pod and the others", Aim.POD,
-            (Parameter("percent", 10.0, "packets that are dropped, each way"), PEERS, FOR),
+            "network-loss", "drop a share of the packets between a pod and the others", Aim.POD,
+            (Parameter("percent", 10.0, "percent of packets to drop, each way"), PEERS, FOR),
             needs=("exec in the pod", "NET_ADMIN in the pod", "nft in the image"),
             undo="all packets pass again",
         ),
@@ -152,7 +152,7 @@ FAULTS: dict[str, Fault] = {
     "network-delay": Traffic(
         FaultKind(
             "network-delay", "delay every packet that a pod sends", Aim.POD,
-            (Parameter("delay_ms", 100.0, "milliseconds more for each packet"), FOR),
+            (Parameter("delay_ms", 100.0, "milliseconds to delay each packet"), FOR),
             needs=("exec in the pod", "NET_ADMIN in the pod", "tc, netem or /dev/net/tun"),
             undo="the delay ends",
         ),
@@ -160,8 +160,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "network-rate": Traffic(
         FaultKind(
-            "network-rate", "let a pod send no faster than this", Aim.POD,
-            (Parameter("rate_kbit", 10_000.0, "kilobits a second"), FOR),
+            "network-rate", "limit the rate at which a pod sends", Aim.POD,
+            (Parameter("rate_kbit", 10_000.0, "kilobits per second"), FOR),
             needs=("exec in the pod", "NET_ADMIN in the pod", "tc in the image"),
             undo="it sends as fast as it can",
         ),
@@ -169,7 +169,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "network-isolate": Isolate(
         FaultKind(
-            "network-isolate", "cut a pod off by a NetworkPolicy, where the CNI enforces them",
+            "network-isolate", "isolate a pod by a NetworkPolicy, if the CNI enforces them",
             Aim.POD, (FOR,), needs=("network policies",), ends_by_itself=False,
             undo="the policy is removed",
         )

@@ -82,13 +82,13 @@ def named(pod: Pod) -> str:
 FAULTS: dict[str, Fault] = {
     "pod-kill": PodEnd(
         FaultKind(
-            "pod-kill", "delete a worker pod with no grace: a machine that is lost", Aim.POD,
+            "pod-kill", "delete a worker pod without grace: a lost node", Aim.POD,
             needs=("delete pods",),
         )
     ),
     "pod-delete": PodEnd(
         FaultKind(
-            "pod-delete", "delete a worker pod with its grace period: an eviction by hand", Aim.POD,
+            "pod-delete", "delete a worker pod with its grace period: a manual eviction", Aim.POD,
             (GRACE,), needs=("delete pods",),
         )
     ),
@@ -100,7 +100,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "head-kill": PodEnd(
         FaultKind(
-            "head-kill", "delete the head pod with no grace: GCS, dashboard and drivers die too",
+            "head-kill", "delete the head pod without grace: GCS, dashboard and drivers die too",
             Aim.HEAD, needs=("delete pods",),
         )
     ),

@@ -136,8 +136,8 @@ def _two_numbers(what: str, said: str) -> tuple[int, int]:
 FAULTS: dict[str, Fault] = {
     "cpu-hog": CpuHog(
         FaultKind(
-            "cpu-hog", "keep a pod's processors busy", Aim.POD,
-            (FOR, Parameter("processes", 0, "how many; 0: as many as the pod may use")),
+            "cpu-hog", "keep a pod's CPUs busy", Aim.POD,
+            (FOR, Parameter("processes", 0, "number of processes; 0: one for each CPU of the pod")),
             needs=EXEC, undo="they end",
         )
     ),

@@ -226,29 +226,29 @@ FAULTS: dict[str, Fault] = {
         program="raylet", then=WORKER_ENDS,
     ),
     "rank-freeze": Freeze(
-        FaultKind("rank-freeze", "SIGSTOP a rank's process for a while: a hang", Aim.RANK, (FOR,),
+        FaultKind("rank-freeze", "SIGSTOP a rank's process: a hang", Aim.RANK, (FOR,),
                   needs=EXEC, undo="SIGCONT")
     ),
     "slow-rank": SlowRank(
         FaultKind(
-            "slow-rank", "slow one rank down, for which all others wait: a straggler", Aim.RANK,
+            "slow-rank", "slow one rank down, so that all others wait: a straggler", Aim.RANK,
             (
                 FOR,
                 Parameter("by", "throttle",
-                          "stop and continue the rank in turns, or keep its cores busy",
+                          "throttle: stop and continue the rank; hog: keep its cores busy",
                           ("throttle", "hog")),
-                Parameter("fraction", 0.5, "by throttle: how much of the time it stands still"),
+                Parameter("fraction", 0.5, "throttle: share of the time that the rank is stopped"),
             ),
             needs=EXEC, undo="it runs freely again",
         )
     ),
     "gcs-kill": Kill(
-        FaultKind("gcs-kill", "SIGKILL the GCS on the head, which ends the head", Aim.HEAD,
+        FaultKind("gcs-kill", "SIGKILL the GCS on the head; the head ends", Aim.HEAD,
                   needs=EXEC),
         program="gcs_server", then=HEAD_ENDS,
     ),
     "dashboard-kill": Kill(
-        FaultKind("dashboard-kill", "SIGKILL the dashboard on the head, which ends the head",
+        FaultKind("dashboard-kill", "SIGKILL the dashboard on the head; the head ends",
                   Aim.HEAD, needs=EXEC),
         program="dashboard.py", then=HEAD_ENDS,
     ),

@@ -162,32 +162,32 @@ def _name(order: Order) -> str:
 FAULTS: dict[str, Fault] = {
     "storage-full": Full(
         FaultKind(
-            "storage-full", "writes of a rank fail beyond a size, as on a full disk (EFBIG)",
-            Aim.RANK, (Parameter("limit_bytes", 16_384, "the size"), FOR),
-            needs=("exec in the pod",), undo="the ranks may write again",
+            "storage-full", "make a rank's writes beyond a size fail (EFBIG), as on a full disk",
+            Aim.RANK, (Parameter("limit_bytes", 16_384, "maximum size of a file in bytes"), FOR),
+            needs=("exec in the pod",), undo="the limit is removed",
         )
     ),
     "storage-read-only": Directory(
         FaultKind(
-            "storage-read-only", "nothing new can be written where the checkpoints go", Aim.STORAGE,
+            "storage-read-only", "make the directory of the checkpoints read-only", Aim.STORAGE,
             (FOR,), needs=("exec in the pod", "ownership of the directory, or LINUX_IMMUTABLE"),
-            undo="the directory is as it was",
+            undo="the directory is writable again",
         ),
         "read-only",
     ),
     "storage-slow": Directory(
         FaultKind(
-            "storage-slow", "others write and sync without end where the checkpoints go",
-            Aim.STORAGE, (Parameter("writers", 8, "processes that write"), FOR),
-            needs=("exec in the pod",), undo="the writers end, and their files go",
+            "storage-slow", "load the storage of the checkpoints with writes and syncs",
+            Aim.STORAGE, (Parameter("writers", 8, "number of writing processes"), FOR),
+            needs=("exec in the pod",), undo="the processes end, and their files are deleted",
         ),
         "busy",
     ),
     "checkpoint-corrupt": Damage(
         FaultKind(
-            "checkpoint-corrupt", "flip bytes in the newest checkpoint", Aim.CHECKPOINT,
+            "checkpoint-corrupt", "corrupt bytes of the newest checkpoint", Aim.CHECKPOINT,
             (Parameter("for_s", 60.0, "seconds until it is restored"),),
-            needs=("exec in the pod",), ends_by_itself=False, undo="the checkpoint is as it was",
+            needs=("exec in the pod",), ends_by_itself=False, undo="the checkpoint is restored",
         ),
         "corrupt",
     ),
@@ -195,7 +195,7 @@ FAULTS: dict[str, Fault] = {
         FaultKind(
             "checkpoint-delete", "remove half of the newest checkpoint's files", Aim.CHECKPOINT,
             (Parameter("for_s", 60.0, "seconds until they are restored"),),
-            needs=("exec in the pod",), ends_by_itself=False, undo="its files are back",
+            needs=("exec in the pod",), ends_by_itself=False, undo="its files are restored",
         ),
         "delete",
     ),
