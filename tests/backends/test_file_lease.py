@@ -56,7 +56,11 @@ def refused(expired: str = "") -> LeaseHeldError:
     return caught.value
 
 
-@pytest.mark.parametrize("renewed_s", [0.0, time.time() - 61, time.time() + 3600])
+@pytest.mark.parametrize(
+    "renewed_s",
+    [0.0, time.time() - 61, time.time() + 3600],
+    ids=["never", "a minute ago", "in an hour"],
+)
 def test_a_lease_of_another_node_is_not_taken_by_the_times_in_it(renewed_s: float) -> None:
     held_elsewhere(renewed_s=renewed_s)
     error = refused()
