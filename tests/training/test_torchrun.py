@@ -81,6 +81,7 @@ def agent(argv: list[str]) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_costs_a_restart_and_not_a_bit_of_what_two_nodes_learn(
     met: dict[str, Any], tmp_path: Path
 ) -> None:
