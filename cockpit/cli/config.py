@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         return int(ExitCode.DONE)
     found = configuration.read()
     settings = settle_all(args.given, found)
-    values = {name: _shown(getattr(settings.where, name)) for name in FLAGS}
+    values: dict[str, object] = {name: _shown(getattr(settings.where, name)) for name in FLAGS}
     values |= {
         "profile": settings.profile,
         "theme": settings.theme,
