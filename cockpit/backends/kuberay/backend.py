@@ -184,12 +184,13 @@ class KubeRayBackend:
     async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
         path = f"/api/v1/nodes/{checked('machine', machine)}"
         change: dict[str, Any] = {"spec": {"unschedulable": cordoned or None}}
-        if uid:  # a patch with another UID than the object's is a conflict
+        if uid:  # a patch with another UID than the object's is refused: it is immutable
             change["metadata"] = {"uid": uid}
         try:
-            asked = self.client.patch(path, change, kind="merge")
-            await identity.guarded("Node", machine, asked)
+            await self.client.patch(path, change, kind="merge")
         except KubeError as error:
+            if uid and error.status in (409, 422):
+                identity.require("Node", machine, await self.client.get(path), uid)
             if error.status != 404:
                 raise
             raise UsageError(
