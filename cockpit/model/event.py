@@ -212,6 +212,10 @@ class HistoryLoaded(Event):
     """Unix seconds, ascending."""
     values: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        if len(self.times) != len(self.values):
+            raise ValueError(f"{len(self.times)} times of {len(self.values)} values")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivityListed(Event):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.model.event import Event, LogLines, Notice, RankSampled, RunSeen
+from cockpit.model.event import Event, HistoryLoaded, LogLines, Notice, RankSampled, RunSeen
 from cockpit.model.run import RankSample, RunState
 from cockpit.model.summary import RunSummary
 from cockpit.recorder.codec import KINDS, MOMENTS, CodecError, decode, encode, from_plain, to_plain
@@ -50,6 +50,8 @@ def filled(kind: type[Any], chance: random.Random) -> Any:
     values = {item.name: made(hints[item.name], chance) for item in dataclasses.fields(kind)}
     for name in MOMENTS & values.keys():
         values[name] = chance.random() * 1e9
+    if kind is HistoryLoaded:
+        values["values"] = values["times"]
     return kind(**values)
 
 

@@ -84,6 +84,7 @@ def test_hostile_recording_is_one_bad_row(change: str, tmp_path: Path) -> None:
         '["Marked",1000.5,"user",{"text":"x"},Infinity]',
         '["RunSeen",1000.5,"t",{"run_id":"r","name":"r","state":"RUNNING","world_size":1e400}]',
         '["AttemptStarted",1000.5,"t",{"run_id":"r","attempt":1' + "0" * 30 + "}]",
+        '["HistoryLoaded",1000.5,"t",{"run_id":"r","metric":"loss","times":[1.0,2.0],"values":[]}]',
         '["JobsListed",1000.5,"t",{"jobs":[1,{"id":["a"],"entrypoint":["a"],'
         '"status":["RUNNING"],"started_s":[1e300]},{}]}]',
     ],

@@ -263,3 +263,25 @@ def test_a_list_that_was_cut_off_is_put_aside(text: str, tmp_path: Path) -> None
     assert said.endswith(f"is garbled; put aside as {SNAPSHOT}.damaged")
     assert run(tmp_path).lost_track
     assert run(tmp_path).mend() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"world_size": 0},
+        {"world_size": "2"},
+        {"rank": 1},
+        {"step": -1},
+        {"files": [{"name": "../shared.pt", "size_bytes": 1, "sha256": "a"}]},
+        {"files": [{"name": "/etc/passwd", "size_bytes": 1, "sha256": "a"}]},
+        {"files": [{"name": "x" * 300, "size_bytes": 1, "sha256": "a"}]},
+        {"files": [{"name": "a\0b", "size_bytes": 1, "sha256": "a"}]},
+        {"files": [{"name": "shared.pt", "size_bytes": "1", "sha256": "a"}]},
+    ],
+)
+def test_signed_manifest_of_another_shape_is_damage(change: dict[str, Any], tmp_path: Path) -> None:
+    """Neither a name that no file system takes nor a file elsewhere is opened."""
+    directory = write(tmp_path / "c")
+    edit(directory, lambda said: said.update(change))
+    with pytest.raises(Damaged, match="garbled"):
+        check(directory)

@@ -18,6 +18,9 @@ from typing import Any
 FORMAT = 1
 """Of the manifest and of what the files hold."""
 
+NAME_BYTES = 255
+"""Of a file's name, as most file systems have it."""
+
 DAMAGED = "DAMAGED"
 """A file in a checkpoint's directory that was found damaged: why, as one line."""
 
@@ -146,6 +149,7 @@ def _is_plausible(manifest: Manifest, rank: int) -> bool:
             and file.name not in ("", ".", "..")
             and not {"/", "\0"} & set(file.name)
             and file.name.isprintable()
+            and len(file.name.encode()) <= NAME_BYTES
             for file in manifest.files
         )
     )

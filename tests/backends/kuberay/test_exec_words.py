@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cockpit.backends.kuberay import exec as module
-from cockpit.model.error import UsageError
+from cockpit.model.error import UnreachableError, UsageError
 
 
 class Opened:
@@ -35,3 +35,23 @@ async def test_a_container_that_is_not_running_is_told_as_such(
     client: Any = None
     with pytest.raises(UsageError, match="The container of pod gpu-a is not running"):
         await module.run(client, "ml", "gpu-a", "ray-worker", ["true"])
+
+
+async def test_a_status_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = 0
+
+    async def opened(*asked: Any) -> Opened:
+        return Opened()
+
+    async def said(opened: Opened) -> AsyncIterator[tuple[int, bytes]]:
+        nonlocal sent
+        while sent < 100:
+            sent += 1
+            yield module.STATUS, b"[" * 32_000
+
+    monkeypatch.setattr(module, "open_websocket", opened)
+    monkeypatch.setattr(module, "messages", said)
+    client: Any = None
+    with pytest.raises(UnreachableError, match="Status has more than 64 KiB"):
+        await module.run(client, "ml", "gpu-a", "ray-worker", ["true"])
+    assert sent == 3
