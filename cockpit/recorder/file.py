@@ -22,6 +22,8 @@ from cockpit.model.text import one_line
 SUFFIX = ".cockpit"
 APPLICATION_ID = 0x434B5054
 VERSION = 1
+TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises: of a damaged schema, sqlite3 cannot decode the message."""
 BODY_AT_MOST = 256 << 20
 """Bytes of lines that one batch may hold: more is not a batch but a trap."""
 
@@ -86,9 +88,9 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         # In a directory that is read-only, the index of a write-ahead log cannot be made.
         try:
             return _checked(f"{uri}?mode=ro&immutable=1", path)
-        except sqlite3.Error as error:
+        except TORN as error:
             raise unreadable(path, error) from error
-    except sqlite3.DatabaseError as error:
+    except TORN as error:
         raise unreadable(path, error) from error
 
 

@@ -48,7 +48,7 @@ class Recording:
         db = file.open_to_read(path)
         try:
             return cls(path, db)
-        except sqlite3.Error as error:
+        except file.TORN as error:
             db.close()
             raise file.unreadable(path, error) from error
 
@@ -109,7 +109,7 @@ class Recording:
         """Attempts, drills, alerts, marks and the end, in order of time."""
         try:
             rows = self._db.execute("SELECT at_s, kind, text FROM markers ORDER BY at_s").fetchall()
-        except sqlite3.DatabaseError as error:
+        except file.TORN as error:
             self._damaged(str(error))
             return ()
         found = []
@@ -176,7 +176,7 @@ class Recording:
         try:
             found = self._db.execute("SELECT body FROM batches WHERE id = ?", (row,)).fetchone()
             return None if found is None else file.unpack(found[0])
-        except (sqlite3.DatabaseError, zlib.error, TypeError, ValueError):
+        except (*file.TORN, zlib.error, TypeError, ValueError):
             self._bad_batches += 1
             self._say_damage()
             return []
@@ -193,7 +193,7 @@ class Recording:
                     except (TypeError, ValueError):
                         self._damaged(f"the times of batch {row} cannot be read")
                 break
-            except sqlite3.DatabaseError as error:
+            except file.TORN as error:
                 self._damaged(f"a part of its table is torn ({error})")
         return sorted(batch for row, batch in found.items() if row not in self._missing)
 
