@@ -93,7 +93,7 @@ def _command(name: str, raw: Any, *, shell: bool) -> tuple[str, ...]:
     words = isinstance(raw, list) and bool(raw) and all(isinstance(word, str) for word in raw)
     if shell or not words or not raw[0].strip():
         raise _wrong(
-            f"{name}.command", 'It is a list of words; with shell = true, one text: "a | b".'
+            f"{name}.command", 'It is a list of strings; with shell = true, one string: "a | b".'
         )
     return tuple(raw)
 

@@ -38,7 +38,7 @@ class WithoutKubernetes:
     async def attach(
         self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
     ) -> Terminal:
-        self._refuse("An open shell in a pod is not to be had.")
+        self._refuse("An interactive shell in a pod is not available.")
 
     async def manifest(self, kind: str, name: str) -> str:
         self._refuse("There is no Kubernetes object to show.")
@@ -114,4 +114,4 @@ class WithoutOperator(WithoutKubernetes):
     def logs(
         self, pod: str, *, follow: bool, lines: int = 1000, previous: bool = False
     ) -> AsyncIterator[str]:
-        self._refuse("A pod's own output is not to be had from here.")
+        self._refuse("A pod's own output is not available from here.")

@@ -33,5 +33,5 @@ def require(session: Session, verb: str) -> None:
     raise NotAllowedError(
         f"You cannot {WORDS.get(verb, verb)}.",
         as_sentence(capability.why_not),
-        "cockpit doctor lists what you may do, and how to mend what is missing.",
+        "cockpit doctor lists what you may do, and how to fix what is missing.",
     )

@@ -66,7 +66,7 @@ def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
     if len(names) > 1:
         raise UsageError(
             f"There are {len(names)} local clusters: {', '.join(names)}.",
-            todo="Say which with --cluster NAME.",
+            todo="Name it with --cluster NAME.",
         )
     return names[0]
 
@@ -105,7 +105,7 @@ def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[C
         raise SeveralError(
             f"There is no RayCluster in {where}.",
             f"There is: {_listed(elsewhere, wanted)}.",
-            "Say which; cockpit clusters shows all of them with their health.",
+            "Name one; cockpit clusters shows all of them with their health.",
             elsewhere,
         )
     raise UnreachableError(

@@ -61,7 +61,7 @@ def _edit() -> int:
     """Open the file in the user's editor, and say at once when it is not understood after it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "Editing needs a terminal.", todo="cockpit config path tells which file it is."
+            "Editing needs a terminal.", todo="cockpit config path prints the path of the file."
         )
     where = configuration.path()
     paths.make_private(where.parent)

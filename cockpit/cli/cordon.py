@@ -46,4 +46,4 @@ def _plan(store: Store, machine: str, *, cordoned: bool) -> str:
         return f"Uncordon {machine}: new pods are placed on it again."
     here = [pod.name for pod in store.pods.values() if pod.host == machine and pod.ended_s is None]
     stay = f"; {', '.join(here)} of this cluster stay there" if here else ""
-    return f"Cordon {machine}: no new pod of anybody is placed on it{stay}."
+    return f"Cordon {machine}: no new pod is placed on it{stay}."

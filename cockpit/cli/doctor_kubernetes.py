@@ -21,7 +21,7 @@ from cockpit.model.text import one_line
 
 READING = ("logs", "manifest", "describe")
 """What is needed in read-only mode too."""
-RIGHTS = "have somebody bind the role in manifests/kubernetes/rbac.yaml to you"
+RIGHTS = "ask an administrator to bind the role in manifests/kubernetes/rbac.yaml to you"
 
 
 def checks(where: Place, *, read_only: bool) -> list[Check]:
@@ -120,7 +120,7 @@ async def _operator(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[Ch
             name,
             False,
             f"has acted on state {seen or 'none'} of {wanted} of {one_line(ref.name)}",
-            "without it nothing is made, scaled or mended: see whether its pod runs",
+            "without it nothing is created, scaled or replaced: check whether its pod runs",
         )
 
 

@@ -59,7 +59,7 @@ def _cluster(args: argparse.Namespace) -> tuple[str, dict[str, Capability]]:
     except CockpitError as error:
         if args.where.kind or args.where.cluster:
             raise
-        tell(f"{error.what} So nothing is said of what can be had here.")
+        tell(f"{error.what} So it is unknown what is available here.")
         return "", {}
 
 

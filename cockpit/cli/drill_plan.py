@@ -78,7 +78,7 @@ def require_no_flags_of_a_fault(args: argparse.Namespace) -> None:
     if given:
         raise UsageError(
             f"{', '.join(given)} {'is' if len(given) == 1 else 'are'} for a fault by itself.",
-            "A game day says in its file whom its drills hit, and what has to hold.",
+            "The file of a game day has the targets of its drills and what has to hold.",
             "Copy the file, change it, and run: cockpit drill run FILE",
         )
 

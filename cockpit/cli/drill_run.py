@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if day is None or not args.dry_run or args.where.kind or args.where.cluster:
             raise
         # A game day is a file: its steps can be told before there is a cluster.
-        tell(f"{error.what} So nothing is said of what can be had here.")
+        tell(f"{error.what} So it is unknown what is available here.")
         confirm.confirmed(args, steps_said(day, None))
         return int(ExitCode.DONE)
     with watched.session_on(backend) as session:

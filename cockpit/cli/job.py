@@ -82,7 +82,7 @@ def _plan(args: argparse.Namespace) -> str:
     return {
         "stop": f"Stop job {args.job}: its processes end; its checkpoints stay.",
         "delete": f"Delete job {args.job} from Ray's list, its log with it.",
-        "resume": f"Submit job {args.job} again; it goes on from its last checkpoint.",
+        "resume": f"Submit job {args.job} again; it resumes from its last checkpoint.",
     }[str(args.verb)]
 
 

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     options = _options(args)
     if args.resubmit and (args.follow or options is not None):
         raise UsageError(
-            "--resubmit is for a job over HTTP, and its log is not followed meanwhile.",
+            "--resubmit is for a job over HTTP, and does not follow its log.",
             "A RayJob has --retries, and its operator for it.",
             "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
         )

@@ -43,7 +43,7 @@ def of_jobs(width: int) -> Iterator[str]:
     for job in jobs:
         yield from _hanging(f"{job.name:<{name_width}}  ", job.summary, width)
     yield ""
-    yield "cockpit launch JOB --list tells the settings of one."
+    yield "cockpit launch JOB --list prints the settings of one."
 
 
 def of_job(job: BundledJob, width: int) -> Iterator[str]:

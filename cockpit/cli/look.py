@@ -158,7 +158,7 @@ def _require_kinds(
             raise NotAllowedError(
                 f"The {kind} of {session.backend.ref} cannot be listed.",
                 state.error,
-                "cockpit doctor lists what you may do, and how to mend what is missing.",
+                "cockpit doctor lists what you may do, and how to fix what is missing.",
             )
         if args.output == "table":
             print(f"Without {kind}: {state.error}", file=sys.stderr)

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.replicas is None and args.min is None and args.max is None and not args.remove:
         raise UsageError(
-            "Nothing was said of how the group should be.",
+            "No number of pods was given for the group.",
             todo=f"For example: cockpit scale {args.group} +1, or --min 2 --max 8",
         )
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
@@ -107,7 +107,7 @@ def _of_autoscaler(args: argparse.Namespace, group: WorkerGroup, wanted: int, no
             "Ray's autoscaler holds pods that are busy until they are idle: --remove POD takes "
             "one all the same."
         )
-    return "Ray's autoscaler goes on changing this number by itself."
+    return "Ray's autoscaler continues to change this number."
 
 
 def unit(count: int, group: WorkerGroup) -> str:

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
     if not suspended:
-        return [f"Have the pods of cluster {name} made anew: the head's and the workers'."]
+        return [f"Have the pods of cluster {name} created again: the head's and the workers'."]
     living = sum(pod.ended_s is None for pod in store.pods.values())
     plan = [f"Suspend cluster {name}: its {living} pods go, the head too, and what runs on them."]
     run = current_run(store)

@@ -11,7 +11,7 @@ from cockpit.model.error import ExitCode
 from cockpit.store.store import Store
 
 COLUMNS = ("name", "experiment", "status", "iteration", "best", "metric", "config", "node_ip")
-_EMPTY = "No trials: no Tune experiment has told of itself."
+_EMPTY = "No trials: no Tune experiment has reported its trials."
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:

@@ -11,7 +11,7 @@ from cockpit.model.text import one_line
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
-MOVE = "Its own files go where XDG_STATE_HOME and XDG_CACHE_HOME say."
+MOVE = "Its own files are in XDG_STATE_HOME and XDG_CACHE_HOME."
 
 
 def explain(error: OSError) -> CockpitError | None:

@@ -45,5 +45,5 @@ def bundled_job(name: str) -> BundledJob:
     raise UsageError(
         f"There is no bundled job {name!r}{did_you_mean(name, names)}",
         f"there is {', '.join(names)}",
-        "cockpit launch --list tells what they are; cockpit launch -- python … runs a script",
+        "cockpit launch --list shows them; cockpit launch -- python … runs a script",
     )

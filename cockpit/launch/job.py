@@ -40,7 +40,7 @@ class JobSetting:
     def complaint(self, text: str) -> str:
         """What is wrong with a value, to put behind it; "" for one that the job takes."""
         if self.choices and text not in self.choices:
-            return f"is not one of its words{did_you_mean(text.lower(), self.choices)}"
+            return f"is not one of its choices{did_you_mean(text.lower(), self.choices)}"
         try:
             value = self._parsed(text)
         except ValueError:
@@ -108,7 +108,7 @@ class BundledJob:
         raise UsageError(
             f"The job {self.name} has no setting {name!r}{did_you_mean(wanted, names)}",
             listed if len(names) <= NAMED_AT_MOST else f"It has {len(names)} others",
-            f"cockpit launch {self.name} --list tells them",
+            f"cockpit launch {self.name} --list shows them",
         )
 
     def require(self, setting: JobSetting, text: str) -> None:

@@ -93,7 +93,7 @@ def _text(file: str, key: str, value: Any) -> str:
         return str(value)
     raise UsageError(
         f"{one_line(key, 60)} in {file} is {one_line(json.dumps(value, default=str), 60)}.",
-        "A setting is a word, a number, true or false.",
+        "A setting is a string, a number, true or false.",
     )
 
 

@@ -97,7 +97,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 def unreadable(path: Path, error: Exception) -> NotARecording:
     return NotARecording(
         f"{path} cannot be read as a recording.",
-        f"SQLite says: {error}.",
+        f"SQLite reports: {error}.",
         "Was it copied as a whole? One that is being written is copied with its -wal file.",
     )
 

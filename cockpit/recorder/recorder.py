@@ -139,7 +139,7 @@ class Recorder:
             if last or not _passes(error):
                 self._give_up(str(error))
             else:
-                self._tell(f"{error}; it goes on when that is over")
+                self._tell(f"{error}; it continues when that is over")
                 self._next_try_s = time.monotonic() + RETRY_EVERY_S
         if last or self._given_up:
             self._end()
@@ -155,7 +155,7 @@ class Recorder:
             try:
                 self._writer.suspend()
             except sqlite3.Error as error:
-                self._tell(f"{error}; it goes on when that is over")
+                self._tell(f"{error}; it continues when that is over")
                 self._writer.close()
             self._lock.release()
 

@@ -112,7 +112,7 @@ def phases(run: RunView) -> Section:
     )
     blocks: list[Block] = [timeline, Table("phases", columns, rows)]
     if not run.phases:
-        blocks.append(Text("The run told no phases: these are the states of its controller."))
+        blocks.append(Text("The run reported no phases: these are the states of its controller."))
     if len(lanes) > LANES:
         blocks.append(Text(f"The timeline has the newest {LANES} of {len(lanes)} attempts."))
     return Section("phases", "Phases", tuple(blocks))

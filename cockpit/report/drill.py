@@ -148,7 +148,7 @@ def _sections(kept: KeptDrill, earlier: Sequence[DrillRecord]) -> Iterator[Secti
     yield Section("curves", "Curves around the fault", tuple(_charts(kept)))
     yield Section("hypothesis", "Hypothesis", _hypothesis(record))
     yield Section("compared", "Beside earlier drills of its kind", _compared(record, earlier))
-    yield Section("drill", "How the drill went on", tuple(_went_on(record)))
+    yield Section("drill", "Stages of the drill", tuple(_went_on(record)))
 
 
 def _numbers(measured: Recovery) -> Facts:

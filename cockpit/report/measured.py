@@ -11,7 +11,7 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 NOTES = (
-    "Curves of the run are means over its ranks, or their sums where the title says so; the band is"
+    "Curves of the run are means over its ranks, or their sums if the title states it; the band is"
     " from the 10th to the 90th percentile of the ranks. Curves are bounded: the newest part"
     " of a long one is whole, the past is thinned evenly, by means of neighbours. Medians and"
     " percentiles of key numbers are over time, while the run was RUNNING. A number that no source"
@@ -36,7 +36,7 @@ def measured(store: Store, run: RunView, read_from: str, trouble: Sequence[str] 
         Fact("cockpit_version", __version__, title="cockpit"),
         Fact("ray_version", store.ray_version, title="Ray"),
         Fact("rank_samples", run.samples_seen, Kind.COUNT, "records of ranks"),
-        Fact("reporting", run.reporting, Kind.COUNT, "ranks that told in the last tick"),
+        Fact("reporting", run.reporting, Kind.COUNT, "ranks that reported in the last tick"),
         Fact("duration_s", when.duration_s, Kind.SECONDS, "time covered"),
     )
     blocks: list[Block] = [Text(words) for words in trouble]

@@ -277,7 +277,7 @@ class CockpitApp(Connecting):
         """Not while a drill goes on: its measurement and its undo need the connection."""
         if self.conducting is not None:
             todo = "Wait for it, or abort it with X."
-            self.trouble(CockpitError(f"A drill goes on: {self.conducting.name}.", todo=todo))
+            self.trouble(CockpitError(f"A drill is running: {self.conducting.name}.", todo=todo))
             return
         super().switch(ref)
 

@@ -31,7 +31,7 @@ async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
         drill = await app.submit(actions.kill(plan))
         if app.session is not None:
             app.session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
-        app.notify(f"{drill.target} was told to end.", title="Killed", markup=False)
+        app.notify(f"{drill.target} is being deleted.", title="Killed", markup=False)
 
 
 async def scale(app: CockpitApp, group: str, replicas: int) -> None:
@@ -86,7 +86,7 @@ async def stop(app: CockpitApp, job_id: str) -> None:
     lines += _of_rayjob(job)
     if await app.push_screen_wait(asked(app, "Stop this job?", [x for x in lines if x], "Stop")):
         await app.submit(actions.stop_job(job_id, uid=job.rayjob_uid if job else ""))
-        app.notify(f"{job_id} was told to stop.", title="Stopping", markup=False)
+        app.notify(f"{job_id} is being stopped.", title="Stopping", markup=False)
 
 
 async def resume(app: CockpitApp, job_id: str) -> None:
@@ -148,7 +148,7 @@ async def leave(app: CockpitApp) -> None:
     lines = [f"Quitting takes down {ends}."] if ends else []
     drill = app.conducting
     if drill is not None:
-        lines.append(f"The drill {drill.name} goes on: it is aborted and undone first.")
+        lines.append(f"The drill {drill.name} is running: it is aborted and undone.")
     if lines and not await app.push_screen_wait(Confirm("Quit?", lines, "Quit", again="q")):
         return
     if drill is not None and app.conducting is drill:

@@ -74,7 +74,7 @@ def _taken(store: Store, name: str) -> list[str]:
         lines.append(f"{plural(len(going), 'job')} running on it ends: {names}.")
     runs = [run.name or run.id for run in store.runs.values() if not run.state.is_over]
     if runs:
-        lines.append(f"Run {', '.join(runs)} ends; it can go on from its last checkpoint.")
+        lines.append(f"Run {', '.join(runs)} ends; it can resume from its last checkpoint.")
     lines.append("What is only in the pods is lost: logs, files, Ray's own list of jobs.")
     return lines
 

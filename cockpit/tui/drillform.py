@@ -87,7 +87,7 @@ def typed(words: Sequence[str]) -> DrillForm:
         word = rest.pop(0)
         if not word.startswith("--"):
             if target_is_named:
-                raise _wrong(f"{one_line(word)!r} is one word too many.")
+                raise _wrong(f"{one_line(word)!r} is one argument too many.")
             form, target_is_named = replace(form, target=word), True
             continue
         flag, separator, value = word.partition("=")

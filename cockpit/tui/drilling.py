@@ -159,7 +159,7 @@ async def abort(app: CockpitApp) -> None:
     """End what this screen conducts; what it did is undone."""
     going = app.conducting
     if going is None:
-        raise CockpitError("No drill goes on here.", "There is nothing to abort.")
+        raise CockpitError("No drill is running here.", "There is nothing to abort.")
     lines = [f"Abort {going.name}.", "What it did is undone; what was measured so far is kept."]
     if await app.push_screen_wait(Confirm("Abort the drill?", lines, "Abort", again="X")):
         going.abort()
@@ -171,7 +171,7 @@ def ready(app: CockpitApp) -> Actions:
     actions = allowed(app, "drill", "Nothing was injected.")
     if app.conducting is not None:
         raise UsageError(
-            f"A drill goes on: {app.conducting.name}.",
+            f"A drill is running: {app.conducting.name}.",
             "One at a time: what is measured has to be the one fault's.",
             "Wait for it, or abort it with X.",
         )

@@ -129,7 +129,7 @@ class StatusLine(Line):
             parts.append(Content.styled("● starting", "$warning"))
         else:
             style = f"${HEALTH_STYLES[store.health]}"
-            words = store.health.value if store.ref else "waiting for its first word"
+            words = store.health.value if store.ref else "connecting, no data yet"
             parts.append(Content.styled(f"● {words}", style))
         if (run := current_run(store)) is not None:
             attempt = f" · attempt {run.attempt.number}" if run.attempt else ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cockpit.recorder.player import Player
 
 REPLAY_KEYS: tuple[Key, ...] = (
-    Key("replay_play", "space,p", "space", "pause", "Hold the recording, or go on"),
+    Key("replay_play", "space,p", "space", "pause", "Pause or continue the recording"),
     Key("replay_back", "comma", ",", "-10 s", "10 seconds back"),
     Key("replay_on", "full_stop", ".", "+10 s", "10 seconds forward"),
     Key("replay_back_far", "less_than_sign", "<", "-1 min", "A minute back"),

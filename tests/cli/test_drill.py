@@ -42,7 +42,7 @@ def test_the_faults_are_listed_without_a_cluster_too(capsys: Capture) -> None:
     assert {row["available"] for row in rows if row["kind"] == "fault"} == {None}
     assert main(["drill", "list"]) == 0
     said = capsys.readouterr()
-    assert "So nothing is said of what can be had here." in said.err
+    assert "So it is unknown what is available here." in said.err
     assert "smoke" in said.out
 
 

@@ -167,7 +167,7 @@ def test_settings_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
     ("argv", "words"),
     [
         (["checkpointed", "--settings", "none.json"], "none.json cannot be read"),
-        (["checkpointed", "--set", "precision=fp8"], "precision=fp8 is not one of its words"),
+        (["checkpointed", "--set", "precision=fp8"], "precision=fp8 is not one of its choices"),
         (["--settings", "epochs.toml"], "Nothing was named to launch"),
         (["fsdp3", "--settings", "epochs.toml"], "There is no bundled job 'fsdp3'"),
         (["--settings", "epochs.toml", "--", "python", "x.py"], "not for a command"),

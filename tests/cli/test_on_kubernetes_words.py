@@ -337,7 +337,7 @@ AUTOSCALED = replace(GPU, autoscaled=True, desired=2, note="wanted 0, running 2"
     [
         (["gpu", "9"], "Its bounds are 0 to 4: it will get 4."),
         (["gpu", "3"], "--min 3 keeps 3"),
-        (["gpu", "3", "--min", "3"], "goes on changing"),
+        (["gpu", "3", "--min", "3"], "continues to change"),
         (["gpu", "1"], "holds pods that are busy"),
         (["gpu", "1", "--remove", "trainer-gpu-a"], "These go first: trainer-gpu-a."),
         (["gpu", "1"], "At present: wanted 0, running 2."),

@@ -114,7 +114,7 @@ def test_the_steps_of_a_day_are_told_without_a_cluster_too(capsys: Capture) -> N
     for argv in (["plan", "smoke"], ["run", "preemption", "--dry-run"]):
         assert main(["drill", *argv]) == 0
         told = capsys.readouterr().err
-        assert "So nothing is said of what can be had here." in told
+        assert "So it is unknown what is available here." in told
         assert "  1. launch checkpointed" in told
         assert "Dry run: nothing was changed." in told
     assert main(["drill", "run", "smoke", "--yes"]) == 3

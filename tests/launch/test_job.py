@@ -38,8 +38,8 @@ PIPELINE = BundledJob("pipeline", "m.pipeline", "s", (WORKERS, RATE, PRECISION, 
         (NAN, "No", ""),
         (NAN, "maybe", "is not true or false"),
         (PRECISION, "bf16", ""),
-        (PRECISION, "BF16", "is not one of its words: did you mean bf16?"),
-        (PRECISION, "int4", "is not one of its words"),
+        (PRECISION, "BF16", "is not one of its choices: did you mean bf16?"),
+        (PRECISION, "int4", "is not one of its choices"),
     ],
 )
 def test_a_value_is_of_the_settings_type_and_words(
@@ -62,7 +62,7 @@ def test_a_default_is_one_however_it_is_written(setting: JobSetting, texts: tupl
 def test_a_wrong_word_is_told_with_those_that_there_are() -> None:
     with pytest.raises(UsageError) as raised:
         flags(DDP, {"precision": "bf61"})
-    assert raised.value.what == "precision=bf61 is not one of its words: did you mean bf16?"
+    assert raised.value.what == "precision=bf61 is not one of its choices: did you mean bf16?"
     assert raised.value.why == "ddp: precision is one of fp32, bf16"
     assert flags(DDP, {"learning-rate": "-1"}) == ("--learning-rate=-1",)
 

@@ -37,7 +37,7 @@ def test_a_setting_that_is_called_job_is_one_where_there_are_settings_alone() ->
         ("[1, 2]", "x.json is no table of settings."),
         ('{"settings": {}}', "x.json has no settings."),
         ('{"job": 3, "settings": {"epochs": 5}}', "job in x.json is no name."),
-        ('{"epochs": [5, 6]}', "epochs in x.json is [5, 6].\nA setting is a word, a number"),
+        ('{"epochs": [5, 6]}', "epochs in x.json is [5, 6].\nA setting is a string, a number"),
         ('{"epochs": null}', "epochs in x.json is null."),
     ],
 )

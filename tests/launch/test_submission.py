@@ -123,7 +123,7 @@ def test_the_users_callbacks_and_variables_are_kept() -> None:
         ("checkpointed", {"epoch": "1"}, "no setting 'epoch': did you mean epochs?"),
         ("checkpointed", {"epochs": "many"}, "epochs=many is not a whole number"),
         ("checkpointed", {"stop_on_nan": "maybe"}, "stop_on_nan=maybe is not true or false"),
-        ("checkpointed", {"precision": "BF61"}, "is not one of its words: did you mean bf16?"),
+        ("checkpointed", {"precision": "BF61"}, "is not one of its choices: did you mean bf16?"),
     ],
 )
 def test_a_wrong_name_or_value_is_refused_with_what_there_is(

@@ -201,7 +201,7 @@ async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open) -> None:
 
 async def test_nothing_known_yet_says_what_is_waited_for(cockpit: Open) -> None:
     async with cockpit(simulation=digits(), at_s=-5, size=(120, 30)) as seen:
-        await seen.sees("Waiting for the cluster's first word", "No run yet")
+        await seen.sees("Connecting, no data yet", "No run yet")
         await seen.press("2")
         await seen.sees("ranks appear when an attempt starts")
         await seen.press("4")

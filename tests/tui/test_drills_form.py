@@ -60,7 +60,7 @@ def test_a_line_says_the_fault_whom_and_how() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("pod-kill rank:1 rank:2", "'rank:2' is one word too many"),
+        ("pod-kill rank:1 rank:2", "'rank:2' is one argument too many"),
         ("pod-kill --set", "--set needs a value"),
         ("pod-kill --set grace", "'grace' is not KEY=VALUE"),
         ("pod-kill --frob 1", "There is no --frob"),

@@ -78,7 +78,7 @@ async def test_fault_that_cannot_be_injected_is_refused_with_the_reason(cockpit:
         await seen.press("colon", *"drill frob", "enter")
         await seen.until(lambda: "no fault and no game day 'frob'" in seen.toasts)
         await seen.press("X")
-        await seen.until(lambda: "No drill goes on here." in seen.toasts)
+        await seen.until(lambda: "No drill is running here." in seen.toasts)
 
 
 async def test_read_only_dims_the_catalogue_and_refuses_each_way_in(cockpit: Open) -> None:
@@ -163,7 +163,7 @@ async def test_a_drill_is_followed_from_the_dry_run_to_its_abort(cockpit: Open) 
         await seen.press("2")
         await seen.sees("drill pod-kill recovering", "X aborts")
         await seen.press("colon", *"drill pod-kill", "enter")
-        await seen.until(lambda: "A drill goes on: pod-kill." in seen.toasts)
+        await seen.until(lambda: "A drill is running: pod-kill." in seen.toasts)
         await seen.press("X")
         await seen.sees("Abort the drill?", "What it did is undone")
         await seen.press("y")
@@ -204,7 +204,7 @@ async def test_quitting_during_a_drill_asks_and_undoes_it_first(cockpit: Open) -
         policy = next(call[2] for call in seen.asked if call[0] == "isolate")
         assert Journal().entries()
         await seen.press("q")
-        await seen.sees("Quit?", "it is aborted and undone first")
+        await seen.sees("Quit?", "it is aborted and undone")
         await seen.press("n")
         assert seen.app.return_value is None
         assert not any(call[0] == "rejoin" for call in seen.asked)
@@ -220,7 +220,7 @@ async def test_another_cluster_is_not_looked_at_while_a_drill_goes_on(cockpit: O
         conducted(seen, "drill pod-kill rank:1"),
     ):
         seen.app.switch(seen.simulation.backend.ref)
-        await seen.until(lambda: "A drill goes on: pod-kill." in seen.toasts)
+        await seen.until(lambda: "A drill is running: pod-kill." in seen.toasts)
         await seen.press("X", "y")
         await seen.until(lambda: bool(verdicts(seen.app)))
 
@@ -304,7 +304,7 @@ async def test_during_the_first_drill_no_text_says_that_there_is_none(cockpit: O
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
         conducted(seen, "drill pod-kill rank:1"),
     ):
-        await seen.sees("Earlier drills · 0", "None yet: the first one goes on.")
+        await seen.sees("Earlier drills · 0", "None yet: the first one is running.")
         assert "No drill yet" not in seen.text
         await seen.press("X", "y")
         await seen.until(lambda: bool(verdicts(seen.app)))
@@ -529,6 +529,6 @@ async def test_a_drill_that_another_cockpit_holds_is_told(
         await seen.press("6")
         await seen.sees("Earlier drills")
         simulation.backend.held_by = "ana@bastion:7 (drill-1)"
-        await seen.sees("another's drill goes on: ana@bastion:7 (drill-1)")
+        await seen.sees("another user's drill is running: ana@bastion:7 (drill-1)")
         simulation.backend.held_by = ""
         await seen.until(lambda: "ana@bastion" not in seen.text)

@@ -42,7 +42,7 @@ async def test_the_overview_draws_what_is_reported_the_loss_first(cockpit: Open)
         await seen.sees("train loss (reported)  ● 0.1875", "lr (reported)")
         await seen.sees("epoch      8", "loss       0.1875", "lr         0.01")
         await seen.sees("its size   69.3 KiB", "it took    489 ms")
-        await seen.sees("last report 6 s ago; its script tells nothing by step")
+        await seen.sees("last report 6 s ago; its script reports no steps")
         assert "waiting for the ranks" not in seen.text
         assert "samples/s" not in seen.text
 
@@ -50,7 +50,7 @@ async def test_the_overview_draws_what_is_reported_the_loss_first(cockpit: Open)
 async def test_the_table_of_ranks_has_a_column_for_each_number_reported(cockpit: Open) -> None:
     async with cockpit(at_s=60, size=(120, 40), simulation=reporting()) as seen:
         await seen.press("2")
-        await seen.sees("TRAIN_LOSS", "EPOCH", "attempt 1 reports, and tells nothing by step")
+        await seen.sees("TRAIN_LOSS", "EPOCH", "attempt 1 reports only, and no steps")
         await seen.sees("train loss (reported)", "epoch (reported)")
         assert "stale" not in seen.text, "a script reports when it likes"
         await seen.press("slash", *"train_loss>0.2", "enter")

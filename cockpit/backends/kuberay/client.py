@@ -311,14 +311,14 @@ class KubeClient:
                     raise UsageError(
                         "The API server's address is not one.",
                         one_line(without_credentials(f"{self.credentials.server}: {error}")),
-                        "Mend `server` or `proxy-url` in the kubeconfig.",
+                        "Fix `server` or `proxy-url` in the kubeconfig.",
                     ) from error
                 except (ImportError, ValueError) as error:
                     proxy = urlsplit(self.credentials.proxy)
                     raise UnreachableError(
                         f"The proxy {proxy.scheme}://{proxy.hostname} cannot be used.",
                         one_line(without_credentials(str(error))),
-                        "Mend `proxy-url` in the kubeconfig, or the proxy variables.",
+                        "Fix `proxy-url` in the kubeconfig, or the proxy variables.",
                     ) from error
             return self._http
 

@@ -40,7 +40,7 @@ class Credentials:
             raise UsageError(
                 f"The API server's address in context {one_line(context.name)!r} is none.",
                 one_line(without_credentials(context.server)),
-                "It looks like https://host:6443; mend `server` in the kubeconfig.",
+                "It looks like https://host:6443; fix `server` in the kubeconfig.",
             )
         self.context = context
         self.server = context.server
@@ -175,7 +175,7 @@ class Credentials:
             raise UsageError(
                 f"The certificates of context {one_line(self.context.name)} cannot be used.",
                 one_line(f"{type(error).__name__}: {error}"),
-                "Mend the kubeconfig; see: cockpit doctor",
+                "Fix the kubeconfig; see: cockpit doctor",
             ) from error
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -203,7 +203,7 @@ def _client_pair(who: Mapping[str, Any], login: Login) -> tuple[bytes, bytes]:
 
 def _no_password() -> str:
     """Asked for an encrypted key's password, where OpenSSL would ask on the terminal."""
-    raise ValueError("the client's key is encrypted, and nobody can be asked for its password")
+    raise ValueError("the client's key is encrypted, and its password cannot be asked for")
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

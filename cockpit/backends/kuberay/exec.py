@@ -181,7 +181,7 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise KubeError(
             f"How the command in {one_line(pod)} ended is not known.",
-            f"The server said: {one_line(status.decode(errors='replace'))}",
+            f"The server reported: {one_line(status.decode(errors='replace'))}",
             status=200,
         ) from error
     if _NO_CONTAINER in message:

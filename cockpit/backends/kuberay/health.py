@@ -61,7 +61,7 @@ def _without_head(cluster: RayCluster, heads: list[Pod]) -> Verdict:
     provisioned = _provisioned(cluster)
     now = ClusterHealth.DOWN if provisioned else ClusterHealth.STARTING
     if not heads:
-        gone = "the head's pod is gone" if provisioned else "the head has no pod yet"
+        gone = "the head's pod does not exist" if provisioned else "the head has no pod yet"
         return now, _failure(cluster) or gone
     newest = max(heads, key=lambda pod: (pod.phase in _LIVING, pod.created_s))
     if newest.phase is PodPhase.FAILED:

@@ -56,12 +56,12 @@ class KubeConfig:
             raise UsageError(
                 "The kubeconfig names no current context.",
                 f"Contexts: {one_line(', '.join(names[:6]))}.",
-                "Say which with --context NAME.",
+                "Name it with --context NAME.",
             )
         raise UsageError(
             f"There is no context {one_line(wanted)!r} in the kubeconfig.",
             f"There is: {one_line(', '.join(near)) or 'none'}.",
-            "Say which with --context NAME; see: cockpit contexts",
+            "Name it with --context NAME; see: cockpit contexts",
         )
 
 

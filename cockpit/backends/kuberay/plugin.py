@@ -99,7 +99,7 @@ def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]
         raise UsageError(
             f"The `exec` entry of context {one_line(context.name)} is broken.",
             one_line(f"{type(error).__name__}: {error}"),
-            "Mend the kubeconfig.",
+            "Fix the kubeconfig.",
         ) from error
     spec: dict[str, Any] = {"interactive": False}
     if wants_cluster:

@@ -174,7 +174,7 @@ def _disruption(reason: str) -> str:
         "PreemptionByScheduler": "preempted",
         "EvictionByEvictionAPI": "evicted through the API",
         "TerminationByKubelet": "evicted by its machine",
-        "DeletionByPodGC": "its machine is gone",
+        "DeletionByPodGC": "its node does not exist",
     }.get(reason, reason or "disrupted")
 
 

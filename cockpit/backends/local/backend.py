@@ -199,4 +199,4 @@ class LocalBackend(WithoutKubernetes):
     def _todo(self, cluster: LocalCluster) -> str:
         if cluster.operator_alive:
             return "Wait for it; see: cockpit local status"
-        return f"Remove it and make it anew: cockpit local down {self._name}"
+        return f"Remove it and create it again: cockpit local down {self._name}"

@@ -110,7 +110,7 @@ def _claim(name: str, files: ClusterFiles) -> None:
         if there is not None and there.status is None and _is_fresh(files.directory):
             raise CockpitError(
                 f"Local cluster {name} is being started right now.",
-                "Somebody else asked for it, or this is a second start of the same.",
+                "Another user or a second start of the same asked for it.",
                 "Wait for it, or choose another name.",
             ) from None
         if there is not None and not there.operator_alive:

@@ -233,9 +233,9 @@ class Pods:
                 "Pod",
                 pod.name,
                 "Deleted",
-                f"gone after its grace period began: {reason}"
+                f"ended after its grace period began: {reason}"
                 if exit_code < 0
-                else "drained and gone",
+                else "drained and ended",
             )
         else:
             self._fail(pod, reason, now)

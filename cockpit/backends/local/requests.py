@@ -41,7 +41,7 @@ async def ask(name: str, socket: Path, request: dict[str, Any]) -> dict[str, Any
         raise UnreachableError(
             f"The operator of local cluster {name} does not answer.",
             f"{type(error).__name__}: {error}",
-            f"Remove the cluster and make it anew: cockpit local down {name}",
+            f"Remove the cluster and create it again: cockpit local down {name}",
         ) from error
     if (refused := answer.get("error")) is not None:
         if (replaced := refused.get("replaced")) is not None:

@@ -13,7 +13,9 @@ from cockpit.backends.local.spec import ClusterSpec, check_name, spec_from_json
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
 from cockpit.model.error import CockpitError
 
-OPERATOR_GONE = "operator not running: nothing is remade or scaled until the cluster is put up anew"
+OPERATOR_GONE = (
+    "operator not running: nothing is replaced or scaled until the cluster is created again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def _looked_at(item: PodStatus) -> Pod:
     if item.pod.phase is PodPhase.FAILED or is_alive(item.process):
         return item.pod
     return replace(
-        item.pod, phase=PodPhase.FAILED, ready=False, reason="gone while no operator was running"
+        item.pod, phase=PodPhase.FAILED, ready=False, reason="ended while no operator was running"
     )
 
 

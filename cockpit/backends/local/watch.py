@@ -84,4 +84,4 @@ def _trouble(cluster: LocalCluster | None, files: ClusterFiles, now: float) -> s
     if not cluster.operator_alive:
         return OPERATOR_GONE
     silent_s = now - files.status.stat().st_mtime
-    return f"the operator has been silent for {silent_s:.0f} s" if silent_s > SILENT_AFTER_S else ""
+    return f"no data from the operator for {silent_s:.0f} s" if silent_s > SILENT_AFTER_S else ""

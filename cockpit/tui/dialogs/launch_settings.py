@@ -34,8 +34,8 @@ class SettingsList(OptionList):
         Binding("g", "first", "Top"),
         Binding("G", "last", "Bottom"),
         Binding("space", "select", "Change"),
-        Binding("right,l", "another(1)", "The next word; open a group"),
-        Binding("left,h", "another(-1)", "The word before; close a group"),
+        Binding("right,l", "another(1)", "The next choice; open a group"),
+        Binding("left,h", "another(-1)", "The previous choice; close a group"),
         Binding("backspace,delete", "default", "As it is by default"),
         Binding("slash", "screen.find", "Find"),
     ]

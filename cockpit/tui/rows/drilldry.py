@@ -39,7 +39,7 @@ def said(
 def day_said(day: GameDay, there: Here) -> list[str]:
     """Its steps, and what of them will not go here as it says."""
     about, *steps = steps_said(day, there)
-    end = "Whom each drill hits is drawn when its turn comes. X aborts all of it."
+    end = "The targets of each drill are chosen when it begins. X aborts all of it."
     return [about, "\n".join(step.strip() for step in steps), end]
 
 

@@ -77,7 +77,7 @@ def cost(measured: Recovery) -> list[StyledLine]:
     if measured.interrupted is False:
         known.append(("interrupted", "no: training continued in the same attempt"))
     if (loss := measured.continuity) is not None:
-        word = "goes on where it was" if loss.continuous else "does not go on where it was"
+        word = "is continuous" if loss.continuous else "is not continuous"
         known.append(
             (
                 "loss",

@@ -59,7 +59,7 @@ def title(field: Field, found: Distribution | None) -> list[Words]:
     """What is coloured, and what the colours mean in numbers."""
     parts: list[Words] = [((f" {field.column.title}  ", "bold"),)]
     if found is None:
-        return [*parts, (("no rank tells of it", "muted"),)]
+        return [*parts, (("no rank reports it", "muted"),)]
     say = field.text
     quantiles = f" p10 {say(found.p10)} · p50 {say(found.p50)} · p90 {say(found.p90)}  "
     parts.append(((symbol_of(USUAL), style_of(USUAL)), (quantiles, "")))

@@ -85,7 +85,8 @@ class AlertsView(OrderedView):
             else NO_DIAGNOSIS
         )
         self.query_one("#step", ShareBar).show_parts(
-            diagnosis_panel.step_parts(found), "not known: the job tells no parts of its steps"
+            diagnosis_panel.step_parts(found),
+            "not known: the job does not report the parts of its steps",
         )
         self.query_one("#goodput", ShareBar).show_parts(
             diagnosis_panel.goodput_parts(found), "not known yet"

@@ -122,7 +122,7 @@ class Comparing(ModalScreen[list[str] | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,c,q", "done", "Done"),
-        Binding("space", "take", "Take it, or let it go"),
+        Binding("space", "take", "Add or remove the run"),
         Binding("n", "none", "None"),
     ]
 
@@ -136,7 +136,7 @@ class Comparing(ModalScreen[list[str] | None]):
             if self.found:
                 options = [Option(self._line(one), id=str(n)) for n, one in enumerate(self.found)]
                 yield OptionList(*options, compact=True, markup=False)
-                yield Static("enter takes a run or lets it go · n none · esc done", markup=False)
+                yield Static("enter adds or removes a run · n none · esc done", markup=False)
             else:
                 yield Static(
                     "There is no other run here, and no recording of one. "
@@ -159,7 +159,7 @@ class Comparing(ModalScreen[list[str] | None]):
         elif len(self.taken) < MOST:
             self.taken.append(key)
         else:
-            self.notify(f"At most {MOST} runs can be told apart.", timeout=4)
+            self.notify(f"At most {MOST} runs can be distinguished.", timeout=4)
         self._write()
 
     def action_take(self) -> None:

@@ -43,7 +43,7 @@ LEAST_TABLE = 4
 LEAST_BOTH, LEAST_ALL = 12, 15
 """Lines beside the drill that are shared with the earlier drills; with the words on a row too."""
 NONE_YET = "No drill yet: enter on a fault above begins one."
-FIRST_GOES_ON = "None yet: the first one goes on."
+FIRST_GOES_ON = "None yet: the first one is running."
 
 
 class DrillsView(View):
@@ -110,7 +110,9 @@ class DrillsView(View):
         if mine is not None and mine.said:
             day.append([(f"{mine.name}  ", "bold"), (mine.said, "muted")])
         elif mine is None and self._elsewhere:
-            day.append([("another's drill goes on: ", "warning"), (one_line(self._elsewhere), "")])
+            day.append(
+                [("another user's drill is running: ", "warning"), (one_line(self._elsewhere), "")]
+            )
         panel.display = view is not None or bool(day)
         if view is None:
             entitle(panel, "Game day" if mine is not None else "Drill")

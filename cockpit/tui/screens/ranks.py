@@ -220,7 +220,7 @@ def _attempt(run: RunView) -> Content:
         style = "$warning" if attempt.reason else "$muted"
         return Content.styled(f"{head} ended at {clock(attempt.ended_s)}: {why}", style)
     if attempt.first_step is None and attempt.reported_s is not None:
-        return Content.styled(f"{head} reports, and tells nothing by step", "$muted")
+        return Content.styled(f"{head} reports only, and no steps", "$muted")
     if attempt.first_step is None:
         return Content.styled(f"{head}: waiting for its first step", "$warning")
     how = "resumed at" if attempt.number > 1 else "from"

@@ -37,7 +37,7 @@ def health(look: Look, notes: Sequence[str] = ()) -> Content:
     """One line on the cluster, one on each note, and one on each source that is behind."""
     store = look.store
     if store.ref is None:
-        return Content.styled("Waiting for the cluster's first word …", "$muted")
+        return Content.styled("Connecting, no data yet …", "$muted")
     words = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
     if store.ray_version:
         words.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
@@ -99,7 +99,7 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
     broken = {"loss"} if number_style(last_loss) else set()
     lines += _grid(pairs, style, broken)
     if reports and not run.state.is_over:
-        said = f"last report {format.age(age)} ago; its script tells nothing by step"
+        said = f"last report {format.age(age)} ago; its script reports no steps"
         lines.append(Content.styled(said, "$muted"))
     elif not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"

@@ -84,14 +84,14 @@ async def show_stack(app: CockpitApp, rank: int) -> None:
     process = process_of(app.store, rank)
     page = Reading(f"Stack of rank {rank} · {process}", "Asking py-spy on its node …")
     text = await _told(app, page, lambda tools: tools.stack(process))
-    page.fill(text or "py-spy said nothing.")
+    page.fill(text or "py-spy printed nothing.")
 
 
 async def show_profile(app: CockpitApp, rank: int) -> None:
     """Ask for how long, sample, write the flame graph, and say what is on top."""
     _require_allowed(app)
     process = process_of(app.store, rank)
-    about = f"py-spy samples {process} 100 times a second. The run goes on."
+    about = f"py-spy samples {process} 100 times a second. The run continues."
     seconds = await app.push_screen_wait(AskSeconds(f"Profile rank {rank}", about))
     if seconds is None:
         return
@@ -106,7 +106,7 @@ async def show_memory(app: CockpitApp, rank: int) -> None:
     """Ask for how long, let memray follow its allocations, and write its page."""
     _require_allowed(app)
     process = process_of(app.store, rank)
-    about = f"memray follows what {process} allocates. The run goes on, somewhat slower."
+    about = f"memray follows what {process} allocates. The run continues, somewhat slower."
     seconds = await app.push_screen_wait(AskSeconds(f"Memory of rank {rank}", about))
     if seconds is None:
         return

@@ -17,7 +17,7 @@ from cockpit.tui.screens.ordered import OrderedView
 from cockpit.tui.widgets.table import LineTable
 
 MANY = 200
-NONE = " No Tune experiment has told of itself: its trials appear when one does."
+NONE = " No Tune experiment has reported its trials: they appear when one does."
 
 
 class TrialsView(OrderedView):

@@ -19,7 +19,7 @@ from tests.backends.kuberay.recorded_moment import Moment
         ("ready", "ready", ""),
         ("worker-replaced", "degraded", "2 of 3 workers ready: demo-gpu-worker-zvvnj"),
         ("worker-ended", "degraded", "2 of 3 workers ready"),
-        ("head-gone", "down", "the head's pod is gone"),
+        ("head-gone", "down", "the head's pod does not exist"),
         ("head-back", "down", "head: runs, but is not ready yet"),
         ("head-ready", "degraded", "0 of 1 worker ready"),
         ("suspending", "suspended", ""),
