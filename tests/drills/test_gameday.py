@@ -154,7 +154,7 @@ def test_a_file_says_all_of_a_day() -> None:
         ("[[step]]\nfaults = []", "2:1", "There is no fault in faults."),
         ("[[step]]\nlaunch = 'x'", "2:1", "There is no job 'x'"),
         ("[[step]]\nlaunch = 'checkpointed'\nset = { epoch = 3 }", "3:9", "did you mean epochs?"),
-        ("[[step]]\nlaunch = 'checkpointed'\nset = { gpu = 3 }", "3:9", "not one of its words"),
+        ("[[step]]\nlaunch = 'checkpointed'\nset = { gpu = 3 }", "3:9", "not one of its choices"),
         ("[[step]]\nscale = 'gpu'", "2:1", "scale says no size"),
         ("[[step]]\nwait_s = -1", "2:1", "0 or more"),
         ("[[step]]\nwait_s = inf", "2:1", "0 or more"),
