@@ -99,6 +99,26 @@ def test_memory_that_is_let_go_before_it_runs_out_leaves_the_rank_as_it_was(
         rank.wait()
 
 
+def test_a_rank_that_is_first_to_die_by_itself_is_hit_but_not_by_two_faults_at_once(
+    group: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray gives its workers the highest score (worker_oom_score_adjustment)."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    rank = subprocess.Popen(inside(group, sys.executable, "-c", EATING))
+    try:
+        eventually(lambda: str(rank.pid) in (group / "cgroup.procs").read_text().split())
+        Path(f"/proc/{rank.pid}/oom_score_adj").write_text("1000")
+        found = str(living(rank.pid))
+        first = run(inside(group, *script("memory", "fill", "d1", "600", "40", "0.2", found)))
+        assert first.returncode == 0, first.stderr
+        second = run(inside(group, *script("memory", "fill", "d2", "600", "40", "0.2", found)))
+        assert "another memory fault lasts" in second.stderr
+        assert "before its time" in run(inside(group, *script("release", "d1"))).stdout
+    finally:
+        rank.kill()
+        rank.wait()
+
+
 @pytest.mark.parametrize("verb", ["check", "kill"])
 def test_a_container_ends_with_its_processes_after_it_has_answered(
     verb: str, tmp_path: Path

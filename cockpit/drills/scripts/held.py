@@ -144,6 +144,15 @@ def release(key: str, refuse: bool = False) -> str:
     return "ended; its keeper had been killed"
 
 
+def is_scored(process: Process) -> bool:
+    """Whether a fault that lasts has changed this process's score, and will set it back."""
+    for path in file("any").parent.glob("cockpit-*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if str(process) in [text for text, _ in json.loads(path.read_text())["scores"]]:
+                return True
+    return False
+
+
 def score_of(process: Process) -> int:
     return int(Path(f"/proc/{process.pid}/oom_score_adj").read_text())
 
