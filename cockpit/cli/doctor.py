@@ -1,4 +1,4 @@
-"""`cockpit doctor`: what cockpit needs here, what is missing, and how to mend it."""
+"""`cockpit doctor`: what cockpit needs here, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Check:
     name: str
     ok: bool
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
         from cockpit.cli import doctor_kubernetes
 
         checks += doctor_kubernetes.checks(args.where, read_only=args.read_only)
-    rows = [output.as_json(check) | ({"mend": ""} if check.ok else {}) for check in checks]
-    output.print_rows(rows, ("name", "ok", "found", "mend"), args.output)
+    rows = [output.as_json(check) | ({"fix": ""} if check.ok else {}) for check in checks]
+    output.print_rows(rows, ("name", "ok", "found", "fix"), args.output)
     return int(ExitCode.DONE if all(check.ok for check in checks) else ExitCode.FAILED)
 
 
@@ -87,7 +87,7 @@ def machine() -> Iterator[Check]:
 
 
 def packages() -> Iterator[Check]:
-    for name, mend in (
+    for name, fix in (
         ("textual", "pip install cockpit"),
         ("httpx", "pip install cockpit"),
         ("ray", "pip install 'cockpit[train]', for local clusters and bundled jobs"),
@@ -96,7 +96,7 @@ def packages() -> Iterator[Check]:
         try:
             yield Check(name, True, version(name))
         except PackageNotFoundError:
-            yield Check(name, False, "not installed", mend)
+            yield Check(name, False, "not installed", fix)
 
 
 def clusters(args: argparse.Namespace) -> Iterator[Check]:

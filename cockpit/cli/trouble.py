@@ -15,7 +15,7 @@ MOVE = "Its own files are in XDG_STATE_HOME and XDG_CACHE_HOME."
 
 
 def explain(error: OSError) -> CockpitError | None:
-    """What a file or the machine refused, or None when it is nothing that a user can mend."""
+    """What a file or the machine refused, or None when it is nothing that a user can fix."""
     name = error.filename2 or error.filename
     what = one_line(os.fsdecode(name)) if isinstance(name, (str, bytes)) else ""
     why = f"{error.strerror or type(error).__name__}."

@@ -214,9 +214,9 @@ def test_doctor_says_how_to_mend_what_is_missing(
     assert run("doctor", "-o", "json") == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert not checks["shared memory"]["ok"]
-    assert "Free" in checks["shared memory"]["mend"]
+    assert "Free" in checks["shared memory"]["fix"]
     assert checks["python"]["ok"]
-    assert checks["python"]["mend"] == "", "what is well needs no mending"
+    assert checks["python"]["fix"] == "", "a passed check needs no fix"
 
 
 def test_a_change_asks_and_no_is_the_default(

@@ -305,7 +305,7 @@ def test_doctor_says_of_each_part_whether_it_is_well(run: Run) -> None:
     assert checks["may scale"]["ok"]
     assert not checks["kuberay operator"]["ok"], "there is none"
     assert not checks["dashboard route"]["ok"], "no pod runs for real"
-    assert checks["dashboard route"]["mend"]
+    assert checks["dashboard route"]["fix"]
 
 
 def test_one_look_opens_no_watch_and_asks_little(
