@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cockpit.backends.protocol import Backend
 from cockpit.drills import lease, undo
 from cockpit.drills.journal import Entry, Journal
+from cockpit.format import plural
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -114,7 +115,7 @@ def _when(entry: Entry, now_s: float) -> str:
         return "at a time in the future"
     for unit_s, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if (count := int(age_s // unit_s)) > 0:
-            return f"{count} {name}{'s'[: count != 1]} ago"
+            return f"{plural(count, name)} ago"
     return f"{max(0, int(age_s))} s ago"
 
 
