@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,11 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts background jobs, and nohup its command, with these ignored, and so would every
+    # process be that a test starts and interrupts.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     if not lanes.quick(config):
         config.option.cov_fail_under = None  # a part of the tests covers a part of the code
     if lanes.process_count(config) and not lanes.is_worker(config):

@@ -215,10 +215,13 @@ def test_the_log_of_a_pod_can_be_read(
 def test_watching_prints_a_line_at_each_change(cluster: LocalBackend) -> None:
     argv = [sys.executable, "-m", "cockpit", "pods", "--watch"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
-        assert watch.stdout is not None
-        assert len(json.loads(watch.stdout.readline())["pods"]) >= 3
-        watch.send_signal(signal.SIGINT)
-        assert watch.wait(10) == 130
+        try:
+            assert watch.stdout is not None
+            assert len(json.loads(watch.stdout.readline())["pods"]) >= 3
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(10) == 130
+        finally:
+            watch.kill()  # or leaving the block would wait for it without an end
 
 
 def test_doctor_finds_the_cluster_well(ask: Any) -> None:
