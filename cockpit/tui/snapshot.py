@@ -8,6 +8,7 @@ import time
 from html import escape, unescape
 from pathlib import Path
 
+from textual._context import visible_screen_stack
 from textual.app import App
 
 from cockpit import paths
@@ -49,6 +50,8 @@ def text_of(app: App[int]) -> str:
     """What the terminal shows now, without colours."""
     width, height = app.size
     compositor = app.screen._compositor
+    # The screens under a dialog: Textual takes them from the list as it renders them.
+    visible_screen_stack.set(app._background_screens)
     strips = compositor.render_strips()
     lines = ["".join(segment.text for segment in strip).rstrip() for strip in strips[:height]]
     return "\n".join(line[:width] for line in lines) + "\n"

@@ -130,7 +130,6 @@ async def test_form_has_presets_shows_mistakes_and_scrolls(cockpit: Open) -> Non
         await seen.sees("There is no living rank 7 in run digits.", "rank:7")
         assert isinstance(seen.app.screen, DrillDialog)
         await seen.press("escape")
-        await seen.sees("6 Drills", "? help")
         faults(seen.app).move_to("random-kills")
         await seen.press("enter")
         await seen.sees("Drill · random-kills", "6 Drills", "local:demo", "? help")
