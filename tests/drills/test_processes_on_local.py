@@ -244,7 +244,7 @@ def test_what_was_held_in_a_pod_that_is_gone_is_gone_too(session: Session) -> No
     session.call(session.backend.delete_pod(victim.pod, uid=uid, grace_s=0), 30.0)
     assert session.wait(lambda store: not is_living(store, victim.pod), 30.0)
     said = session.call(undo.take_back(session.backend, prepared.undo[0]), 30.0)
-    assert said.startswith(f"gone with pod {victim.pod}")
+    assert said.startswith(f"ended with pod {victim.pod}")
 
 
 def is_living(store: Store, name: str) -> bool:
