@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from cockpit.model.cluster import DashboardRoute
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.sources.fake_dashboard import job
 
 

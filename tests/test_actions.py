@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from cockpit import audit, paths
-from cockpit.actions import ClusterActions
+from cockpit.actions import audit
+from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
-from cockpit.drills.kill import plan_kill
+from cockpit.config import paths
+from cockpit.drills.plan.kill import plan_kill
 from cockpit.launch import submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.cluster import ClusterRef

@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 
 from cockpit.backends.address import AddressBackend
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import KubeContext
-from cockpit.backends.kuberay.refusal import refusal, unreachable
-from cockpit.backends.kuberay.websocket import open_websocket
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.error_message import refusal, unreachable
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.backends.kuberay.api.websocket import open_websocket
 from cockpit.backends.ray_token import ray_token
 from cockpit.cli import main as cli
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, UsageError
-from cockpit.sources import mlflow_settings, prometheus_settings
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import Http
-from cockpit.sources.mlflow_api import Mlflow
-from cockpit.sources.mlflow_settings import MlflowSettings
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_settings import PrometheusSettings
+from cockpit.sources.mlflow import settings as mlflow_settings
+from cockpit.sources.mlflow.api import Mlflow
+from cockpit.sources.mlflow.settings import MlflowSettings
+from cockpit.sources.prometheus import settings as prometheus_settings
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import Http
 from tests.sources.raw_server import RawServer, http
 
 SECRET = "s3same-0pen"

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.cli.drill.recovery import as_row
 from cockpit.cli.main import Parser, common_flags
-from cockpit.cli.recovery import as_row
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.cluster import Node, Pod, WorkerGroup
 from cockpit.model.drill import Drill, Recovery
 from cockpit.model.event import Notice
 from cockpit.model.run import Job, RankSample
 from cockpit.store.store import SourceState
-from cockpit.tui import commands
+from cockpit.tui.commands import commands
 from cockpit.tui.keys import KEYS, VIEWS
 
 ROOT = Path(__file__).parents[1]

@@ -83,7 +83,7 @@ def test_rates_percents_and_counts() -> None:
 
 def test_the_screen_the_cli_and_the_report_show_a_duration_alike() -> None:
     from cockpit.report.document import Kind
-    from cockpit.report.format import shown
+    from cockpit.report.values import shown
 
     for seconds in (0.0004, 0.035, 18.46, 59.97, 125.0, 5_385.0, 200_000.0):
         assert shown(seconds, Kind.SECONDS) == format.duration(seconds)

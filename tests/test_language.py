@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.cli.verbs import VERBS
-from cockpit.tui.commands import COMMANDS
+from cockpit.tui.commands.commands import COMMANDS
 from cockpit.tui.keys import KEYS, TITLES
 from tests.test_docs import PAGES, parser
 

@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
-from cockpit import audit
-from cockpit.actions import ClusterActions
-from cockpit.backends.kuberay import objects
-from cockpit.backends.kuberay.announcement import announce
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import KubeContext
-from cockpit.backends.kuberay.manifest import as_yaml
+from cockpit.actions import audit
+from cockpit.actions.cluster import ClusterActions
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.backends.kuberay.resources import objects
+from cockpit.backends.kuberay.resources.event import announce
+from cockpit.backends.kuberay.resources.safe_yaml import as_yaml
 from cockpit.backends.protocol import Change
-from cockpit.cli import connect
 from cockpit.cli import main as cli
+from cockpit.cli.options import connect
 from cockpit.launch.submission import script_spec
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, Notice
 from cockpit.model.secret import masked_command
-from cockpit.sources import answers
+from cockpit.sources.ray import answers
 from tests.simulated_backend import ScriptedBackend
 
 SECRET = "s3same-0pen"

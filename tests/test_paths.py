@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit import audit, paths
+from cockpit.actions import audit
+from cockpit.config import paths
 from cockpit.model.error import NotAllowedError
 
 

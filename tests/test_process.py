@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from cockpit.process import Life, ProcessId
+from cockpit.config.process_identity import Life, ProcessId
 
 OWN = ProcessId.own()
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from cockpit.model.event import Event, Notice
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.simulated_backend import ScriptedBackend
 
 

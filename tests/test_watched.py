@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from cockpit.model.event import RankSampled, SourceHealth
-from cockpit.recorder.library import Library
-from cockpit.recorder.recording import Recording
-from cockpit.recorder.run_recorders import RunRecorders
-from cockpit.watched import WatchedSession
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing.run_recorders import RunRecorders
+from cockpit.session.monitored import WatchedSession
 from tests.events import RUN, before_the_kill, tick
 from tests.simulated_backend import ScriptedBackend
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cockpit.alerts.settings import Hook
-from cockpit.insight.alarm import is_at_least
+from cockpit.insight.detectors.hysteresis import is_at_least
 from cockpit.model.alert import Alert
 from cockpit.model.event import Event, Notice
 from cockpit.model.text import one_line

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from cockpit.insight import thresholds
-from cockpit.insight.thresholds import Thresholds
+from cockpit.insight.detectors import thresholds
+from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Severity
 from cockpit.model.error import UsageError
 

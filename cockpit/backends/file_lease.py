@@ -18,10 +18,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cockpit import paths
+from cockpit.config import paths
+from cockpit.config.process_identity import Life, ProcessId
 from cockpit.model.error import CockpitError, LeaseHeldError
 from cockpit.model.text import one_line
-from cockpit.process import Life, ProcessId
 
 LARGEST_BYTES = 64 * 1024
 SKEW_S = 5.0

@@ -12,8 +12,9 @@ from types import FrameType
 from typing import NoReturn
 
 from cockpit import __version__
-from cockpit.cli import process_arguments, streams
-from cockpit.cli.trouble import explain
+from cockpit.cli.options import process_arguments
+from cockpit.cli.output import streams
+from cockpit.cli.output.os_errors import explain
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.secret import masked
@@ -103,7 +104,7 @@ def _run(argv: list[str]) -> int:
         print(help_text())
         return int(ExitCode.DONE)
     if name is None:
-        from cockpit.cli.screen import run
+        from cockpit.cli.screen.screen import run
 
         return run(settled(first))
     verb = BY_NAME.get(name)
@@ -164,10 +165,10 @@ def settled(args: argparse.Namespace) -> argparse.Namespace:
     args.debug = args.given.get("debug", False)
     if args.given.get("verb") == "config":
         return args  # it must also work when the file is broken
-    from cockpit.cli import configuration
-    from cockpit.cli.settings import settle_all
+    from cockpit.cli.options.settings import settle_all
+    from cockpit.config import file
 
-    settings = settle_all(args.given, configuration.read())
+    settings = settle_all(args.given, file.read())
     args.where, args.theme = settings.where, settings.theme
     args.read_only, args.protected = settings.read_only, settings.protected
     return args

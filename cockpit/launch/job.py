@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cockpit.launch.nearest import did_you_mean
+from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import UsageError
 
 Value = bool | int | float | str

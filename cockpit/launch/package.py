@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cockpit import paths
+from cockpit.config import paths
 from cockpit.launch.folder import Folder, folder
 from cockpit.model.error import CockpitError, UsageError
 

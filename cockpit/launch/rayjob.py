@@ -10,7 +10,7 @@ from cockpit.backends.protocol import RayJobSpec
 from cockpit.launch.package import Package, package_together, package_training
 from cockpit.launch.submission import WORKING_DIR, LaunchSpec, environment, metadata
 from cockpit.model.error import UsageError
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 
 NAME_LIMIT = 47
 """KubeRay takes no longer name for a RayJob: it makes those of pods and services of it."""

@@ -15,9 +15,9 @@ from cockpit.launch import submission
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.error import UnreachableError
 from cockpit.model.run import Job, JobStatus
-from cockpit.sources.backoff import Backoff
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import AnswerError, MissingError
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import AnswerError, MissingError
 
 LOOK_S = 1.0
 LOST = ("Job supervisor actor died", "Unexpected error occurred: failed to get job supervisor")

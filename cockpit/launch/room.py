@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from cockpit.format import plural
-from cockpit.launch.catalogue import bundled_job
+from cockpit.launch.catalog import bundled_job
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.cluster import WorkerGroup
 

@@ -15,17 +15,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cockpit.launch.catalogue import bundled_job
+from cockpit.launch.catalog import bundled_job
+from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.job import flags
-from cockpit.launch.nearest import did_you_mean
 from cockpit.launch.package import Package, cached_package, package_directory, package_training
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile
 from cockpit.model.run import Job
 from cockpit.model.secret import MASKED, masked, masked_command
-from cockpit.sources import mlflow
-from cockpit.sources.dashboard import Dashboard, Submission
-from cockpit.sources.http import AnswerError, MissingError
+from cockpit.sources.mlflow import source
+from cockpit.sources.ray.dashboard import Dashboard, Submission
+from cockpit.sources.ray.http import AnswerError, MissingError
 from training.telemetry.wire import CALLBACK, TUNE_CALLBACK
 
 CALLBACKS = "RAY_TRAIN_CALLBACKS"
@@ -176,7 +176,7 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
 
     By it the runs that it tells an MLflow of say whose they are.
     """
-    ours = {**DEFAULT_ENV, **spec.recovery.job_env, **mlflow.context(spec.submission_id)}
+    ours = {**DEFAULT_ENV, **spec.recovery.job_env, **source.context(spec.submission_id)}
     env = {**ours, **spec.env_vars}
     if not spec.has_own_training:
         train = (CALLBACK, *(spec.recovery.callbacks if spec.has_recovery else ()))

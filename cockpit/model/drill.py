@@ -12,7 +12,7 @@ class Drill:
 
     id: str
     fault: str
-    """A name of the catalogue (`cockpit.drills.catalogue`): `pod-kill`, `rank-freeze`, …"""
+    """A name of the catalogue (`cockpit.drills.faults.catalog`): `pod-kill`, `rank-freeze`, …"""
     target: str
     """What was hit, as its name: a pod's as a rule; of several, with commas between."""
     ranks: tuple[int, ...]

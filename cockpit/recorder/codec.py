@@ -24,8 +24,8 @@ from typing import Any
 from cockpit.model import event as events
 from cockpit.model.event import Event
 from cockpit.model.limited_json import loads
-from cockpit.model.plausible import moment_s
 from cockpit.model.text import clean
+from cockpit.model.value_range import moment_s
 
 Read = Callable[[Sequence[Any]], Iterable[Any]]
 """From a column of JSON values to a column of the field's type."""

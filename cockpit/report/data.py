@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cockpit.report import format
+from cockpit.report import values
 from cockpit.report.document import Document, Facts, Section, Shares, Table, Value
 
 
 def data(document: Document) -> dict[str, Any]:
     """JSON-ready. Without the curves, which `cockpit export` has; not finite numbers are text."""
     return {
-        "name": format.text(document.title),
-        "verdict": format.text(document.verdict, 1_000),
+        "name": values.text(document.title),
+        "verdict": values.text(document.verdict, 1_000),
         "outcome": document.tone.value,
         "begin_s": document.begin_s,
         "run": _facts(document.facts),
@@ -21,7 +21,7 @@ def data(document: Document) -> dict[str, Any]:
             section.name: told for section in document.sections if (told := _section(section))
         },
         "marks": [
-            {"at_s": mark.at_s, "kind": mark.kind.value, "label": format.text(mark.label)}
+            {"at_s": mark.at_s, "kind": mark.kind.value, "label": values.text(mark.label)}
             for mark in document.marks
         ],
     }
@@ -60,7 +60,7 @@ def _rows(table: Table) -> list[dict[str, Any]]:
 
 def _value(value: Value) -> Value:
     if isinstance(value, str):
-        return format.text(value)
+        return values.text(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -11,9 +11,10 @@ from html import escape
 from importlib.resources import files
 
 from cockpit.format import DASH
-from cockpit.report import chart as charts
-from cockpit.report import format
-from cockpit.report.chart import chart_svg
+from cockpit.report import values
+from cockpit.report.charts import chart as charts
+from cockpit.report.charts.chart import chart_svg
+from cockpit.report.charts.timeline import FILLS, shares_svg, timeline_svg
 from cockpit.report.document import (
     Block,
     Chart,
@@ -29,7 +30,6 @@ from cockpit.report.document import (
     Tone,
     Value,
 )
-from cockpit.report.timeline import FILLS, shares_svg, timeline_svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 TONES = {Tone.GOOD: "✓", Tone.MIXED: "!", Tone.BAD: "✗", Tone.GOING: "…"}
@@ -153,15 +153,15 @@ def _css(kind: Kind, *, head: bool = False) -> str:
 
 
 def _cell(value: Value, kind: Kind, document: Document) -> str:
-    shown = escape(format.shown(value, kind, document.begin_s), quote=True)
+    shown = escape(values.shown(value, kind, document.begin_s), quote=True)
     if kind is Kind.LINK and isinstance(value, str) and value.startswith(("https://", "http://")):
         return f'<a rel="noreferrer noopener" href="{shown}">{shown}</a>'
     if kind is Kind.MOMENT and isinstance(value, (int, float)):
-        instant = format.instant(value)
-        since = format.since(value - document.begin_s)
+        instant = values.instant(value)
+        since = values.since(value - document.begin_s)
         if instant == DASH:
             return shown
-        return f'<time datetime="{instant}">{format.clock(value)}</time> <small>{since}</small>'
+        return f'<time datetime="{instant}">{values.clock(value)}</time> <small>{since}</small>'
     return shown
 
 
@@ -193,7 +193,7 @@ def _timeline(timeline: Timeline, document: Document) -> str:
 def _shares(shares: Shares) -> str:
     keys = "".join(
         f'<span><i class="f{at % FILLS}"></i>{_words(share.name)}'
-        f" {format.shown(share.percent, Kind.PERCENT)}</span>"
+        f" {values.shown(share.percent, Kind.PERCENT)}</span>"
         for at, share in enumerate(shares.shares)
     )
     return f'<figure class="wide">{shares_svg(shares)}<figcaption>{keys}</figcaption></figure>'
@@ -214,4 +214,4 @@ def _plain(name: str) -> str:
 
 def _words(text: str, limit: int = 300) -> str:
     """Text, as text: one clean line, without secrets, nothing in it is markup."""
-    return escape(format.text(text, limit), quote=True)
+    return escape(values.text(text, limit), quote=True)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 
 from cockpit.format import DASH, duration
-from cockpit.report import format
-from cockpit.report.chart import is_log
+from cockpit.report import values
+from cockpit.report.charts.chart import is_log
+from cockpit.report.charts.sparkline import bounds, spark
 from cockpit.report.document import (
     Block,
     Chart,
@@ -26,7 +27,6 @@ from cockpit.report.document import (
     Tone,
     Value,
 )
-from cockpit.report.spark import bounds, spark
 
 TONES = {Tone.GOOD: "✓", Tone.MIXED: "!", Tone.BAD: "✗", Tone.GOING: "…"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$]|^[#+=-]|:(?=//)|(?<=www)\.)")
@@ -114,7 +114,7 @@ def _charts(curves: Sequence[Chart]) -> list[str]:
             name += ", logarithmic" if log else ""
             low, high = bounds(line)
             numbers = [low, high, line.values[-1] if len(line.values) else None]
-            cells = [_words(format.shown(value, chart.kind)) for value in numbers]
+            cells = [_words(values.shown(value, chart.kind)) for value in numbers]
             # A code span keeps the bars in one width, and its blanks.
             lines.append(
                 _row(
@@ -146,7 +146,7 @@ def _timeline(timeline: Timeline) -> str:
             last = max(first + 1, round((span.end_s - timeline.begin_s) / width))
             for cell in range(max(0, first), min(BAR_CELLS, last)):
                 cells[cell] = letters.get(span.name, "?")
-        lines.append(f"{format.text(lane, 16):<16} {''.join(cells)}")
+        lines.append(f"{values.text(lane, 16):<16} {''.join(cells)}")
     named = ", ".join(f"{letter} {name}" for name, letter in letters.items())
     return "```text\n" + "\n".join(lines).replace("`", "'") + "\n```\n\n" + _words(named, 1_000)
 
@@ -164,7 +164,7 @@ def _shares(shares: Shares) -> str:
 
 
 def _cell(value: Value, kind: Kind, document: Document) -> str:
-    shown = format.shown(value, kind, document.begin_s)
+    shown = values.shown(value, kind, document.begin_s)
     if kind in (Kind.TEXT, Kind.LINK) and shown != DASH:
         return code(shown)
     return _words(shown, 1_000)
@@ -181,7 +181,7 @@ def code(text: str) -> str:
 
 def _words(text: str, limit: int = 300) -> str:
     """Plain text: what would be a sign of Markdown is escaped, and nobody is called by a name."""
-    clean = _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", format.text(text, limit)))
+    clean = _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", values.text(text, limit)))
     return _MENTION.sub("@\u2060", clean)
 
 

@@ -52,7 +52,7 @@ from cockpit.model.run import Job, JobStatus, RunState, Trial
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.store.drill import DrillView
-from cockpit.store.past import Past
+from cockpit.store.history import Past
 from cockpit.store.run import RunView
 from cockpit.store.series import Series
 

@@ -22,14 +22,14 @@ from textual.screen import Screen
 from cockpit.model.alert import Severity
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.tui import theme
-from cockpit.tui.actions import Connect
-from cockpit.tui.backlog import is_behind
+from cockpit.tui.changes.actions import Connect
 from cockpit.tui.connecting import Connecting
 from cockpit.tui.keys import TITLES, VIEWS, keys_of
-from cockpit.tui.look import Live, Look
-from cockpit.tui.printable import PRINTABLE
-from cockpit.tui.symbols import Symbols, symbols
+from cockpit.tui.terminal.backlog import is_behind
+from cockpit.tui.terminal.printable import PRINTABLE
+from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
+from cockpit.tui.view_state import Live, Look
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterRef
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class CockpitApp(Connecting):
-    """`connect` is called in a thread after the first paint; see `cockpit.tui.actions`.
+    """`connect` is called in a thread after the first paint; see `cockpit.tui.changes.actions`.
 
     `run()` returns the exit code. `connection` is there for the caller to close afterwards.
     """
@@ -116,12 +116,12 @@ class CockpitApp(Connecting):
     def get_line_filters(self) -> Sequence[LineFilter]:
         if symbols() is not Symbols.ASCII:
             return [*super().get_line_filters(), PRINTABLE]
-        from cockpit.tui.ascii import ASCII
+        from cockpit.tui.terminal.ascii import ASCII
 
         return [*super().get_line_filters(), PRINTABLE, ASCII]
 
     def get_default_screen(self) -> Screen[Any]:
-        from cockpit.tui.screens.main import MainScreen
+        from cockpit.tui.main.screen import MainScreen
 
         return MainScreen()
 
@@ -142,7 +142,7 @@ class CockpitApp(Connecting):
             self.trouble(error)
 
     async def show_cluster(self, *, switched: bool) -> None:
-        from cockpit.tui.screens.main import MainScreen
+        from cockpit.tui.main.screen import MainScreen
 
         self._drawn = (-1, -1, -1)
         if switched:
@@ -153,19 +153,19 @@ class CockpitApp(Connecting):
         self.tick()
 
     async def offer_undo(self) -> None:
-        from cockpit.tui import leftover
+        from cockpit.tui.changes import interrupted_drills
 
-        await leftover.offer(self)
+        await interrupted_drills.offer(self)
 
     async def action_quit(self) -> None:
         """Ctrl+q and the palette leave by the same door as `q`."""
-        from cockpit.tui import changes
+        from cockpit.tui.changes import changes
 
         self.attempt(changes.leave(self))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What ctrl+p offers: the keys of the view, and Textual's own."""
-        from cockpit.tui.screens.main import MainScreen
+        from cockpit.tui.main.screen import MainScreen
 
         if isinstance(screen, MainScreen):
             for name in VIEWS:
@@ -233,12 +233,12 @@ class CockpitApp(Connecting):
     def _tell_recoveries(self) -> None:
         if not self.store.drills:
             return
-        from cockpit.insight.recovery import is_settled, recovery
-        from cockpit.insight.wording import LOST, outcome
-        from cockpit.tui.sentences import recovered
+        from cockpit.insight.recovery.measurement import is_settled, recovery
+        from cockpit.insight.recovery.text import LOST, outcome
+        from cockpit.tui.rows.text import recovered
 
         for drill in self.store.drills:
-            # One of an experiment is told with its verdict, by `cockpit.tui.drilling`.
+            # One of an experiment is told with its verdict, by `cockpit.tui.changes.drills`.
             if drill.id in self._told or drill.id.partition(".")[0] in self.store.drilling:
                 continue
             measured = recovery(self.store, drill)
@@ -256,7 +256,7 @@ class CockpitApp(Connecting):
         """Once for each alert that is new or has got worse."""
         if not (self.store.alerts or self._loud):
             return
-        from cockpit.alerts.ring import loud, should_ring
+        from cockpit.alerts.bell import loud, should_ring
 
         before, self._loud = self._loud, loud(self.store.alerts, self.now_s)
         if should_ring(before, self._loud):
@@ -288,11 +288,11 @@ class CockpitApp(Connecting):
         self.redraw()
 
     def save_screen(self) -> None:
-        from cockpit import paths
-        from cockpit.tui import snapshot
+        from cockpit.config import paths
+        from cockpit.tui.terminal import screenshot
 
         try:
-            where = snapshot.save(self, Path.cwd(), paths.state_dir())
+            where = screenshot.save(self, Path.cwd(), paths.state_dir())
         except OSError as error:
             self.trouble(CockpitError("The screen could not be saved.", str(error)))
         else:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 from textual import work
 
 from cockpit.model.error import CockpitError
-from cockpit.tui.actions import Connect, Connection, Quit
-from cockpit.tui.asking import Asking
+from cockpit.tui.app_base import Asking
+from cockpit.tui.changes.actions import Connect, Connection, Quit
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterRef

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cockpit.insight.diagnosis import Diagnosis
-    from cockpit.session import Session
+    from cockpit.insight.metrics.diagnosis import Diagnosis
+    from cockpit.session.session import Session
     from cockpit.store.run import RunView
-    from cockpit.tui.look import Look
+    from cockpit.tui.view_state import Look
 
 
 class DiagnosisCache:
@@ -20,8 +20,8 @@ class DiagnosisCache:
 
     def of(self, look: Look, run: RunView, session: Session | None) -> Diagnosis:
         """By the session's own thresholds and recorded runs, where it watches for alerts."""
-        from cockpit.alerts.watch import AlertWatch  # not before there is a run to diagnose
-        from cockpit.insight.diagnosis import diagnosis
+        from cockpit.alerts.monitor import AlertWatch  # not before there is a run to diagnose
+        from cockpit.insight.metrics.diagnosis import diagnosis
 
         key = (id(session), id(look.store), run.id, int(look.now_s))
         if self._found is None or key != self._key:

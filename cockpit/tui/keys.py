@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
-from cockpit.tui.chart_keys import CHART_KEYS
+from cockpit.tui.views.charts.keys import CHART_KEYS
 
 VIEWS = (
     "overview",

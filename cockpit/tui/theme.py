@@ -10,8 +10,8 @@ from textual.app import App
 from textual.color import Color
 from textual.theme import Theme
 
+from cockpit.config.theme_files import CURVES, SEMANTIC_COLORS, ThemeFile, read_theme, themes
 from cockpit.model.error import CockpitError
-from cockpit.theme_files import CURVES, SEMANTIC_COLORS, ThemeFile, read_theme, themes
 
 DEFAULT_THEME = "cockpit-dark"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.alerts.settings import AlertSettings
-from cockpit.cli import alerts
+from cockpit.cli.read import alerts
 from cockpit.model.event import JobsListed
 from cockpit.model.run import Job, JobStatus
 from cockpit.store.store import Store

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.alerts.ring import loud, should_ring
+from cockpit.alerts.bell import loud, should_ring
+from cockpit.alerts.monitor import AlertWatch
 from cockpit.alerts.settings import AlertSettings, Hook, parse
-from cockpit.alerts.watch import AlertWatch
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.error import UsageError
 from cockpit.model.event import AlertCleared, AlertHandled, AlertRaised, Event

@@ -12,14 +12,14 @@ import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend, status
 from cockpit.backends.local.files import RunFiles
-from cockpit.backends.local.process import find
-from cockpit.cli import connect
+from cockpit.backends.local.pods.process import find
+from cockpit.cli.options import connect
 from cockpit.launch import submission
 from cockpit.model.recovery import FAST
-from cockpit.session import Session
-from cockpit.sources.dashboard import Dashboard
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import AttemptView, RunView
-from cockpit.store.select import current_run, pod_of_rank
+from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.local_cluster import running_cluster
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cockpit.backends import file_lease
-from cockpit.drills.lease import holder_of, is_own
+from cockpit.drills.engine.lease import holder_of, is_own
 from cockpit.model.error import CockpitError, LeaseHeldError
 
 

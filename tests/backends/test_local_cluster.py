@@ -26,7 +26,7 @@ from cockpit.backends.local import (
     up,
 )
 from cockpit.backends.local.files import RunFiles
-from cockpit.backends.local.process import Found, find
+from cockpit.backends.local.pods.process import Found, find
 from cockpit.backends.local.spec import ClusterSpec, spec_as_json
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError, UnreachableError

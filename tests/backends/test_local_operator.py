@@ -21,8 +21,8 @@ from cockpit.backends.local.address import choose_network, choose_ports
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.operator import Operator
-from cockpit.backends.local.process import CLUSTER_VARIABLE
-from cockpit.backends.local.ray_nodes import ask_nodes
+from cockpit.backends.local.pods.process import CLUSTER_VARIABLE
+from cockpit.backends.local.pods.ray_nodes import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
 from cockpit.model.error import (
@@ -263,7 +263,7 @@ async def test_a_pod_that_wants_a_gpu_waits_for_one_and_says_so(
 async def test_a_node_that_ray_loses_makes_its_pod_unready(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cockpit.backends.local.probe.REST_PERIOD_S", 0.2)
+    monkeypatch.setattr("cockpit.backends.local.pods.readiness.REST_PERIOD_S", 0.2)
     spec = write(tmp_path, STAYS, GroupSpec("gpu", 1))
     async with operated(spec) as head:
         await until(ready(1), 10)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.local.process import (
+from cockpit.backends.local.pods.process import (
     CLUSTER_VARIABLE,
     POD_VARIABLE,
     PodTrace,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.local.ray_start import pod_environment
+from cockpit.backends.local.pods.ray_start import pod_environment
 from cockpit.backends.local.scale import ScaleRequest, scaled_spec
 from cockpit.backends.local.spec import (
     ClusterSpec,

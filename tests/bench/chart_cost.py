@@ -22,10 +22,10 @@ from textual.pilot import Pilot
 from cockpit.model.run import Checkpoint, RunState
 from cockpit.store.run import RUN_POINTS, RunView
 from cockpit.store.store import Store
-from cockpit.tui.look import Look
-from cockpit.tui.screens.charts import ChartsView
-from cockpit.tui.screens.panel import Panel
 from cockpit.tui.theme import semantic_variables
+from cockpit.tui.view_state import Look
+from cockpit.tui.views.charts.panel import Panel
+from cockpit.tui.views.charts.view import ChartsView
 from tests.bench.table import Line, Table, load, percentile, show, spread
 from tests.bench.table_cost import Counter
 

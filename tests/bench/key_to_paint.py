@@ -16,7 +16,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from cockpit.model.event import Notice, PodsListed
-from cockpit.store.select import pods_in_order
+from cockpit.store.selectors import pods_in_order
 from tests.bench.table import Line, Table, load, percentile, show
 from tests.bench.terminal import Terminal
 from tests.tui.simulated_kubernetes import churned, many
@@ -37,8 +37,8 @@ def names(count: int) -> list[str]:
 
 def screen(count: int) -> None:
     """The screen alone, until it is ended."""
-    from cockpit.tui.actions import Connection
     from cockpit.tui.app import CockpitApp
+    from cockpit.tui.changes.actions import Connection
 
     simulation = many(count)
     simulation.advance(0)

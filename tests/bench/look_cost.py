@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from cockpit.store.select import current_run
-from cockpit.tui.rows.order import Order
-from cockpit.tui.rows.ranks import RankRows
+from cockpit.store.selectors import current_run
+from cockpit.tui.rows.sort import Order
+from cockpit.tui.views.ranks.rows import RankRows
 from tests.bench.table import Line, Table, load, show
 from tests.insight.test_cost import after_hours, diagnosing, finding
 from tests.tui.simulated import wide

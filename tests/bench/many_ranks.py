@@ -19,9 +19,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from cockpit.backends.local import LocalBackend
-from cockpit.cli import connect
+from cockpit.cli.options import connect
 from cockpit.model.event import Event, RankSampled
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.bench import played
 from tests.bench.cluster import head_alone
 from tests.bench.many_pods import cpu_s, resident_mb

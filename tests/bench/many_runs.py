@@ -31,10 +31,10 @@ from cockpit.model.event import (
     TrialsListed,
 )
 from cockpit.model.run import Job, JobStatus, Placement, RunState, Trial, TrialStatus
-from cockpit.recorder import recorder_thread
-from cockpit.recorder.library import Library
-from cockpit.recorder.run_recorders import RunRecorders
-from cockpit.watched import WatchedSession
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.writing import recorder_thread
+from cockpit.recorder.writing.run_recorders import RunRecorders
+from cockpit.session.monitored import WatchedSession
 from tests.bench.recorder_cost import START_S, Turned, sample
 from tests.bench.table import Line, Table, load, say, show
 from tests.simulated_backend import ScriptedBackend

@@ -17,11 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cockpit.backends.local import LocalBackend
-from cockpit.cli import connect
+from cockpit.cli.options import connect
 from cockpit.launch import submission
 from cockpit.model.run import RunState
-from cockpit.session import Session
-from cockpit.sources.dashboard import Dashboard
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.bench.cluster import two_workers

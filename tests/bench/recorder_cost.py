@@ -31,10 +31,10 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Checkpoint, Placement, RankSample, RunState, Spread
-from cockpit.recorder.event_filter import EventFilter
-from cockpit.recorder.player import Player
-from cockpit.recorder.recording import Recording
-from cockpit.recorder.writer import Writer
+from cockpit.recorder.reading.player import Player
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing.event_filter import EventFilter
+from cockpit.recorder.writing.writer import Writer
 from cockpit.store.run import CURVES
 from tests.bench.table import Line, Table, load, say, show
 

@@ -4,8 +4,8 @@ Each case is a real run of `training.jobs.checkpointed` with 2 ranks, on local p
 `--on testbed`, on those of the test Kubernetes; under each profile it gets a cluster of its own,
 with the profile's settings in pods and job. Then drills, one after the other, each when the run
 has settled: all pods ready, all ranks stepping, for SETTLE_S. The instants are those that cockpit
-shows (`cockpit.insight.recovery`). It takes most of an hour; what a file of `--rows` has already is
-not measured again.
+shows (`cockpit.insight.recovery.measurement`). It takes most of an hour; what a file of `--rows`
+has already is not measured again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tempfile import TemporaryDirectory
 
 from cockpit.backends.local import GroupSpec
 from cockpit.backends.protocol import Backend
-from cockpit.cli import connect
-from cockpit.drills.kill import kill, plan_kill
-from cockpit.insight.recovery import is_settled, recovery
+from cockpit.cli.options import connect
+from cockpit.drills.plan.kill import kill, plan_kill
+from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.launch import submission
 from cockpit.model.cluster import ClusterRef, Resources
 from cockpit.model.drill import Drill, Recovery
 from cockpit.model.recovery import PROFILES, RecoveryProfile
-from cockpit.session import Session
-from cockpit.sources.dashboard import Dashboard
-from cockpit.store.select import current_run
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.bench.table import Line, Table, load, say, show
 from tests.cluster.fixtures import RealCluster

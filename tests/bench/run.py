@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cockpit.backends.local import LocalBackend
-from cockpit.cli import connect
+from cockpit.cli.options import connect
 from cockpit.launch import submission
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.bench import noted
 from tests.bench.cluster import WORKERS
 from tests.bench.table import say
@@ -41,7 +41,7 @@ def training(
 
 
 async def submit(backend: LocalBackend, argv: tuple[str, ...], code: Path) -> str:
-    from cockpit.sources.dashboard import Dashboard
+    from cockpit.sources.ray.dashboard import Dashboard
 
     async with Dashboard(backend.dashboard) as dashboard:
         return (await submission.launch(dashboard, submission.script_spec(argv, code))).id

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cockpit.model.event import Event, RankSampled
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.bench import run
 from tests.bench.cluster import two_workers
 from tests.bench.process import COCKPIT

@@ -14,7 +14,7 @@ from textual.app import App, ComposeResult
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.pilot import Pilot
 
-from cockpit.tui.widgets.table import Cell, Column, LineTable, Row
+from cockpit.tui.widgets.table.table import Cell, Column, LineTable, Row
 from tests.bench.table import Line, Table, load, show
 
 ROWS, COLUMNS, TICKS, HERTZ = 1_000, 10, 50, 10

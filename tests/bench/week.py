@@ -28,8 +28,8 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Checkpoint, Phase, Placement, RankMetrics, RunState
-from cockpit.session import Session
-from cockpit.sources.telemetry_events import event_of
+from cockpit.session.session import Session
+from cockpit.sources.telemetry.events import event_of
 from tests.bench import played
 from tests.bench.many_pods import cpu_s, resident_mb
 from tests.bench.many_ranks import promise
@@ -148,8 +148,8 @@ def _report(at_s: float, second: int, attempt: int) -> MetricsReported:
 
 def screen() -> None:
     """The screen alone, until it is ended."""
-    from cockpit.tui.actions import Connection
     from cockpit.tui.app import CockpitApp
+    from cockpit.tui.changes.actions import Connection
 
     began_s = time.time() - WEEK_S
     session = Session(ScriptedBackend(ref=REF))

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeError
-from cockpit.cli import choose, connect, kube
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
 from cockpit.cli import main as cli
-from cockpit.cli.choose import SeveralError
-from cockpit.cli.place import Place
+from cockpit.cli.options import cluster_choice, connect, kubernetes
+from cockpit.cli.options.cluster_choice import SeveralError
+from cockpit.cli.options.cluster_flags import Place
 from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 
@@ -50,7 +50,7 @@ class There:
         self.error: CockpitError | None = None
         self.all_allowed = True
         self.asked: list[str | None] = []
-        monkeypatch.setattr(kube, "clusters_of", self.of)
+        monkeypatch.setattr(kubernetes, "clusters_of", self.of)
         monkeypatch.setattr(KubeClient, "get", self.get)
 
     async def of(
@@ -83,7 +83,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> There:
 
 def chosen(**where: Any) -> ClusterRef:
     place = Place(**where)
-    return kube.chosen(place, kube.config(place))
+    return kubernetes.chosen(place, kubernetes.config(place))
 
 
 def test_the_only_cluster_of_the_current_namespace_is_taken(there: There) -> None:
@@ -139,7 +139,9 @@ def test_a_place_without_kuberay_says_so(monkeypatch: pytest.MonkeyPatch, kubeco
     async def missing(*_: object) -> None:
         raise KubeError("the server could not find it", status=404)
 
-    modules = {"cockpit.backends.kuberay.clusters": SimpleNamespace(list_clusters=missing)}
+    modules = {
+        "cockpit.backends.kuberay.resources.clusters": SimpleNamespace(list_clusters=missing)
+    }
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     with pytest.raises(UnreachableError, match="KubeRay is not installed there"):
@@ -192,7 +194,7 @@ def test_an_address_needs_neither(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_at_all_says_how_to_begin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    assert not choose.kubernetes_is_configured()
+    assert not cluster_choice.kubernetes_is_configured()
     with pytest.raises(UnreachableError, match="no cluster to look at"):
         connect.backend(args())
     with pytest.raises(UnreachableError, match="no local cluster 'x'"):
@@ -236,7 +238,7 @@ def test_a_context_that_may_not_be_listed_is_one_row_and_the_others_are_there(
         return await There.of(there, client, context, namespace)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kube, "clusters_of", of)
+        patch.setattr(kubernetes, "clusters_of", of)
         assert cli.main(["clusters", "-o", "json"]) == 0
         said = capsys.readouterr()
         rows = json.loads(said.out)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from cockpit.cli.main import main
-from cockpit.drills.catalogue import NAMES
-from cockpit.drills.fault import Undo
-from cockpit.drills.journal import Journal
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.faults.catalog import NAMES
+from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.drill import Verdict
-from cockpit.model.kept import KeptDrill
+from cockpit.model.saved_drill import KeptDrill
 from cockpit.recorder.drills import DrillHistory
 from tests.recorder.test_drills import kept, record
 
@@ -148,8 +148,8 @@ def test_a_report_is_written_as_html_markdown_and_json(tmp_path: Path, capsys: C
 
 LEFT = """
 import sys
-from cockpit.drills.fault import Undo
-from cockpit.drills.journal import Journal
+from cockpit.drills.faults.fault import Undo
+from cockpit.drills.engine.journal import Journal
 from cockpit.model.cluster import ClusterRef
 undo = (Undo("exec", "let it run again", pod="p", argv=("thaw",)),)
 Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "gone"), undo, 1.0)

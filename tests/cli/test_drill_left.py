@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cockpit.cli import drill_run, drill_undo
-from cockpit.drill_actions import DrillActions
-from cockpit.drills.journal import Entry, Journal
-from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec
+from cockpit.actions.drills import DrillActions
+from cockpit.cli.drill import run as drill_run
+from cockpit.cli.drill import undo
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.protection import ClusterPattern
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.drills.ground import QUICK, trained
 from tests.drills.test_orphans import DAY_S, KILLED, REPLACE, SCALE, left
 from tests.simulated_backend import ScriptedBackend
@@ -126,9 +127,9 @@ def test_undo_with_yes_needs_the_name_of_a_stale_entry(stale: Entry) -> None:
     now_s = time.time()
     both = [stale, recent]
     assert recent.process == KILLED
-    assert drill_undo._agreed(args(yes=True), both, now_s) == [recent]
-    assert drill_undo._agreed(args(yes=True, name="drill-old"), [stale], now_s) == [stale]
-    assert drill_undo._agreed(args(), both, now_s) == both, "each is in the plan that is confirmed"
+    assert undo._agreed(args(yes=True), both, now_s) == [recent]
+    assert undo._agreed(args(yes=True, name="drill-old"), [stale], now_s) == [stale]
+    assert undo._agreed(args(), both, now_s) == both, "each is in the plan that is confirmed"
 
 
 def test_undo_on_a_protected_cluster_needs_its_name(stale: Entry) -> None:
@@ -136,5 +137,5 @@ def test_undo_on_a_protected_cluster_needs_its_name(stale: Entry) -> None:
         **vars(args(yes=True, name="drill-old")) | {"protected": (ClusterPattern(),)}
     )
     with pytest.raises(NotAllowedError, match="--yes alone does not change it"):
-        drill_undo.run(protected)
+        undo.run(protected)
     assert Journal().entries() == [stale]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import connect, launch_list
 from cockpit.cli import main as cli
-from cockpit.cli.launch import _spec
-from cockpit.cli.launch import arguments as launch_arguments
-from cockpit.launch.beside import beside
-from cockpit.launch.catalogue import bundled_job, bundled_jobs
+from cockpit.cli.change import launch_list
+from cockpit.cli.change.launch import _spec
+from cockpit.cli.change.launch import arguments as launch_arguments
+from cockpit.cli.options import connect
+from cockpit.launch.catalog import bundled_job, bundled_jobs
+from cockpit.launch.existing_jobs import beside
 from cockpit.launch.job import BundledJob, JobSetting
 from cockpit.launch.room import shortage
 from cockpit.launch.submission import LaunchSpec

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.local.process import ProcessId
+from cockpit.backends.local.pods.process import ProcessId
 from cockpit.backends.local.state import LocalCluster, PodStatus, Status
-from cockpit.cli import local
+from cockpit.cli.cluster import local
 from cockpit.cli.main import main
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 

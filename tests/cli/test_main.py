@@ -96,7 +96,7 @@ def test_a_defect_is_one_sentence_and_with_debug_a_traceback(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("cockpit.cli.keys.run", broken)
+    monkeypatch.setattr("cockpit.cli.read.keys.run", broken)
     assert run("keys") == 1
     assert "ZeroDivisionError: boom" in said(capsys)
     with pytest.raises(ZeroDivisionError):
@@ -109,7 +109,7 @@ def test_interrupting_ends_with_130(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cockpit.cli.keys.run", interrupted)
+    monkeypatch.setattr("cockpit.cli.read.keys.run", interrupted)
     assert run("keys") == 130
     assert said(capsys) == "Interrupted."
 
@@ -168,7 +168,7 @@ def test_the_environment_chooses_what_no_flag_does(
 def test_a_terminal_that_cannot_move_its_cursor_gets_no_screen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from cockpit.cli import terminal
+    from cockpit.cli.output import terminal
     from cockpit.model.error import UsageError
 
     with pytest.raises(UsageError, match="this is a pipe or a file"):
@@ -210,7 +210,7 @@ def test_no_usage_is_wider_than_the_screen_or_has_options_that_look_like_words(
 def test_doctor_says_how_to_mend_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cockpit.cli.doctor.NEEDED_SHM_BYTES", 1 << 60)
+    monkeypatch.setattr("cockpit.cli.cluster.doctor.NEEDED_SHM_BYTES", 1 << 60)
     assert run("doctor", "-o", "json") == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert not checks["shared memory"]["ok"]
@@ -224,7 +224,7 @@ def test_a_change_asks_and_no_is_the_default(
 ) -> None:
     import argparse
 
-    from cockpit.cli.confirm import confirmed
+    from cockpit.cli.options.confirm import confirmed
     from cockpit.model.error import NotAllowedError, UsageError
 
     class Terminal(io.StringIO):
@@ -257,7 +257,7 @@ def test_a_command_after_dashes_may_follow_flags(
         asked.append((args.pod, args.command, args.where.namespace))
         return 0
 
-    monkeypatch.setattr("cockpit.cli.execute.run", remember)
+    monkeypatch.setattr("cockpit.cli.change.exec.run", remember)
     assert run("exec", "a-pod", "-n", "ml", "--", "ls", "-n", "x") == 0
     assert asked == [("a-pod", ["ls", "-n", "x"], "ml")]
 
@@ -269,7 +269,7 @@ def test_a_script_may_have_flags_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         asked.append((args.job, args.command, args.follow))
         return 0
 
-    monkeypatch.setattr("cockpit.cli.launch.run", remember)
+    monkeypatch.setattr("cockpit.cli.change.launch.run", remember)
     assert run("launch", "--", "python", "train.py", "--lr", "0.1", "--help") == 0
     assert run("--local", "launch", "-f", "--", "python", "train.py", "-f") == 0
     assert asked == [

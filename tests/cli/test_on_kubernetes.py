@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cockpit import audit
+from cockpit.actions import audit
 from cockpit.cli.main import main
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kwok import TOLERATION, add_nodes
@@ -312,7 +312,7 @@ def test_one_look_opens_no_watch_and_asks_little(
     run: Run, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    from cockpit.backends.kuberay.client import KubeClient
+    from cockpit.backends.kuberay.api.client import KubeClient
 
     send = KubeClient._send
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from cockpit import audit
+from cockpit.actions import audit
 from cockpit.backends.protocol import ExecResult
-from cockpit.cli import configuration, connect
 from cockpit.cli import main as cli
+from cockpit.cli.options import connect
+from cockpit.config import file
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -183,12 +184,13 @@ WHERE = "Cluster: context prod, namespace ml, RayCluster trainer."
 @pytest.fixture
 def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drill's sources are those of a watched session: here it has none."""
-    from cockpit.cli import drill_run, watched
-    from cockpit.session import Session
+    from cockpit.cli.drill import run
+    from cockpit.cli.options import monitored_session
+    from cockpit.session.session import Session
 
-    monkeypatch.setattr(watched, "session_on", Session)
-    monkeypatch.setattr(watched, "prober_on", lambda session: None)
-    monkeypatch.setattr(drill_run, "SOURCES", ("backend",))
+    monkeypatch.setattr(monitored_session, "session_on", Session)
+    monkeypatch.setattr(monitored_session, "prober_on", lambda session: None)
+    monkeypatch.setattr(run, "SOURCES", ("backend",))
 
 
 @pytest.mark.usefixtures("no_history")
@@ -230,7 +232,7 @@ def test_what_ends_nothing_needs_no_name(cluster: Cluster) -> None:
 
 
 def configure(*lines: str) -> None:
-    where = configuration.path()
+    where = file.path()
     where.parent.mkdir(parents=True, exist_ok=True)
     where.write_text("\n".join(lines))
 

@@ -53,8 +53,8 @@ def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_run_is_launched_seen_killed_and_stopped(
     job: str, ask: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cockpit.cli import connect
-    from cockpit.session import Session
+    from cockpit.cli.options import connect
+    from cockpit.session.session import Session
 
     backend = LocalBackend("verbs")
     with connect.session_on(backend) as session:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.cli.look import print_status, rows_of, status
-from cockpit.cli.output import Row, as_json, print_rows
-from cockpit.cli.recovery import as_row, sentence
-from cockpit.cli.watch import Watched
-from cockpit.insight.recovery import recovery
+from cockpit.cli.drill.recovery import as_row, sentence
+from cockpit.cli.output.tables import Row, as_json, print_rows
+from cockpit.cli.read.snapshot import print_status, rows_of, status
+from cockpit.cli.read.watch import Watched
+from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.event import Event, MetricsReported, SourceHealth
 from cockpit.model.run import Checkpoint, RankMetrics, RunState
 from tests.events import (

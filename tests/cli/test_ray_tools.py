@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
-from cockpit.cli import connect
 from cockpit.cli.main import main
-from cockpit.cli.trace import run_events, trace
+from cockpit.cli.options import connect
+from cockpit.cli.read.chrome_trace import run_events, trace
 from cockpit.model.run import Checkpoint, Phase
 from tests.events import RUN, before_the_kill, reduced, the_recovery
 from tests.local_cluster import running_cluster

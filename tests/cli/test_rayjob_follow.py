@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cockpit.backends.kuberay.objects import ray_job
+from cockpit.backends.kuberay.resources.objects import ray_job
 from cockpit.backends.protocol import RayJobSpec
-from cockpit.cli import connect
 from cockpit.cli import main as cli
-from cockpit.cli import rayjob as following
+from cockpit.cli.change import rayjob as following
+from cockpit.cli.options import connect
 from cockpit.launch import rayjob as launching
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.event import Event, JobsListed
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.store import Store
 from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import FakeDashboard

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli.record import Watch
+from cockpit.cli.recordings.record import Watch
 from cockpit.model.event import RunSeen, SourceHealth
 from cockpit.model.run import RunState
-from cockpit.recorder import run_recorders
-from cockpit.recorder.library import Library
-from cockpit.recorder.run_recorders import RunRecorders
-from cockpit.session import Source
-from cockpit.watched import WatchedSession
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.writing import run_recorders
+from cockpit.recorder.writing.run_recorders import RunRecorders
+from cockpit.session.monitored import WatchedSession
+from cockpit.session.session import Source
 from tests.recorder.test_recorder import StoppedThread
 from tests.simulated_backend import ScriptedBackend
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from cockpit import paths
 from cockpit.cli.main import main
-from cockpit.cli.replay import seconds
+from cockpit.cli.recordings.replay import seconds
+from cockpit.config import paths
 from cockpit.model.error import UsageError
-from cockpit.recorder.library import Library
+from cockpit.recorder.reading.library import Library
 from tests.recorder.test_recorder import record, script
 from tests.tui.simulated import JOB, RUN, START_S
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cockpit import paths
 from cockpit.cli.main import main
-from cockpit.cli.report import form
+from cockpit.cli.recordings.report import form
+from cockpit.config import paths
 from cockpit.model.event import Event, Notice
-from cockpit.recorder.library import Library
-from cockpit.recorder.lock import Lock
-from cockpit.recorder.recorder import Recorder
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.writing.lock import Lock
+from cockpit.recorder.writing.recorder import Recorder
 from tests.report.runs import PASSWORD, RUN, START_S, TOKEN, events
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import configuration
 from cockpit.cli import main as cli
-from cockpit.cli.place import Place, settle
-from cockpit.cli.settings import settle_all
+from cockpit.cli.options.cluster_flags import Place, settle
+from cockpit.cli.options.settings import settle_all
+from cockpit.config import file
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
 from cockpit.model.protection import is_protected
@@ -43,7 +43,7 @@ def test_what_is_said_of_another_place_is_left_out(levels: list[Place], settled:
 
 
 def write(text: str) -> Path:
-    where = configuration.path()
+    where = file.path()
     where.parent.mkdir(parents=True, exist_ok=True)
     where.write_text(text)
     return where
@@ -68,20 +68,20 @@ def test_flags_beat_the_environment_and_that_beats_the_profile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(CONFIG)
-    found = settle_all({}, configuration.read())
+    found = settle_all({}, file.read())
     assert (found.where, found.read_only) == (Place(context="prod", namespace="ml"), True)
     assert found.said_by["namespace"] == "profile"
     monkeypatch.setenv("COCKPIT_NAMESPACE", "env")
     monkeypatch.setenv("COCKPIT_READ_ONLY", "0")
-    found = settle_all({"namespace": "flag"}, configuration.read())
+    found = settle_all({"namespace": "flag"}, file.read())
     assert found.where == Place(context="prod", namespace="flag")
     assert (found.said_by["namespace"], found.said_by["context"]) == ("flag", "profile")
     assert (found.read_only, found.said_by["read_only"]) == (True, "profile")
     monkeypatch.delenv("COCKPIT_NAMESPACE")
     monkeypatch.setenv("COCKPIT_PROFILE", "here")
-    found = settle_all({}, configuration.read())
+    found = settle_all({}, file.read())
     assert (found.where, found.theme) == (Place(local=True), "ansi-16")
-    assert settle_all({"profile": "prod"}, configuration.read()).theme == "cockpit-light"
+    assert settle_all({"profile": "prod"}, file.read()).theme == "cockpit-light"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_read_only_holds_as_soon_as_one_level_sets_it(
 ) -> None:
     write("" if profile is None else f"read_only = {str(profile).lower()}")
     monkeypatch.setenv("COCKPIT_READ_ONLY", variable)
-    found = settle_all({"read_only": True} if flag else {}, configuration.read())
+    found = settle_all({"read_only": True} if flag else {}, file.read())
     assert (found.read_only, found.said_by.get("read_only")) == (read_only, said_by)
 
 
@@ -115,7 +115,7 @@ def test_boolean_variable_is_read_whatever_its_case_and_spaces(
     name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, text)
-    found = settle_all({}, configuration.read())
+    found = settle_all({}, file.read())
     assert found.read_only is (name == "COCKPIT_READ_ONLY")
     assert found.where.local is (name == "COCKPIT_LOCAL")
 
@@ -200,7 +200,7 @@ def test_editing_begins_with_a_template_and_ends_with_a_check(
     monkeypatch.setenv("EDITOR", "true")
     monkeypatch.delenv("VISUAL", raising=False)
     assert cli.main(["config", "edit"]) == 0
-    assert configuration.path().read_text() == configuration.TEMPLATE
+    assert file.path().read_text() == file.TEMPLATE
     monkeypatch.setenv(
         "EDITOR", f"{sys.executable} -c \"import sys; open(sys.argv[1], 'w').write('x')\""
     )
@@ -253,19 +253,19 @@ def test_clusters_are_protected_by_pattern(
     text: str, flags: dict[str, object], ref: ClusterRef, protected: bool
 ) -> None:
     write(text)
-    assert is_protected(ref, settle_all(flags, configuration.read()).protected) is protected
+    assert is_protected(ref, settle_all(flags, file.read()).protected) is protected
 
 
 def test_the_template_is_a_configuration_when_its_comments_are_taken_away() -> None:
-    lines = [line.removeprefix("# ") for line in configuration.TEMPLATE.splitlines()[2:]]
+    lines = [line.removeprefix("# ") for line in file.TEMPLATE.splitlines()[2:]]
     write("\n".join(line for line in lines if "=" in line or line.startswith("[")))
-    assert set(configuration.read().profiles) == {"prod", "bench", "here"}
+    assert set(file.read().profiles) == {"prod", "bench", "here"}
 
 
 def test_a_configuration_without_a_file_is_empty() -> None:
-    assert configuration.read().profiles == {}
+    assert file.read().profiles == {}
     with pytest.raises(UsageError, match="no profile 'x'"):
-        configuration.read().named("x")
+        file.read().named("x")
 
 
 def test_a_file_that_may_not_be_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:

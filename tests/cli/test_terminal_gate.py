@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from cockpit.cli import main as cli
-from cockpit.cli import streams
-from cockpit.cli.output import print_rows
+from cockpit.cli.output import streams
+from cockpit.cli.output.tables import print_rows
 from cockpit.model.error import CockpitError
 from tests.sources.fake_dashboard import FakeDashboard, node
 

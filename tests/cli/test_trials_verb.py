@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from cockpit.cli.output import as_json
-from cockpit.cli.trials import rows_of
+from cockpit.cli.output.tables import as_json
+from cockpit.cli.read.trials import rows_of
 from cockpit.store.store import Store
 from tests.tui.tuned import EXPERIMENT, tuned
 

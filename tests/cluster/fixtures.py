@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
 from cockpit.backends.kuberay.backend import KubeRayBackend
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
 from cockpit.model.cluster import ClusterRef
 from tests.cluster.build import missing
 from tests.cluster.raycluster import Group, ray_cluster

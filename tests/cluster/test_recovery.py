@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.cli import connect
 from cockpit.cli.main import main
+from cockpit.cli.options import connect
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
 

@@ -13,13 +13,13 @@ import httpx
 import pytest
 import yaml
 
+from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.backends.kuberay.backend import KubeRayBackend
-from cockpit.backends.kuberay.port_forward import PortForward
 from cockpit.backends.protocol import Change, RayJobSpec
 from cockpit.launch import submission
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.event import MachinesListed, Notice, PodsListed, SourceHealth
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.cluster.fixtures import RealCluster
 
 MANIFEST = Path(__file__).parents[2] / "manifests" / "kubernetes" / "rbac.yaml"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cockpit.drills.engine import Experiment
-from cockpit.drills.journal import Journal
-from cockpit.drills.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
-from cockpit.drills.probe import GroundProber
+from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
+from cockpit.drills.probes.probe import GroundProber
 from cockpit.model.drill import DrillRecord, Stage
-from cockpit.session import Session
+from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 TIMEOUT_S = 240.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cockpit.drills import catalogue
-from cockpit.drills.fault import Fault, Value
-from cockpit.drills.gameday_file import game_day, shipped
-from cockpit.drills.hypothesis import KINDS
+from cockpit.drills.faults import catalog
+from cockpit.drills.faults.fault import Fault, Value
+from cockpit.drills.gamedays.file import game_day, shipped
+from cockpit.drills.probes.hypothesis import KINDS
 from tests.page import rewrite
 
 PAGE = Path(__file__).parents[2] / "docs/drills.md"
@@ -24,7 +24,7 @@ def faults() -> str:
         "| fault | what it does | parameters | needs | ends | where |",
         "|---|---|---|---|---|---|",
     ]
-    for fault in catalogue.faults():
+    for fault in catalog.faults():
         kind = fault.kind
         parameters = ", ".join(f"`{p.name}` {_value(p.default)}" for p in kind.parameters)
         ends = "by itself" if kind.ends_by_itself and not kind.undo else kind.undo

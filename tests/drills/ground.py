@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cockpit.backends.protocol import ExecResult
-from cockpit.drills.blast_radius import BlastRadius
-from cockpit.drills.engine import Experiment
-from cockpit.drills.fault import (
+from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.engine.lease import TIMING, Timing
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -21,11 +22,10 @@ from cockpit.drills.fault import (
     Undo,
     Victims,
 )
-from cockpit.drills.journal import Journal
-from cockpit.drills.lease import TIMING, Timing
-from cockpit.drills.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts
-from cockpit.drills.probe import Answer, GroundProber, Prober
-from cockpit.insight.recovery import Reading
+from cockpit.drills.plan.blast_radius import BlastRadius
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts
+from cockpit.drills.probes.probe import Answer, GroundProber, Prober
+from cockpit.insight.recovery.measurement import Reading
 from cockpit.model.drill import Drill, Stage
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillEnded, DrillStaged, Event

@@ -1,4 +1,4 @@
-"""Running a script of `cockpit/drills/scripts` here, as a pod would."""
+"""Running a script of `cockpit/drills/pod_scripts` here, as a pod would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cockpit.drills import agent
+from cockpit.drills.engine import pod_script
 
 TIMEOUT_S = 20.0
 
@@ -22,7 +22,7 @@ def run(
     user: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Ended, with what it printed; the environment comes on top of ours."""
-    argv = [sys.executable, *agent.argv(script, *arguments)[1:]]
+    argv = [sys.executable, *pod_script.argv(script, *arguments)[1:]]
     return subprocess.run(
         argv,
         env=os.environ | dict(environment or {}),

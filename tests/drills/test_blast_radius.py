@@ -7,22 +7,24 @@ from random import Random
 
 import pytest
 
-from cockpit.cli import configuration, connect, drill_run, watched
+from cockpit.actions.drills import DrillActions
+from cockpit.cli.drill import run
 from cockpit.cli.main import main
-from cockpit.drill_actions import DrillActions
-from cockpit.drills.blast_radius import BlastRadius, checked, parse, require_within
-from cockpit.drills.catalogue import fault
-from cockpit.drills.fault import Aim, Order
-from cockpit.drills.gameday import Inject
-from cockpit.drills.gameday_file import game_day, parsed, shipped
-from cockpit.drills.plan import DrillPlan, FaultSpec, TargetSpec
-from cockpit.drills.values import parsed as values
+from cockpit.cli.options import connect, monitored_session
+from cockpit.config import file
+from cockpit.drills.faults.catalog import fault
+from cockpit.drills.faults.fault import Aim, Order
+from cockpit.drills.faults.parameters import parsed as values
+from cockpit.drills.gamedays.file import game_day, parsed, shipped
+from cockpit.drills.gamedays.gameday import Inject
+from cockpit.drills.plan.blast_radius import BlastRadius, checked, parse, require_within
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec
 from cockpit.model.cluster import Pod, WorkerGroup
 from cockpit.model.drill import Verdict
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.event import GroupsListed, SourceHealth
-from cockpit.session import Session
-from cockpit.tui import drillform
+from cockpit.session.session import Session
+from cockpit.tui.commands import drill_form
 from tests.drills.ground import Obedient, ScriptedGround, experiment
 from tests.events import HEAD, pod, pods, reduced
 from tests.simulated_backend import ScriptedBackend
@@ -166,10 +168,10 @@ def test_flags_beat_the_configuration(
     at = SourceHealth(at_s=1.0, source="backend", ok=True)
     backend = ScriptedBackend([group(3), pods(1.0, HEAD, *workers(3)), at])
     monkeypatch.setattr(connect, "backend", lambda *_: backend)
-    monkeypatch.setattr(watched, "session_on", Session)
-    monkeypatch.setattr(watched, "prober_on", lambda session: None)
-    monkeypatch.setattr(drill_run, "SOURCES", ("backend",))
-    where = configuration.path()
+    monkeypatch.setattr(monitored_session, "session_on", Session)
+    monkeypatch.setattr(monitored_session, "prober_on", lambda session: None)
+    monkeypatch.setattr(run, "SOURCES", ("backend",))
+    where = file.path()
     where.parent.mkdir(parents=True)
     where.write_text(config)
     assert main(["drill", "plan", "pod-kill", "--target", ALL, *flags]) == code
@@ -220,11 +222,11 @@ def test_shipped_game_days_hit_more_than_a_third_only_where_they_say_so() -> Non
 
 
 def test_limits_are_typed_in_the_screen() -> None:
-    form = drillform.typed(["pod-kill", "--max-share", "0.5", "--max-pods", "3"])
-    assert drillform.plan(form).blast_radius == BlastRadius(3, 0.5)
-    assert drillform.plan(replace(form, share="", pods="")).blast_radius == BlastRadius()
+    form = drill_form.typed(["pod-kill", "--max-share", "0.5", "--max-pods", "3"])
+    assert drill_form.plan(form).blast_radius == BlastRadius(3, 0.5)
+    assert drill_form.plan(replace(form, share="", pods="")).blast_radius == BlastRadius()
     with pytest.raises(UsageError, match="max_share"):
-        drillform.plan(replace(form, share="3"))
+        drill_form.plan(replace(form, share="3"))
 
 
 def test_limits_are_checked() -> None:

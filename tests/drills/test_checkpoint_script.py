@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.drills import agent
+from cockpit.drills.engine import pod_script
 from tests.drills.script import eventually, run
 
 NAME = "cockpit-d1"
@@ -43,7 +43,7 @@ def restore(checkpoint: Path, *more: str) -> subprocess.CompletedProcess[str]:
 
 def changed(old: str, new: str) -> str:
     """The text of the script with one place of it changed."""
-    source = agent.source("checkpoint")
+    source = pod_script.source("checkpoint")
     assert source.count(old) == 1, old
     return source.replace(old, new)
 
@@ -84,7 +84,7 @@ def test_mode_and_time_of_a_restored_file_are_as_before(checkpoint: Path) -> Non
 def test_a_copy_that_does_not_fit_damages_nothing_and_is_not_restored(checkpoint: Path) -> None:
     """A limit of 4 KiB a file stands for a disk that is full before the copy is whole."""
     before = content(checkpoint)
-    argv = [sys.executable, *agent.argv("checkpoint", "corrupt", NAME, str(checkpoint))[1:]]
+    argv = [sys.executable, *pod_script.argv("checkpoint", "corrupt", NAME, str(checkpoint))[1:]]
     limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "-", *argv]
     done = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -109,7 +109,7 @@ def test_a_copy_that_was_killed_half_way_is_ignored(checkpoint: Path) -> None:
 def test_a_restore_stops_a_copy_that_goes_on_and_waits_for_its_end(checkpoint: Path) -> None:
     before = content(checkpoint)
     process = begun(checkpoint)
-    argv = [sys.executable, *agent.argv("checkpoint", "restore", NAME, str(checkpoint))[1:]]
+    argv = [sys.executable, *pod_script.argv("checkpoint", "restore", NAME, str(checkpoint))[1:]]
     undoing = subprocess.Popen(argv)
     eventually((checkpoint.parent / f".{NAME}" / "undone").exists)
     assert undoing.poll() is None

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.drills import agent
-from cockpit.drills.scripts import cgroup
-from cockpit.drills.scripts.process import living
+from cockpit.drills.engine import pod_script
+from cockpit.drills.pod_scripts import cgroup
+from cockpit.drills.pod_scripts.process import living
 from tests.drills.script import TIMEOUT_S, eventually
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a container")
@@ -45,7 +45,7 @@ def inside(group: Path, *argv: str) -> list[str]:
 
 
 def script(name: str, *arguments: str) -> tuple[str, ...]:
-    return (sys.executable, *agent.argv(name, *arguments)[1:])
+    return (sys.executable, *pod_script.argv(name, *arguments)[1:])
 
 
 def run(argv: list[str]) -> subprocess.CompletedProcess[str]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cockpit.cli import drill, drill_plan
+from cockpit.cli.drill import drill, plan
 from cockpit.cli.main import Parser, common_flags
-from cockpit.drills.gameday import Launch
-from cockpit.drills.gameday_file import game_day
+from cockpit.drills.gamedays.file import game_day
+from cockpit.drills.gamedays.gameday import Launch
 from tests.cluster.testbed import Testbed
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +43,8 @@ def test_its_command_runs_a_shipped_game_day_with_flags_that_there_are(
     args = parser.parse_args(words)
     assert args.what == "run"
     assert args.yes
-    drill_plan.require_no_flags_of_a_fault(args)
-    day = drill_plan.with_settings(args, game_day(args.name))
+    plan.require_no_flags_of_a_fault(args)
+    day = plan.with_settings(args, game_day(args.name))
     launch = next(step.doing for step in day.steps if isinstance(step.doing, Launch))
     assert launch.settings["storage_path"] == "/shared/checkpoints"
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cockpit.drills.gameday_file import DEFAULT_KEYS, FAULT_KEYS, KEYS, parsed
+from cockpit.drills.gamedays.file import DEFAULT_KEYS, FAULT_KEYS, KEYS, parsed
 from tests.drills.faults_table import PAGE, tables
 from tests.page import between
 

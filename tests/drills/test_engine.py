@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 
-from cockpit.drills.fault import Ground, Order, Prepared, Undo, Victims
-from cockpit.drills.journal import Journal
-from cockpit.drills.lease import Timing
-from cockpit.drills.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.engine.lease import Timing
+from cockpit.drills.faults.fault import Ground, Order, Prepared, Undo, Victims
+from cockpit.drills.plan.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
 from cockpit.model.event import DrillInjected, DrillStaged, PodsListed
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.drills.ground import (
     FREEZE,
     QUICK,

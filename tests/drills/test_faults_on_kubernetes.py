@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import connect
+from cockpit.cli.options import connect
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
-from cockpit.session import Session
+from cockpit.session.session import Session
 from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
 from tests.drills.conducted import conduct, plan

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from cockpit.backends.protocol import Scaled
-from cockpit.drills import gameday_file
-from cockpit.drills.catalogue import NAMES, fault
-from cockpit.drills.engine import Experiment
-from cockpit.drills.gameday import GameDay, Inject, Launch, Step
-from cockpit.drills.gameday_file import game_day, parsed, shipped
-from cockpit.drills.gameday_run import GameDayRun
-from cockpit.drills.plan import DrillPlan
-from cockpit.drills.probe import GroundProber
+from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.faults.catalog import NAMES, fault
+from cockpit.drills.gamedays import file
+from cockpit.drills.gamedays.file import game_day, parsed, shipped
+from cockpit.drills.gamedays.gameday import GameDay, Inject, Launch, Step
+from cockpit.drills.gamedays.runner import GameDayRun
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.drills.probes.probe import GroundProber
 from cockpit.launch.job import BundledJob, JobSetting
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict
@@ -261,7 +261,7 @@ async def test_a_day_passes_when_all_of_its_steps_do() -> None:
 
 def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     serve = BundledJob("serve", "m", "s", (JobSetting("port", "int", 8000, "of HTTP"),))
-    monkeypatch.setattr(gameday_file, "bundled_jobs", lambda: (serve,))
+    monkeypatch.setattr(file, "bundled_jobs", lambda: (serve,))
     with pytest.raises(UsageError, match="Job serve makes no checkpoint to go on from"):
         day_of("[[step]]\nlaunch = 'serve'\n")
 

@@ -9,17 +9,18 @@ from random import Random
 
 import pytest
 
-from cockpit.cli import connect, drill_result, drill_run
-from cockpit.cli.drill_lines import Lines
+from cockpit.cli.drill import result, run
+from cockpit.cli.drill.progress import Lines
 from cockpit.cli.main import main
-from cockpit.drills.catalogue import fault
-from cockpit.drills.fault import Order
-from cockpit.drills.gameday import GameDay
-from cockpit.drills.gameday_file import game_day, parsed
-from cockpit.drills.gameday_words import Here, here, steps_said
-from cockpit.drills.plan import TargetSpec
-from cockpit.drills.target import choose
-from cockpit.drills.values import parsed as values
+from cockpit.cli.options import connect
+from cockpit.drills.faults.catalog import fault
+from cockpit.drills.faults.fault import Order
+from cockpit.drills.faults.parameters import parsed as values
+from cockpit.drills.gamedays.description import Here, here, steps_said
+from cockpit.drills.gamedays.file import game_day, parsed
+from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.drills.plan.plan import TargetSpec
+from cockpit.drills.plan.target import choose
 from cockpit.model.cluster import Capability
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.event import DrillInjected, DrillStaged, SourceHealth
@@ -87,7 +88,7 @@ def test_a_job_that_runs_and_is_no_run_may_keep_the_days_own_waiting() -> None:
 def test_a_plan_on_a_cluster_is_headed_and_knows_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    spoken = [SourceHealth(at_s=1.0, source=name, ok=True) for name in drill_run.SOURCES]
+    spoken = [SourceHealth(at_s=1.0, source=name, ok=True) for name in run.SOURCES]
     backend = ScriptedBackend([*trained(), *spoken])
     monkeypatch.setattr(connect, "backend", lambda *_: backend)
     assert main(["drill", "plan", "crash"]) == 0
@@ -124,9 +125,9 @@ def test_the_steps_of_a_day_are_told_without_a_cluster_too(capsys: Capture) -> N
 
 def test_a_drill_that_was_refused_says_that_nothing_was_done(capsys: Capture) -> None:
     refused = replace(record(verdict=Verdict.REFUSED), drills=(), recoveries=())
-    drill_result.print_record(refused)
+    result.print_record(refused)
     assert "REFUSED, nothing was done: why" in capsys.readouterr().out
-    drill_result.print_record(kept().record)
+    result.print_record(kept().record)
     assert "PASSED: why" in capsys.readouterr().out
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.drills.fault import Undo
-from cockpit.drills.journal import Entry, Journal
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.faults.fault import Undo
 from cockpit.model.error import CockpitError
 from tests.drills.ground import FREEZE
 from tests.simulated_backend import ScriptedBackend

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.drills.judgement import judge
-from cockpit.drills.plan import DrillPlan, FaultSpec
+from cockpit.drills.engine.verdict import judge
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery, Verdict
 
 PLAN = DrillPlan("rank-kill", (FaultSpec("rank-kill", {}),))

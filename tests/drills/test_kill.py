@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit import audit
-from cockpit.actions import ClusterActions
-from cockpit.drills.kill import plan_kill
+from cockpit.actions import audit
+from cockpit.actions.cluster import ClusterActions
+from cockpit.drills.plan.kill import plan_kill
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.drills.lease import Timing, acquire, keep
+from cockpit.drills.engine.lease import Timing, acquire, keep
 from cockpit.model.error import LeaseHeldError, UnreachableError
 from tests.simulated_backend import ScriptedBackend
 

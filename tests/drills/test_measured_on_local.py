@@ -18,18 +18,18 @@ from shutil import copy
 
 import pytest
 
-from cockpit.actions import ClusterActions
+from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.backends.local.files import ClusterFiles, RunFiles
-from cockpit.cli import connect
+from cockpit.cli.drill.recovery import follow
 from cockpit.cli.main import main
-from cockpit.cli.recovery import follow
-from cockpit.drills.kill import plan_kill
-from cockpit.insight.recovery import baseline
+from cockpit.cli.options import connect
+from cockpit.drills.plan.kill import plan_kill
+from cockpit.insight.recovery.measurement import baseline
 from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.model.event import DrillInjected
-from cockpit.session import Session
-from cockpit.store.select import current_run, pod_of_rank
+from cockpit.session.session import Session
+from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.local_cluster import running_cluster
 

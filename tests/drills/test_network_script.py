@@ -15,7 +15,7 @@ from statistics import median
 
 import pytest
 
-from cockpit.drills import agent
+from cockpit.drills.engine import pod_script
 from tests.drills.script import eventually
 
 NAME = "cockpit_drill_test"
@@ -56,7 +56,7 @@ def script(tmp_path: Path) -> Iterator[Inside]:
             subprocess.run(["ip", *argv.split()], check=True)
 
         def run(*arguments: str) -> Done:
-            argv = agent.argv("network", *arguments)[1:]
+            argv = pod_script.argv("network", *arguments)[1:]
             return in_namespace(own, sys.executable, *argv, temporary=tmp_path)
 
         yield run
@@ -242,7 +242,7 @@ def test_without_the_process_that_holds_them_back_packets_pass(script: Inside) -
 def test_a_missing_right_is_told_as_such(script: Inside) -> None:
     own = f"cockpit-a{os.getpid()}"
     without = ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]
-    argv = [sys.executable, *agent.argv("network", "check", "partition")[1:]]
+    argv = [sys.executable, *pod_script.argv("network", "check", "partition")[1:]]
     told = in_namespace(own, *without, *argv)
-    assert told.returncode == agent.NOT_ALLOWED
+    assert told.returncode == pod_script.NOT_ALLOWED
     assert "NET_ADMIN" in told.stderr

@@ -9,19 +9,26 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit import audit
+from cockpit.actions import audit
+from cockpit.actions.drills import DrillActions
 from cockpit.backends.protocol import Backend
-from cockpit.drill_actions import DrillActions
-from cockpit.drills import undo
-from cockpit.drills.fault import Undo
-from cockpit.drills.journal import Entry, Journal
-from cockpit.drills.lease import Timing
-from cockpit.drills.orphans import RECENT_S, Undone, described, is_of, is_recent, undo_entries
+from cockpit.config.process_identity import ProcessId
+from cockpit.drills.engine import undo
+from cockpit.drills.engine.interrupted import (
+    RECENT_S,
+    Undone,
+    described,
+    is_of,
+    is_recent,
+    undo_entries,
+)
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.engine.lease import Timing
+from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import LeaseHeldError
 from cockpit.model.event import Notice
-from cockpit.process import ProcessId
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.drills.ground import FREEZE, Refusing
 from tests.simulated_backend import ScriptedBackend
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.drills import outside
-from cockpit.drills.hypothesis import KINDS, name_of, probe
-from cockpit.drills.plan import ProbeSpec
-from cockpit.drills.probe import GroundProber
-from cockpit.insight.recovery import Reading
+from cockpit.drills.plan.plan import ProbeSpec
+from cockpit.drills.probes import external
+from cockpit.drills.probes.hypothesis import KINDS, name_of, probe
+from cockpit.drills.probes.probe import GroundProber
+from cockpit.insight.recovery.measurement import Reading
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import Event, GroupsListed, MetricsReported
 from cockpit.model.run import Checkpoint
-from cockpit.sources.prometheus_settings import PrometheusSettings
+from cockpit.sources.prometheus.settings import PrometheusSettings
 from tests.drills.ground import ScriptedGround, trained
 from tests.events import DRILL, RUN, tick
 from tests.local_cluster import until
@@ -131,20 +131,20 @@ async def test_a_loss_that_is_to_go_on_has_a_curve_before_the_fault() -> None:
 
 
 async def test_a_command_holds_when_it_exits_with_0() -> None:
-    assert await outside.command(probe("command: true")) == (True, "exit code 0")
-    assert await outside.command(probe("command: sh -c 'echo a; echo b >&2; exit 3'")) == (
+    assert await external.command(probe("command: true")) == (True, "exit code 0")
+    assert await external.command(probe("command: sh -c 'echo a; echo b >&2; exit 3'")) == (
         False, "exit code 3: b",
     )  # fmt: skip
 
 
 async def test_what_a_command_writes_is_bounded_and_clean() -> None:
     text = "command: sh -c 'yes | head -c 3000000; printf \"\\n\\033[31mred\\007\"'"
-    assert await outside.command(probe(text)) == (True, "exit code 0: red")
+    assert await external.command(probe(text)) == (True, "exit code 0: red")
 
 
 async def test_a_command_that_is_not_there_says_so() -> None:
     with pytest.raises(CockpitError, match=r"no-such-program cannot be run: No such file"):
-        await outside.command(probe("command: no-such-program"))
+        await external.command(probe("command: no-such-program"))
 
 
 async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) 
     spec = ProbeSpec("command", query=f"sh -c 'sleep 300 & echo $! > {pid}; wait'")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):
-            await outside.command(spec)
+            await external.command(spec)
     child = int(pid.read_text())
     await until(lambda: not _lives(child), 5)
 
@@ -169,8 +169,8 @@ async def test_a_query_without_a_prometheus_says_why_there_is_none() -> None:
         return PrometheusSettings("", why_not="none is configured")
 
     spec = probe("prometheus: up == 1")
-    assert await outside.prometheus(spec, find) == (None, "none is configured")
-    assert await outside.prometheus(spec, None) == (None, "no Prometheus is known")
+    assert await external.prometheus(spec, find) == (None, "none is configured")
+    assert await external.prometheus(spec, None) == (None, "no Prometheus is known")
 
 
 async def test_all_series_of_a_query_have_to_hold(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_all_series_of_a_query_have_to_hold(tmp_path: Path) -> None:
             return PrometheusSettings(server.url)
 
         async def ask(text: str) -> tuple[bool | None, str]:
-            return await outside.prometheus(probe(text), find)
+            return await external.prometheus(probe(text), find)
 
         assert await ask("prometheus: heat < 50") == (True, "40")
         assert await ask("prometheus: heat < 42") == (False, "42, 1 of 3 series")

@@ -10,9 +10,10 @@ from typing import TypeVar
 import pytest
 
 from cockpit.backends.protocol import ExecResult
-from cockpit.drills import agent, values
-from cockpit.drills.catalogue import fault
-from cockpit.drills.fault import Order, Prepared, RankVictim, Victims
+from cockpit.drills.engine import pod_script
+from cockpit.drills.faults import parameters
+from cockpit.drills.faults.catalog import fault
+from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import Event
@@ -44,7 +45,7 @@ class Pods(ScriptedBackend):
 
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         scripts = ("look", "kill", "stop", "hog", "memory", "release", "container")
-        (script,) = (name for name in scripts if agent.argv(name)[2] == argv[2])
+        (script,) = (name for name in scripts if pod_script.argv(name)[2] == argv[2])
         self.ran.append((pod, script, *argv[3:]))
         return self.said(pod, script, tuple(argv[3:]))
 
@@ -68,7 +69,7 @@ async def prepared(
     name: str, backend: Pods, given: Mapping[str, str] | None = None, victims: Victims = BOTH
 ) -> Prepared:
     found = fault(name)
-    order = Order("drill-a.1", values.parsed(found.kind, given or {}), Random(0))
+    order = Order("drill-a.1", parameters.parsed(found.kind, given or {}), Random(0))
     return await found.prepare(Place(backend), victims, order)
 
 
@@ -142,7 +143,7 @@ async def test_a_freeze_is_undone_by_what_it_is_held_under() -> None:
     held = {(pod, words[0]) for pod, script, *words in backend.ran if script == "stop"}
     assert held == {(undo.pod, undo.argv[-1]) for undo in ready.undo}
     assert len(held) == 2
-    assert all(undo.argv[2] == agent.argv("release")[2] for undo in ready.undo)
+    assert all(undo.argv[2] == pod_script.argv("release")[2] for undo in ready.undo)
     assert ready.lasts_s == 9
 
 

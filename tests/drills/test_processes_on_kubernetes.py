@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from cockpit.cli import connect
-from cockpit.drills import undo, values
-from cockpit.drills.catalogue import fault
-from cockpit.drills.fault import Order, Prepared, RankVictim, Victims
+from cockpit.cli.options import connect
+from cockpit.drills.engine import undo
+from cockpit.drills.faults import parameters
+from cockpit.drills.faults.catalog import fault
+from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
-from cockpit.session import Session
+from cockpit.session.session import Session
 from cockpit.store.run import RunView
-from cockpit.store.select import current_run, pod_of_rank
+from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
@@ -166,7 +167,7 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     victim = the_rank(session)
     before = restarts(ray_on_kubernetes, victim.pod)
     kind = fault("rank-freeze").kind
-    order = Order("drill-k.1", values.parsed(kind, {"for_s": "600"}), Random(0))
+    order = Order("drill-k.1", parameters.parsed(kind, {"for_s": "600"}), Random(0))
     victims = Victims((session.store.pods[victim.pod],), (victim,))
     frozen = session.call(fault("rank-freeze").prepare(session, victims, order), 30.0)
     session.call(applied(frozen), 30.0)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.drills import agent
-from cockpit.drills.scripts import cgroup
-from cockpit.drills.scripts.process import Failed, Process, is_alive, living, parsed
+from cockpit.drills.engine import pod_script
+from cockpit.drills.pod_scripts import cgroup
+from cockpit.drills.pod_scripts.process import Failed, Process, is_alive, living, parsed
 from tests.drills.script import eventually, run
 
 RANK, IDLE = "ray::RayTrainWorker", "ray::IDLE"
@@ -140,14 +140,14 @@ def test_a_kill_hits_the_process_that_was_found_and_no_other_with_its_number(
 def test_a_missing_right_is_told_as_such(start: Start) -> None:
     found = identity(start())
     refused = subprocess.run(
-        ["/usr/bin/python3", *agent.argv("kill", str(found))[1:]],
+        ["/usr/bin/python3", *pod_script.argv("kill", str(found))[1:]],
         user=NOBODY,
         cwd="/",
         capture_output=True,
         text=True,
         check=False,
     )
-    assert refused.returncode == agent.NOT_ALLOWED, refused.stderr
+    assert refused.returncode == pod_script.NOT_ALLOWED, refused.stderr
     assert is_alive(found)
 
 
@@ -311,15 +311,15 @@ def test_the_limits_of_a_container_are_read_in_either_version(
 
 SCRIPTS = sorted(
     path.name.removesuffix(".py")
-    for path in (files("cockpit.drills") / "scripts").iterdir()
+    for path in (files("cockpit.drills") / "pod_scripts").iterdir()
     if path.name.endswith(".py") and path.name != "__init__.py"
 )
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_is_one_text_for_python_3_9_with_each_name_once(script: str) -> None:
-    text = agent.source(script)
-    assert "cockpit.drills.scripts.process import" not in text
+    text = pod_script.source(script)
+    assert "cockpit.drills.pod_scripts.process import" not in text
     module = ast.parse(text, feature_version=(3, 9))
     names = [node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names)), names

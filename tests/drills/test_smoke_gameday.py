@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cockpit import audit, paths
+from cockpit.actions import audit
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
-from cockpit.drills.journal import Journal
+from cockpit.config import paths
+from cockpit.drills.engine.journal import Journal
 from cockpit.recorder.drills import DrillHistory
 from tests.local_cluster import running_cluster
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.actions import ClusterActions
+from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.local import GroupSpec
-from cockpit.cli import connect
-from cockpit.drills.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
+from cockpit.cli.options import connect
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Verdict
-from cockpit.session import Session
+from cockpit.session.session import Session
 from cockpit.store.run import RunView
-from cockpit.store.select import current_run
+from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.drills.conducted import conduct, plan
 from tests.local_cluster import running_cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.drills import agent
+from cockpit.drills.engine import pod_script
 from tests.drills.script import eventually, run
 
 LONG = "600"
@@ -168,7 +168,7 @@ def test_an_undo_that_refuses_ends_a_storage_fault_that_has_begun(
 def test_a_folder_of_writers_that_cannot_be_removed_is_an_error(checkpoint: Path) -> None:
     where = str(checkpoint.parent)
     run("storage", "busy", "cockpit-d26", where, LONG, "1")
-    source = agent.source("storage")
+    source = pod_script.source("storage")
     stuck = """import shutil
 def rmtree(folder, ignore_errors):
     if not ignore_errors:

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from cockpit.drills import catalogue
-from cockpit.drills.plan import TargetSpec
-from cockpit.drills.target import choose
+from cockpit.drills.faults import catalog
+from cockpit.drills.plan.plan import TargetSpec
+from cockpit.drills.plan.target import choose
 from cockpit.model.error import CockpitError
 from cockpit.model.event import SourceHealth
 from cockpit.store.store import Store
@@ -32,5 +32,5 @@ def test_a_source_that_did_not_answer_is_not_taken_for_the_absence_of_a_run(
     if health is not None:
         store.apply(health)
     with pytest.raises(CockpitError) as raised:
-        choose(store, catalogue.fault("rank-kill").kind, TargetSpec(), Random(1))
+        choose(store, catalog.fault("rank-kill").kind, TargetSpec(), Random(1))
     assert raised.value.why == why

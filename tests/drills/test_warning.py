@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.drills.fault import Victims
-from cockpit.drills.warning import max_failures, warnings
+from cockpit.drills.faults.fault import Victims
+from cockpit.drills.plan.warnings import max_failures, warnings
 from cockpit.model.cluster import Node, WorkerGroup
 from cockpit.model.event import (
     AttemptEnded,

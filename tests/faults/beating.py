@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from cockpit.store.select import current_run
-from cockpit.tui.actions import Connection
+from cockpit.store.selectors import current_run
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection
 from tests.tui.simulated import Simulation, digits
 
 BEAT_S = 0.1

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cockpit.backends.local.files import ClusterFiles
-from cockpit.backends.local.process import CLUSTER_VARIABLE
+from cockpit.backends.local.pods.process import CLUSTER_VARIABLE
 
 COCKPIT = (sys.executable, "-m", "cockpit")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend, status
-from cockpit.backends.local.process import is_alive
+from cockpit.backends.local.pods.process import is_alive
 from tests.faults.command import Said, nothing_left, run, running, uid_of
 from tests.local_cluster import running_cluster
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.local.process import CLUSTER_VARIABLE, POD_VARIABLE, PodTrace, find
+from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, POD_VARIABLE, PodTrace, find
 
 UID = "feedbeef"
 MARKS = {CLUSTER_VARIABLE: UID, POD_VARIABLE: "p1"}

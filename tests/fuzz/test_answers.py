@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from cockpit.cli.look import columns, print_status, rows_of
-from cockpit.cli.output import print_rows
+from cockpit.cli.output.tables import print_rows
+from cockpit.cli.read.snapshot import columns, print_status, rows_of
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError
 from cockpit.model.event import JobsListed, NodesListed
 from cockpit.model.limited_json import loads
-from cockpit.sources import answers, prometheus_api
-from cockpit.sources.dashboard import Dashboard, _read, _submission
-from cockpit.sources.mlflow_api import Mlflow, _understood
-from cockpit.sources.mlflow_http import MlflowHttp
-from cockpit.sources.mlflow_settings import MlflowSettings
-from cockpit.sources.train import TrainRunsSource, _Told
+from cockpit.sources.mlflow.api import Mlflow, _understood
+from cockpit.sources.mlflow.http import MlflowHttp
+from cockpit.sources.mlflow.settings import MlflowSettings
+from cockpit.sources.prometheus import api
+from cockpit.sources.ray import answers
+from cockpit.sources.ray.dashboard import Dashboard, _read, _submission
+from cockpit.sources.ray.train_runs import TrainRunsSource, _Told
 from cockpit.store.store import Store
 from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, lanes
 from tests.sources.fake_dashboard import job, node
@@ -149,8 +150,8 @@ CURVES = {
 @lanes(3_000)
 def test_prometheus_series_is_an_error_or_numbers(cases: int) -> None:
     def check(raw: Any) -> None:
-        with suppress(*prometheus_api.MISUNDERSTOOD):
-            curve = prometheus_api._curve(raw, raw["values"])
+        with suppress(*api.MISUNDERSTOOD):
+            curve = api._curve(raw, raw["values"])
             assert all(type(value) is float for value in (*curve.times, *curve.values))
 
     examine(broken(CURVES), check, cases)

@@ -13,17 +13,16 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from cockpit.backends.kuberay import kubeconfig
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.drills import gameday_file
+from cockpit.backends.kuberay.api import kubeconfig
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.drills.gamedays import file
 from cockpit.model.error import CockpitError, UsageError
 from tests.fuzz.cases import broken, broken_bytes, examine, lanes
 from training.checkpoint import manifest
 from training.checkpoint.manifest import Damaged, File, Manifest
 
 DAYS = [
-    (files("cockpit.drills") / "gamedays" / f"{name}.toml").read_bytes()
-    for name in gameday_file.shipped()
+    (files("cockpit.drills") / "gamedays" / f"{name}.toml").read_bytes() for name in file.shipped()
 ]
 _TOML = (
     "= -1",
@@ -42,7 +41,7 @@ _WORDS = tuple(sorted({word for day in DAYS for word in day.decode().split()}))
 def test_game_day_is_understood_or_a_usage_error(cases: int) -> None:
     def check(text: bytes) -> None:
         with suppress(CockpitError):
-            gameday_file.parsed(text.decode(errors="replace"), "day.toml", "day")
+            file.parsed(text.decode(errors="replace"), "day.toml", "day")
 
     words = st.lists(
         st.tuples(st.integers(0, 1 << 12), st.sampled_from(_WORDS + _TOML)), max_size=3
@@ -78,7 +77,7 @@ def _with_words(day: bytes, words: list[tuple[int, str]]) -> bytes:
 def test_excessive_game_day_is_a_usage_error(text: str) -> None:
     """Nested deeper than the parser recurses, or slow: 39 s for 20,000 parts of a key."""
     with pytest.raises(UsageError):
-        gameday_file.parsed(text, "day.toml", "day")
+        file.parsed(text, "day.toml", "day")
 
 
 KUBECONFIG = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay import describe, objects
-from cockpit.backends.kuberay.fields import UNUSABLE
-from cockpit.backends.kuberay.health import health, health_alone
-from cockpit.backends.kuberay.raycluster import ray_cluster
+from cockpit.backends.kuberay.api.fields import UNUSABLE
+from cockpit.backends.kuberay.resources import describe, objects
+from cockpit.backends.kuberay.resources.health import health, health_alone
+from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.model.limited_json import loads
 from tests.backends.kuberay.recorded_moment import Moment
 from tests.fuzz.cases import assert_clean, broken, examine, lanes

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import strategies as st
 
 from cockpit.model.event import Event
-from cockpit.model.kept import KeptDrill
+from cockpit.model.saved_drill import KeptDrill
 from cockpit.model.summary import RunSummary
 from cockpit.recorder import codec
 from cockpit.recorder.codec import CodecError
 from cockpit.recorder.file import pack
-from cockpit.recorder.library import Library
-from cockpit.recorder.recording import Recording
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording
 from tests.fuzz.cases import VALUES, assert_clean, broken, broken_bytes, examine, lanes
 from tests.recorder.test_codec import filled
 from tests.recorder.test_hostile_recording import recording

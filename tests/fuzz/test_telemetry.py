@@ -9,13 +9,13 @@ from contextlib import redirect_stdout, suppress
 from itertools import islice
 from typing import Any
 
-from cockpit.cli.look import print_status, rows_of
-from cockpit.cli.output import print_json
-from cockpit.insight.recovery import recovery
+from cockpit.cli.output.tables import print_json
+from cockpit.cli.read.snapshot import print_status, rows_of
+from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.limited_json import loads
 from cockpit.recorder import codec
-from cockpit.sources.records import Progress, RereadError
-from cockpit.sources.telemetry_events import event_of
+from cockpit.sources.telemetry.events import event_of
+from cockpit.sources.telemetry.records import Progress, RereadError
 from cockpit.store.store import Store
 from tests.events import DRILL
 from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, lanes

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.alarm import RETOLD_AFTER_S, Alarm, is_at_least
-from cockpit.insight.thresholds import Thresholds
+from cockpit.insight.detectors.hysteresis import RETOLD_AFTER_S, Alarm, is_at_least
+from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised, RunSeen, SourceHealth
 from cockpit.model.run import RunState

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.insight.diagnosis import diagnosis
-from cockpit.insight.summary import summary
+from cockpit.insight.metrics.diagnosis import diagnosis
+from cockpit.insight.metrics.summary import summary
 from cockpit.model.cluster import Gpu, Node
 from cockpit.model.event import (
     AttemptEnded,

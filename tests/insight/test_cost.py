@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cockpit.insight.diagnosis import diagnosis
-from cockpit.insight.findings import findings
-from cockpit.insight.state import Heard
+from cockpit.insight.detectors.findings import findings
+from cockpit.insight.metrics.diagnosis import diagnosis
+from cockpit.insight.metrics.progress import Heard
 from cockpit.model.event import HistoryLoaded
 from cockpit.store.run import RUN_POINTS
 from tests.growth import growth

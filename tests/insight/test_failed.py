@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.alarm import Alarm
-from cockpit.insight.failed import last_line
-from cockpit.insight.findings import findings
-from cockpit.insight.thresholds import Thresholds
+from cockpit.insight.detectors.failed_jobs import last_line
+from cockpit.insight.detectors.findings import findings
+from cockpit.insight.detectors.hysteresis import Alarm
+from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Severity
 from cockpit.model.event import AlertRaised, JobsListed, RunSeen, SourceHealth
 from cockpit.model.run import Job, JobStatus, RunState
-from cockpit.store.select import current_run
+from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.insight.training_run import RUN, T0, Training, Watcher
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.straggler import scores
+from cockpit.insight.detectors.straggler import scores
 from cockpit.model.event import RankSampled
 from cockpit.model.run import RankSample, RunState, Spread
 from tests.insight.training_run import GIB, RUN, Change, Training, Watcher

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.insight.alarm import RAISE_AFTER_S
-from cockpit.insight.bottleneck import shares
-from cockpit.insight.checkpoint import at_risk
-from cockpit.insight.cost import cost
-from cockpit.insight.diagnosis import diagnosis
-from cockpit.insight.eta import eta
-from cockpit.insight.findings import SOURCE_OF
-from cockpit.insight.goodput import goodput, redone_steps, stalled_s
-from cockpit.insight.memory import growth_bytes_per_s
-from cockpit.insight.regression import against_recorded
-from cockpit.insight.robust import blocks, median, slope, spread
-from cockpit.insight.scaling import scaling
-from cockpit.insight.straggler import scores, standings
-from cockpit.insight.summary import job_of, summary
-from cockpit.insight.thresholds import Thresholds
+from cockpit.insight.detectors.findings import SOURCE_OF
+from cockpit.insight.detectors.hysteresis import RAISE_AFTER_S
+from cockpit.insight.detectors.memory import growth_bytes_per_s
+from cockpit.insight.detectors.regression import against_recorded
+from cockpit.insight.detectors.straggler import scores, standings
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.bottleneck import shares
+from cockpit.insight.metrics.checkpoint import at_risk
+from cockpit.insight.metrics.cost import cost
+from cockpit.insight.metrics.diagnosis import diagnosis
+from cockpit.insight.metrics.eta import eta
+from cockpit.insight.metrics.goodput import goodput, redone_steps, stalled_s
+from cockpit.insight.metrics.robust_statistics import blocks, median, slope, spread
+from cockpit.insight.metrics.scaling import scaling
+from cockpit.insight.metrics.summary import job_of, summary
 from cockpit.model.event import (
     JobsListed,
     MetricsReported,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from cockpit.insight.thresholds import Thresholds
+from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.cluster import Node
 from cockpit.model.event import MetricsReported, NodesListed, RunSeen, SourceHealth
 from cockpit.model.run import RankSample, RunState

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cockpit.insight.recovery import is_settled, recovery
+from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.model.run import RunState
 from tests.events import DRILL, RUN, before_the_kill, reduced, run_seen, the_recovery
 

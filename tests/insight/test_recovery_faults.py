@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.recovery import Reading, is_complete, recovery
+from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
 from cockpit.model.cluster import PodPhase
 from cockpit.model.drill import Drill, Milestone, Recovery, Stage
 from cockpit.model.event import MetricsReported

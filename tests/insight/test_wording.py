@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cockpit.insight.wording import brief, outcome, sentence, so_far
+from cockpit.insight.recovery.text import brief, outcome, sentence, so_far
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery
 
 DRILL = Drill("d", "rank-freeze", "w-1", (1,), 100.0, 0.0, run_id="r")

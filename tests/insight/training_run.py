@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from cockpit.insight.alarm import Alarm
-from cockpit.insight.findings import findings
-from cockpit.insight.state import Heard
-from cockpit.insight.thresholds import Thresholds
+from cockpit.insight.detectors.findings import findings
+from cockpit.insight.detectors.hysteresis import Alarm
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.progress import Heard
 from cockpit.model.alert import Finding
 from cockpit.model.event import (
     AlertRaised,

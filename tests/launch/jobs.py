@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cockpit.backends.protocol import Backend
-from cockpit.cli import connect
 from cockpit.cli.main import main
+from cockpit.cli.options import connect
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cockpit.launch.catalogue import bundled_jobs
+from cockpit.launch.catalog import bundled_jobs
 from cockpit.launch.job import BundledJob, JobSetting
 from tests.page import rewrite
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli import connect, launch_files
 from cockpit.cli import main as cli
+from cockpit.cli.change import launch_files
+from cockpit.cli.options import connect
 from cockpit.launch.folder import Folder, Why, folder, is_secret
 from cockpit.launch.package import package_directory, package_together, package_training
 from cockpit.launch.rayjob import RayJobOptions, rayjob_spec

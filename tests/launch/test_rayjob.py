@@ -12,7 +12,7 @@ from cockpit.launch.rayjob import NAME_LIMIT, RayJobOptions, provide, rayjob_spe
 from cockpit.launch.submission import CALLBACKS, WORKING_DIR
 from cockpit.model.error import UsageError
 from cockpit.model.recovery import FAST
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.jobs_api import JobsApi
 from tests.launch.test_submission import dashboard, ray
 from training.telemetry.wire import CALLBACK

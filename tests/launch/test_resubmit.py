@@ -9,8 +9,8 @@ import pytest
 from cockpit.launch import resubmit, submission
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.run import JobStatus
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import AnswerError
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import AnswerError
 from tests.jobs_api import JobsApi
 
 NODE_DIED = "Job supervisor actor died: The actor died because its node has died."

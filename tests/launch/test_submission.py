@@ -10,8 +10,8 @@ from cockpit.launch import submission
 from cockpit.launch.job import BundledJob, JobSetting
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import DEFAULT, FAST
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import AnswerError, MissingError
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import AnswerError, MissingError
 from tests.jobs_api import JobsApi
 from tests.sources.fake_dashboard import job
 from training.telemetry.wire import CALLBACK

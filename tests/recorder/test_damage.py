@@ -18,10 +18,11 @@ import pytest
 
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Marked
-from cockpit.recorder import file, writer
-from cockpit.recorder.library import Library
-from cockpit.recorder.recorder import Recorder
-from cockpit.recorder.recording import Recording, opened
+from cockpit.recorder import file
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording, opened
+from cockpit.recorder.writing import writer
+from cockpit.recorder.writing.recorder import Recorder
 from tests.recorder.test_recorder import own, record, script
 
 WRITES_FOR_EVER = """
@@ -29,7 +30,7 @@ import sys, time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from cockpit.model.event import Marked
-from cockpit.recorder.recorder import Recorder
+from cockpit.recorder.writing.recorder import Recorder
 
 recorder = Recorder(Path(sys.argv[1]))
 number = 0

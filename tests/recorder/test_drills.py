@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cockpit.insight.drills import alike, compared, curves, numbers
+from cockpit.insight.recovery.drill_comparison import alike, compared, curves, numbers
 from cockpit.model.drill import (
     Continuity,
     Drill,
@@ -23,7 +23,7 @@ from cockpit.model.drill import (
     Verdict,
 )
 from cockpit.model.error import UsageError
-from cockpit.model.kept import KeptCurve, KeptDrill
+from cockpit.model.saved_drill import KeptCurve, KeptDrill
 from cockpit.recorder import drills as kept_drills
 from cockpit.recorder.drills import DrillHistory
 from cockpit.report.drill_junit import Case, case_of, junit

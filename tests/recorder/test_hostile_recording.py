@@ -10,8 +10,8 @@ import pytest
 
 from cockpit.model.event import Marked
 from cockpit.recorder.file import open_to_write, pack
-from cockpit.recorder.library import Library
-from cockpit.recorder.recording import Recording
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording
 
 DEEP = "[" * 100_000 + "]" * 100_000
 

@@ -10,9 +10,9 @@ import pytest
 from cockpit.model.error import CockpitError
 from cockpit.model.event import RunSeen
 from cockpit.model.run import RunState
-from cockpit.recorder.library import DAY_S, Library, Limits
-from cockpit.recorder.recorder import Recorder
-from cockpit.recorder.recording import Recording
+from cockpit.recorder.reading.library import DAY_S, Library, Limits
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing.recorder import Recorder
 
 NOW_S = 1_800_000_000.0
 

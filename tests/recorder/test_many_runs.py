@@ -19,11 +19,11 @@ from cockpit.model.event import (
     TrialsListed,
 )
 from cockpit.model.run import Job, JobStatus, RunState, Trial, TrialStatus
-from cockpit.recorder import recorder_thread
-from cockpit.recorder.library import Library
-from cockpit.recorder.recorder import Recorder
-from cockpit.recorder.recording import Recording
-from cockpit.recorder.run_recorders import LINGER_S, PAST_TIMEOUT_S, RunRecorders
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing import recorder_thread
+from cockpit.recorder.writing.recorder import Recorder
+from cockpit.recorder.writing.run_recorders import LINGER_S, PAST_TIMEOUT_S, RunRecorders
 from tests.recorder.test_recorder import StoppedThread, record
 
 START_S = 1_763_712_000.0
@@ -37,7 +37,9 @@ class Session:
         self, path: Path, monkeypatch: pytest.MonkeyPatch, *, only: str = "", read: bool = True
     ) -> None:
         self.thread, self.now_s, self.told = StoppedThread(), 0.0, list[str]()
-        monkeypatch.setattr("cockpit.recorder.run_recorders.RecorderThread", lambda: self.thread)
+        monkeypatch.setattr(
+            "cockpit.recorder.writing.run_recorders.RecorderThread", lambda: self.thread
+        )
         self.library = Library(path)
         self.recorders = RunRecorders(
             self.library,
@@ -274,7 +276,7 @@ def test_without_a_report_from_telemetry_the_past_is_over_after_some_seconds(
 def test_what_is_held_back_of_finished_runs_is_dropped_when_it_is_too_much(
     session_on: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cockpit.recorder.run_recorders.PAST_WEIGHT", 50)
+    monkeypatch.setattr("cockpit.recorder.writing.run_recorders.PAST_WEIGHT", 50)
     session = session_on(read=False)
     for number in range(100):
         session.hear(*whole_run(f"run-{number}", number * 10.0))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from cockpit.model.event import Event
-from cockpit.recorder import player as module
-from cockpit.recorder.keyframe import bytes_of
-from cockpit.recorder.player import Player
-from cockpit.recorder.recording import Recording
+from cockpit.recorder.reading import player as module
+from cockpit.recorder.reading.keyframe import bytes_of
+from cockpit.recorder.reading.player import Player
+from cockpit.recorder.reading.recording import Recording
 from cockpit.store.series import Curves, Series
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import record, script

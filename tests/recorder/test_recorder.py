@@ -25,12 +25,12 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import RunState
-from cockpit.recorder import recorder as recorder_module
-from cockpit.recorder import recorder_thread
-from cockpit.recorder.recorder import Recorder
-from cockpit.recorder.recorder_thread import RecorderThread
-from cockpit.recorder.recording import Recording
-from cockpit.recorder.writer import Writer
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing import recorder as recorder_module
+from cockpit.recorder.writing import recorder_thread
+from cockpit.recorder.writing.recorder import Recorder
+from cockpit.recorder.writing.recorder_thread import RecorderThread
+from cockpit.recorder.writing.writer import Writer
 from cockpit.store.store import Store
 from tests.tui.simulated import JOB, RUN, START_S, _digits
 

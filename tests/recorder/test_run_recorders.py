@@ -22,11 +22,11 @@ from cockpit.model.event import (
     TrialsListed,
 )
 from cockpit.model.run import Job, JobStatus, RunState, Trial, TrialStatus
-from cockpit.recorder import run_recorders as module
-from cockpit.recorder.library import Library
-from cockpit.recorder.recording import Recording
-from cockpit.recorder.run_recorders import RunRecorders
-from cockpit.session import Session
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing import run_recorders as module
+from cockpit.recorder.writing.run_recorders import RunRecorders
+from cockpit.session.session import Session
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import script
 from tests.simulated_backend import ScriptedBackend

@@ -8,10 +8,10 @@ import pytest
 
 from cockpit.model.event import AttemptStarted, Event, JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Job, JobStatus, Placement, RunState
-from cockpit.recorder.library import Library
-from cockpit.recorder.recording import Recording
-from cockpit.recorder.running_summary import RunningSummary
-from cockpit.store.select import step_of
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing.running_summary import RunningSummary
+from cockpit.store.selectors import step_of
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import record
 from tests.tui.simulated import START_S

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.report.axis import elapsed, time_axis, value_axis
+from cockpit.report.charts.axis import elapsed, time_axis, value_axis
 from cockpit.report.document import Kind
 
 

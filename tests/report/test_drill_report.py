@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cockpit.model.drill import Verdict
-from cockpit.model.kept import KeptCurve, KeptDrill
+from cockpit.model.saved_drill import KeptCurve, KeptDrill
 from cockpit.report.data import data
 from cockpit.report.document import Tone
-from cockpit.report.drill import drill_report
+from cockpit.report.drill_report import drill_report
 from cockpit.report.html import html
 from cockpit.report.markdown import markdown
 from tests.recorder.test_drills import record

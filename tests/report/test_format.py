@@ -5,7 +5,7 @@ import math
 import pytest
 
 from cockpit.report.document import Kind, Value
-from cockpit.report.format import instant, shown, since, text
+from cockpit.report.values import instant, shown, since, text
 
 
 @pytest.mark.parametrize(

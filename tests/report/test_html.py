@@ -19,7 +19,7 @@ from cockpit.report.document import (
     Tone,
 )
 from cockpit.report.html import html
-from cockpit.report.report import report
+from cockpit.report.run_report import report
 from tests.report.runs import EVIL, PASSWORD, RUN, TOKEN, rich
 
 HTML = (

@@ -8,10 +8,10 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from cockpit.report.charts.sparkline import spark
 from cockpit.report.document import Chart, Kind, Line
 from cockpit.report.markdown import code, markdown
-from cockpit.report.report import report
-from cockpit.report.spark import spark
+from cockpit.report.run_report import report
 from tests.report.runs import EVIL, PASSWORD, RUN, TOKEN, rich
 
 

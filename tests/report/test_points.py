@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cockpit.report import points
+from cockpit.report.charts import points
 
 
 def test_a_hole_in_the_stream_is_not_drawn_over() -> None:

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.summary import job_of, summary
+from cockpit.insight.metrics.summary import job_of, summary
 from cockpit.model.event import MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import Checkpoint, Phase, RunState
 from cockpit.model.summary import RunSummary
-from cockpit.report.chart import chart_svg
-from cockpit.report.curves import marks
+from cockpit.report.charts.chart import chart_svg
+from cockpit.report.charts.curves import marks
 from cockpit.report.data import data
 from cockpit.report.document import Chart, Document, MarkKind, Table, Text, Tone
-from cockpit.report.extent import as_it_ran, extent, phase_spans
 from cockpit.report.html import html
-from cockpit.report.report import report
+from cockpit.report.run_report import report
+from cockpit.report.time_range import as_it_ran, extent, phase_spans
 from cockpit.store.store import Store
 from tests.events import RUN as SMALL
 from tests.events import before_the_kill, reduced, the_recovery

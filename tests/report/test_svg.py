@@ -7,7 +7,8 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
-from cockpit.report.chart import chart_svg, is_log
+from cockpit.report.charts.chart import chart_svg, is_log
+from cockpit.report.charts.timeline import shares_svg, timeline_svg
 from cockpit.report.document import (
     Band,
     Chart,
@@ -20,7 +21,6 @@ from cockpit.report.document import (
     Span,
     Timeline,
 )
-from cockpit.report.timeline import shares_svg, timeline_svg
 from tests.report.runs import EVIL
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cockpit.drills import catalogue
+from cockpit.drills.faults import catalog
 from cockpit.model.drill import Verdict
 from tests.bench.process import COCKPIT
 from tests.cluster.fixtures import RealCluster, real_cluster
@@ -119,7 +119,7 @@ class Soak:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "SOAK": folder.name,
         }
-        self._faults = only or catalogue.NAMES
+        self._faults = only or catalog.NAMES
         self._next_faults: list[str] = []
         self._began_s = 0.0
         self._over = threading.Event()
@@ -248,7 +248,7 @@ class Soak:
                 self._next_faults = list(self._faults)
                 self._chance.shuffle(self._next_faults)
             fault = self._next_faults.pop()
-        known = {parameter.name for parameter in catalogue.fault(fault).kind.parameters}
+        known = {parameter.name for parameter in catalog.fault(fault).kind.parameters}
         values = [f"{name}={value}" for name, value in SHORT.items() if name in known]
         seed = self._chance.randrange(1 << 16)
         argv = ["drill", "run", fault, "--yes", "--allow-head", "--seed", str(seed)]

@@ -15,8 +15,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from cockpit.sources.records import Progress, RereadError
-from cockpit.sources.telemetry_events import event_of
+from cockpit.sources.telemetry.events import event_of
+from cockpit.sources.telemetry.records import Progress, RereadError
 from cockpit.store.store import Store
 from training.telemetry import wire
 

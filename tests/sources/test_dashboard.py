@@ -7,8 +7,8 @@ import pytest
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UnreachableError
 from cockpit.model.run import JobStatus, RunState
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import AnswerError, MissingError
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import AnswerError, MissingError
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.tracking import RunRef
-from cockpit.sources.answers import GrafanaPlace
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.grafana import DASHBOARD, page_of
+from cockpit.sources.ray.answers import GrafanaPlace
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.grafana import DASHBOARD, page_of
 from tests.sources.raw_server import RawServer, http
 
 MANIFEST = Path(__file__).parents[2] / "manifests/monitoring/grafana-dashboard.json"

@@ -12,17 +12,17 @@ from functools import cache
 
 import pytest
 
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import KubeContext
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError
 from cockpit.model.limited_json import MAX_BYTES
-from cockpit.sources.http import Http
-from cockpit.sources.mlflow_http import MlflowHttp
-from cockpit.sources.mlflow_settings import MlflowSettings
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_settings import PrometheusSettings
+from cockpit.sources.mlflow.http import MlflowHttp
+from cockpit.sources.mlflow.settings import MlflowSettings
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
+from cockpit.sources.ray.http import Http
 from tests.sources.raw_server import RawServer, http
 
 GZIP = "Content-Encoding: gzip"

@@ -7,11 +7,11 @@ from contextlib import aclosing
 import pytest
 
 from cockpit.model.event import LogLines, SourceHealth
-from cockpit.sources.backoff import Backoff
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.follower import LINE_LIMIT_BYTES, Follower, Trouble
-from cockpit.sources.http import MissingError
-from cockpit.sources.logs import JobLogSource, follow_job_log, follow_node_log, job_log
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import MissingError
+from cockpit.sources.ray.log_follower import LINE_LIMIT_BYTES, Follower, Trouble
+from cockpit.sources.ray.logs import JobLogSource, follow_job_log, follow_node_log, job_log
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault
 
 LOG = "job-driver-one.log"

@@ -12,10 +12,10 @@ import pytest
 
 from cockpit.model.event import Event, SourceHealth, TrackedRunsListed
 from cockpit.model.tracking import RunRef
-from cockpit.sources.backoff import Backoff
-from cockpit.sources.mlflow import MlflowSource, context
-from cockpit.sources.mlflow_api import Mlflow
-from cockpit.sources.mlflow_settings import MlflowSettings
+from cockpit.sources.mlflow.api import Mlflow
+from cockpit.sources.mlflow.settings import MlflowSettings
+from cockpit.sources.mlflow.source import MlflowSource, context
+from cockpit.sources.polling.backoff import Backoff
 from tests.events import watched_runs
 from tests.sources.mlflow_server import MlflowServer
 
@@ -154,7 +154,7 @@ async def test_a_run_without_a_tag_is_joined_by_its_name(
 async def test_the_history_of_a_metric_is_in_order_and_read_page_by_page(
     server: MlflowServer, tagged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cockpit.sources.mlflow_api.POINTS_A_PAGE", 2)
+    monkeypatch.setattr("cockpit.sources.mlflow.api.POINTS_A_PAGE", 2)
     client = Mlflow(MlflowSettings(server.url))
     points = await client.metric_history(tagged, "loss")
     assert [(point.step, point.value) for point in points] == [
@@ -169,13 +169,13 @@ async def test_the_history_of_a_metric_is_in_order_and_read_page_by_page(
 async def test_runs_are_read_page_by_page_newest_first_and_no_further_than_a_bound(
     server: MlflowServer, tagged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cockpit.sources.mlflow_api.RUNS_A_PAGE", 1)
+    monkeypatch.setattr("cockpit.sources.mlflow.api.RUNS_A_PAGE", 1)
     client = Mlflow(MlflowSettings(server.url))
     experiments = await client.experiments()
     assert set(experiments.values()) == {"Default", "digits"}
     names = [found.run.name for found in await client.runs(experiments, 0.0)]
     assert names == ["somebody-else", "my-train-run", "by-environment", "by-tag"]
-    monkeypatch.setattr("cockpit.sources.mlflow_api.PAGES", 2)
+    monkeypatch.setattr("cockpit.sources.mlflow.api.PAGES", 2)
     assert len(await client.runs(experiments, 0.0)) == 2
     assert await client.runs(experiments, time.time() + 3600) == ()
     await client.aclose()

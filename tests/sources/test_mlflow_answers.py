@@ -13,11 +13,11 @@ import pytest
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import SourceHealth
 from cockpit.model.tracking import RunRef, TrackedRun
-from cockpit.sources.http import AnswerError
-from cockpit.sources.mlflow import MlflowSource, belongs
-from cockpit.sources.mlflow_api import Found, Mlflow
-from cockpit.sources.mlflow_http import MlflowHttp
-from cockpit.sources.mlflow_settings import MlflowSettings, parse
+from cockpit.sources.mlflow.api import Found, Mlflow
+from cockpit.sources.mlflow.http import MlflowHttp
+from cockpit.sources.mlflow.settings import MlflowSettings, parse
+from cockpit.sources.mlflow.source import MlflowSource, belongs
+from cockpit.sources.ray.http import AnswerError
 from tests.sources.raw_server import RawServer, http
 
 TOKEN = "very-secret-token"

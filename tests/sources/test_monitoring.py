@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cockpit.sources import dcgm
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_settings import PrometheusSettings
+from cockpit.sources.prometheus import dcgm
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
 from tests.sources.prometheus_server import PrometheusServer, need_prometheus
 from training.telemetry.metrics import PREFIX, Meter
 

@@ -16,10 +16,10 @@ from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.event import RankSampled
 from cockpit.model.run import Job, JobStatus
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import MissingError
-from cockpit.sources.logs import follow_job_log
-from cockpit.sources.telemetry import TelemetrySource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import MissingError
+from cockpit.sources.ray.logs import follow_job_log
+from cockpit.sources.telemetry.source import TelemetrySource
 from tests.local_cluster import running_cluster
 from tests.sources.cutting_proxy import CuttingProxy
 

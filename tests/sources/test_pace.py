@@ -8,11 +8,11 @@ import pytest
 
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.event import Event, JobsListed, NodesListed, PodsListed, SourceHealth
-from cockpit.sources import pace as pace_module
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.pace import Pace
-from cockpit.sources.ray import JOBS_REST_S, RaySource
-from cockpit.sources.telemetry import FIND_REST_S, TelemetrySource
+from cockpit.sources.polling import interval as pace_module
+from cockpit.sources.polling.interval import Pace
+from cockpit.sources.ray.cluster import JOBS_REST_S, RaySource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry.source import FIND_REST_S, TelemetrySource
 from tests.sources.fake_dashboard import FakeDashboard
 
 

@@ -15,11 +15,11 @@ import pytest
 from cockpit.model.error import NotAllowedError
 from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
 from cockpit.model.tracking import GpuActivity, RunRef
-from cockpit.sources import prometheus_history as history
-from cockpit.sources.backoff import Backoff
-from cockpit.sources.prometheus import PrometheusSource
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_settings import PrometheusSettings
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.prometheus import history as history
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
+from cockpit.sources.prometheus.source import PrometheusSource
 from cockpit.store.run import MEANS, SUMS
 from cockpit.store.store import Store
 from tests.events import watched_runs

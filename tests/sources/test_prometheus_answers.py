@@ -15,12 +15,12 @@ import pytest
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import SourceHealth
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.http import AnswerError
-from cockpit.sources.prometheus import PrometheusSource
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_place import finder
-from cockpit.sources.prometheus_settings import PrometheusSettings, parse
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.discovery import finder
+from cockpit.sources.prometheus.settings import PrometheusSettings, parse
+from cockpit.sources.prometheus.source import PrometheusSource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import AnswerError
 from tests.sources.raw_server import RawServer, http
 
 FINE = b'{"status":"success","data":{"resultType":"vector","result":%b}}'

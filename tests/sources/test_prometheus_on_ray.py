@@ -13,11 +13,11 @@ from cockpit.backends.local import LocalBackend
 from cockpit.launch import submission
 from cockpit.model.event import Event, HistoryLoaded, RankSampled, RunSeen, SourceHealth
 from cockpit.model.tracking import RunRef
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.prometheus import PrometheusSource
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_settings import PrometheusSettings
-from cockpit.sources.telemetry import TelemetrySource
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
+from cockpit.sources.prometheus.source import PrometheusSource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry.source import TelemetrySource
 from tests.events import watched_runs
 from tests.local_cluster import running_cluster
 from tests.sources.prometheus_server import PrometheusServer

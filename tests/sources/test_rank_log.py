@@ -9,8 +9,8 @@ from contextlib import aclosing
 import pytest
 
 from cockpit.model.event import Event, LogLines, SourceHealth
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.rank_log import RankLogSource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.rank_log import RankLogSource
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault
 
 RUNS = "/api/train/v2/runs/v1"

@@ -4,8 +4,8 @@ import asyncio
 from contextlib import aclosing
 
 from cockpit.model.event import Event, JobsListed, NodesListed, SourceHealth
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.ray import RaySource
+from cockpit.sources.ray.cluster import RaySource
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.sources.fake_dashboard import FakeDashboard, Fault, node
 
 

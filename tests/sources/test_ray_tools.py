@@ -9,9 +9,9 @@ import pytest
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
-from cockpit.sources.flamegraph import profile
-from cockpit.sources.http import AnswerError, MissingError
-from cockpit.sources.ray_tools import Process, RayTools
+from cockpit.sources.ray.flamegraph import profile
+from cockpit.sources.ray.http import AnswerError, MissingError
+from cockpit.sources.ray.profiling import Process, RayTools
 
 NODE = "0123456789abcdef" * 3 + "01234567"
 RANK = Process(4242, "10.0.0.3", NODE)

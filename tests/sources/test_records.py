@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cockpit.model.event import Notice
-from cockpit.sources.records import MOST_AHEAD, REMEMBERED, Progress, RereadError
-from cockpit.sources.telemetry_events import event_of
+from cockpit.sources.telemetry.events import event_of
+from cockpit.sources.telemetry.records import MOST_AHEAD, REMEMBERED, Progress, RereadError
 from training.telemetry import wire
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cockpit.model.error import UnreachableError
-from cockpit.sources.mlflow_api import Mlflow
-from cockpit.sources.mlflow_settings import MlflowSettings
-from cockpit.sources.prometheus_api import Prometheus
-from cockpit.sources.prometheus_settings import PrometheusSettings
+from cockpit.sources.mlflow.api import Mlflow
+from cockpit.sources.mlflow.settings import MlflowSettings
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
 from tests.cluster.certificates import Authority
 from tests.sources.raw_server import RawServer, http
 

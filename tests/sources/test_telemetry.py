@@ -18,10 +18,10 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import RunState
-from cockpit.sources import telemetry
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.telemetry import READ_AT_ONCE, TAIL_LINES, TelemetrySource
-from cockpit.sources.telemetry_files import Stream
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry import source as telemetry
+from cockpit.sources.telemetry.files import Stream
+from cockpit.sources.telemetry.source import READ_AT_ONCE, TAIL_LINES, TelemetrySource
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 from training.telemetry import wire
 

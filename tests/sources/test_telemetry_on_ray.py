@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.backends.local import LocalBackend
 from cockpit.model.run import JobStatus
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.local_cluster import running_cluster
 from tests.sources.cutting_proxy import CuttingProxy
 from tests.sources.test_on_ray import ended, start, steps_of

@@ -18,8 +18,8 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Phase, RunState
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.telemetry import TelemetrySource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry.source import TelemetrySource
 from tests.sources.fake_dashboard import FakeDashboard, Fault
 from tests.sources.test_telemetry import FILE, STREAM, at_step, is_health, steps, until
 from training.telemetry import wire

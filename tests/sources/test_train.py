@@ -7,8 +7,8 @@ from typing import Any
 
 from cockpit.model.event import AttemptEnded, AttemptStarted, Event, RunSeen, SourceHealth
 from cockpit.model.run import Placement, RunState
-from cockpit.sources.dashboard import Dashboard
-from cockpit.sources.train import TrainRunsSource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.train_runs import TrainRunsSource
 from cockpit.store.store import Store
 from tests.sources.fake_dashboard import FakeDashboard, Fault
 

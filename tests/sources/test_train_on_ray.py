@@ -14,9 +14,9 @@ from cockpit.backends.local import LocalBackend
 from cockpit.launch import submission
 from cockpit.model.event import AttemptEnded, AttemptStarted, Event, RunSeen, SourceHealth
 from cockpit.model.run import JobStatus, RunState
-from cockpit.sources.dashboard import Dashboard, Submission
-from cockpit.sources.telemetry import TelemetrySource
-from cockpit.sources.train import TrainRunsSource
+from cockpit.sources.ray.dashboard import Dashboard, Submission
+from cockpit.sources.ray.train_runs import TrainRunsSource
+from cockpit.sources.telemetry.source import TelemetrySource
 from cockpit.store.store import Store
 from tests.local_cluster import running_cluster
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cockpit.model.cluster import Node, PodPhase
 from cockpit.model.event import NodesListed, SourceHealth
-from cockpit.store.past import GONE_KEPT, Gap
+from cockpit.store.history import GONE_KEPT, Gap
 from cockpit.store.store import Store
 from tests.events import HEAD, ONE, THREE, TWO, pod, pods, reduced
 

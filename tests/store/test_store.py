@@ -15,7 +15,7 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
-from cockpit.store import select
+from cockpit.store import selectors
 from cockpit.store.run import THINNED_CURVES
 from cockpit.store.series import Series
 from cockpit.store.store import LOG_LINES_KEPT, RUNS_KEPT, RUNS_WHOLE, Store
@@ -55,7 +55,7 @@ def test_a_series_keeps_the_newest_points_and_stays_bounded() -> None:
 
 def test_a_run_is_built_from_its_events() -> None:
     store = reduced(before_the_kill())
-    run = select.current_run(store)
+    run = selectors.current_run(store)
     assert run is not None
     assert (run.state, run.world_size, run.step) == (RunState.RUNNING, 2, 50)
     assert run.attempt is not None
@@ -64,8 +64,8 @@ def test_a_run_is_built_from_its_events() -> None:
     assert run.ranks[1].steps == 50
     assert run.samples_seen == 4
     assert run.curves["samples_per_s"].last == 200.0
-    assert select.ranks_on_pod(store, run, TWO) == (1,)
-    assert select.pod_of_rank(store, run.ranks[0]) == ONE
+    assert selectors.ranks_on_pod(store, run, TWO) == (1,)
+    assert selectors.pod_of_rank(store, run.ranks[0]) == ONE
 
 
 def test_a_sample_that_comes_twice_counts_once() -> None:
@@ -99,33 +99,33 @@ def test_a_pod_that_failed_or_left_the_list_is_gone_since_then() -> None:
 
 def test_pods_are_listed_with_the_head_first() -> None:
     store = reduced([pods(1.0, TWO, ONE, HEAD)])
-    assert [p.name for p in select.pods_in_order(store)] == [HEAD.name, ONE.name, TWO.name]
+    assert [p.name for p in selectors.pods_in_order(store)] == [HEAD.name, ONE.name, TWO.name]
 
 
 def test_a_rank_that_an_elastic_resize_took_away_is_not_listed() -> None:
     store = reduced([*before_the_kill(), started(110.0, 2, ONE)])
-    assert [rank.rank for rank in select.ranks_in_order(store.runs[RUN])] == [0]
+    assert [rank.rank for rank in selectors.ranks_in_order(store.runs[RUN])] == [0]
 
 
 def test_the_placement_of_a_dead_attempt_blames_no_pod() -> None:
     store = reduced([*before_the_kill(), *the_recovery()[:4]])
-    assert select.ranks_on_pod(store, store.runs[RUN], ONE) == ()
+    assert selectors.ranks_on_pod(store, store.runs[RUN], ONE) == ()
 
 
 def test_a_source_that_fails_keeps_the_time_when_it_was_well() -> None:
     store = reduced([health(10.0, True), health(20.0, False, error="refused", retry_at_s=25.0)])
-    assert select.stale_sources(store, 21.0) == [("ray", 11.0, "refused")]
-    assert select.stale_sources(reduced([health(10.0, True)]), 11.0) == []
-    assert select.stale_sources(reduced([health(10.0, True)]), 30.0) == [("ray", 20.0, "")]
-    assert select.stale_sources(reduced([health(1.0, False, absent=True)]), 30.0) == []
+    assert selectors.stale_sources(store, 21.0) == [("ray", 11.0, "refused")]
+    assert selectors.stale_sources(reduced([health(10.0, True)]), 11.0) == []
+    assert selectors.stale_sources(reduced([health(10.0, True)]), 30.0) == [("ray", 20.0, "")]
+    assert selectors.stale_sources(reduced([health(1.0, False, absent=True)]), 30.0) == []
 
 
 def test_a_source_that_said_when_it_speaks_next_is_late_only_after_that() -> None:
     rests = reduced([health(10.0, True, retry_at_s=25.0)])
-    assert select.stale_sources(rests, 29.0) == []
-    assert select.stale_sources(rests, 31.0) == [("ray", 21.0, "")]
+    assert selectors.stale_sources(rests, 29.0) == []
+    assert selectors.stale_sources(rests, 31.0) == [("ray", 21.0, "")]
     failed = reduced([health(10.0, True), health(12.0, False, retry_at_s=40.0)])
-    assert select.stale_sources(failed, 13.0) == [("ray", 3.0, "")]
+    assert selectors.stale_sources(failed, 13.0) == [("ray", 3.0, "")]
 
 
 def test_logs_are_bounded_and_know_what_they_dropped() -> None:
@@ -158,7 +158,7 @@ def test_an_event_of_an_unknown_kind_is_let_pass() -> None:
 
 def test_the_run_that_goes_on_is_current_and_else_the_newest() -> None:
     store = Store()
-    assert select.current_run(store) is None
+    assert selectors.current_run(store) is None
     for run_id, at_s, state in (
         ("a", 1.0, RunState.FINISHED),
         ("b", 2.0, RunState.RUNNING),
@@ -166,17 +166,17 @@ def test_the_run_that_goes_on_is_current_and_else_the_newest() -> None:
     ):
         store.runs[run_id] = run = store._run(run_id)
         run.enter(at_s, state)
-    assert (current := select.current_run(store)) is not None
+    assert (current := selectors.current_run(store)) is not None
     assert current.id == "b"
     store.runs["d"] = waits = store._run("d")
     waits.enter(3.5, RunState.SCHEDULING)
     store.runs["b"].attempt_view(1)
-    assert select.current_run(store) is store.runs["b"], "it has the ranks that `d` waits for"
+    assert selectors.current_run(store) is store.runs["b"], "it has the ranks that `d` waits for"
     waits.attempt_view(1)
-    assert select.current_run(store) is waits
+    assert selectors.current_run(store) is waits
     del store.runs["d"]
     store.runs["b"].enter(4.0, RunState.FINISHED)
-    assert (current := select.current_run(store)) is not None
+    assert (current := selectors.current_run(store)) is not None
     assert current.id == "c"
 
 
@@ -254,7 +254,7 @@ def test_the_runs_of_a_long_sweep_keep_a_row_each_and_only_the_newest_their_curv
     assert [run.id for run in whole] == [f"{number - n}" for n in range(RUNS_WHOLE, 0, -1)]
     assert all(len(run.curves["loss"]) and run.ranks for run in whole)
     old = store.runs[f"{number - RUNS_KEPT}"]
-    assert (select.step_of(old), select.loss_of(old)) == (10, 0.2)
+    assert (selectors.step_of(old), selectors.loss_of(old)) == (10, 0.2)
     assert not old.ranks
     assert set(old.curves) <= set(THINNED_CURVES)
 

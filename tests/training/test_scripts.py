@@ -62,7 +62,10 @@ def test_each_attempt_goes_through_its_phases(failed: Outcome) -> None:
 def test_attempts_begin_end_and_have_a_reason(failed: Outcome) -> None:
     assert [start.attempt for start in bodies(failed.records, AttemptStart)] == [1, 2]
     ends = [(end.attempt, end.reason) for end in bodies(failed.records, AttemptEnd)]
-    assert ends == [(1, "ranks 0, 1: RuntimeError: a bad batch"), (2, "finished")]
+    # Ray's controller may poll after one rank has raised and before the other has.
+    reasons = ("rank 0: ", "rank 1: ", "ranks 0, 1: ")
+    assert ends[0] in [(1, f"{ranks}RuntimeError: a bad batch") for ranks in reasons]
+    assert ends[1:] == [(2, "finished")]
 
 
 def test_every_report_has_the_numbers_of_every_rank_and_its_checkpoint(failed: Outcome) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.sources.mlflow import RUN_TAGS, SUBMISSION_TAG, context
+from cockpit.sources.mlflow.source import RUN_TAGS, SUBMISSION_TAG, context
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.jobs.baseline import Settings
 from training.loop import tracking

@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 
 from cockpit.launch import submission
 from cockpit.model.protection import ClusterPattern
-from cockpit.session import Session
-from cockpit.tui.actions import Connection, Reconnect
+from cockpit.session.session import Session
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection, Reconnect
 from tests.tui import headless, simulated_jobs
 from tests.tui.simulated import Simulation, digits
 
@@ -30,7 +30,7 @@ class Seen:
     @property
     def text(self) -> str:
         """The screen as text."""
-        from cockpit.tui.snapshot import text_of
+        from cockpit.tui.terminal.screenshot import text_of
 
         return text_of(self.app)
 

@@ -63,8 +63,8 @@ class LocalShell:
 
 
 def screen() -> None:
-    from cockpit.tui.actions import Connection
     from cockpit.tui.app import CockpitApp
+    from cockpit.tui.changes.actions import Connection
     from tests.tui.simulated_kubernetes import kube
 
     simulation = kube()

@@ -14,7 +14,7 @@ from functools import cache
 
 from cockpit.backends.protocol import Terminal
 from cockpit.backends.without_kubernetes import ONLY_KUBERNETES
-from cockpit.cli.screen_actions import ScreenActions
+from cockpit.cli.screen.actions import ScreenActions
 from cockpit.launch.job import BundledJob
 from cockpit.model.cluster import (
     ClusterHealth,
@@ -47,8 +47,8 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Checkpoint, Job, JobStatus, Placement, RankSample, RunState
-from cockpit.session import Session
-from cockpit.sources.dashboard import Dashboard
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.jobs_api import JobsApi
 from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import job

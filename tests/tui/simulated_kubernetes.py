@@ -31,7 +31,7 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Job, JobStatus, Placement, RunState
-from cockpit.session import Session
+from cockpit.session.session import Session
 from tests.simulated_backend import ScriptedBackend
 from tests.tui.simulated import GIB, RUN, START_S, Simulation, training
 

@@ -9,9 +9,9 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widget import Widget
 
-from cockpit.theme_files import theme_named
+from cockpit.config.theme_files import theme_named
 from cockpit.tui.theme import textual_theme
-from cockpit.tui.widgets.table import LineTable
+from cockpit.tui.widgets.table.table import LineTable
 
 
 class Stage(App[None]):

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.pilot import Pilot
 
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.main import MainScreen
-from cockpit.tui.screens.rank import RankScreen
-from cockpit.tui.symbols import Symbols, use_symbols
-from cockpit.tui.widgets.shares import Part, bar, legend
-from cockpit.tui.widgets.table import LineTable
+from cockpit.tui.changes.actions import Connection
+from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.views.ranks.page import RankScreen
+from cockpit.tui.widgets.bars.shares import Part, bar, legend
+from cockpit.tui.widgets.table.table import LineTable
 from tests.tui.alerting import INPUT, NAN, STRAGGLER, troubled
 from tests.tui.conftest import Open
 from tests.tui.simulated import START_S, Simulation, digits, wide
@@ -98,9 +98,9 @@ async def test_without_a_run_nothing_is_claimed(cockpit: Open) -> None:
 
 
 async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) -> None:
+    from cockpit.alerts.monitor import AlertWatch
     from cockpit.alerts.settings import AlertSettings
-    from cockpit.alerts.watch import AlertWatch
-    from cockpit.insight.thresholds import Thresholds
+    from cockpit.insight.detectors.thresholds import Thresholds
 
     simulation = wide(16, until_s=60)
     session = simulation.session

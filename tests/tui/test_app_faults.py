@@ -7,10 +7,10 @@ import pytest
 
 from cockpit.model.event import RankSampled, RunSeen
 from cockpit.model.run import RunState
-from cockpit.store.select import current_run
-from cockpit.tui.look import Look
-from cockpit.tui.screens.main import MainScreen
-from cockpit.tui.screens.rank import RankScreen
+from cockpit.store.selectors import current_run
+from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.view_state import Look
+from cockpit.tui.views.ranks.page import RankScreen
 from tests.tui.conftest import Open, Seen
 
 

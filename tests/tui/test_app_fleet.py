@@ -7,12 +7,12 @@ import pytest
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.event import SourceHealth
-from cockpit.tui import choosing, commands
-from cockpit.tui.actions import Connection, Reconnect, Say
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.rows.fleet import clusters
-from cockpit.tui.screens.fleet import FleetView
-from cockpit.tui.screens.main import MainScreen
+from cockpit.tui.changes.actions import Connection, Reconnect, Say
+from cockpit.tui.commands import cluster_name, commands
+from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.views.fleet.rows import clusters
+from cockpit.tui.views.fleet.view import FleetView
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S, Simulation, digits
 from tests.tui.simulated_kubernetes import CONTEXT, OTHER, REF, STAGING, fleet, kube
@@ -266,13 +266,13 @@ def known() -> list[ClusterRef]:
 
 
 def test_a_name_means_the_nearest_cluster_and_may_be_written_in_full() -> None:
-    assert choosing.named(known(), "llm-train", REF) == REF
-    assert choosing.named(known(), "staging/llm-train", REF) == STAGING
-    assert choosing.named(known(), f"{CONTEXT}/ml-research/llm-eval", None) == OTHER
+    assert cluster_name.named(known(), "llm-train", REF) == REF
+    assert cluster_name.named(known(), "staging/llm-train", REF) == STAGING
+    assert cluster_name.named(known(), f"{CONTEXT}/ml-research/llm-eval", None) == OTHER
     with pytest.raises(UsageError, match="could be several"):
-        choosing.named(known(), "llm-train", None)
+        cluster_name.named(known(), "llm-train", None)
     with pytest.raises(UsageError, match="no cluster"):
-        choosing.named(known(), "llm", None)
+        cluster_name.named(known(), "llm", None)
 
 
 def test_completion_knows_contexts_namespaces_and_the_shortest_names() -> None:

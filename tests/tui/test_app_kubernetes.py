@@ -8,7 +8,7 @@ import pytest
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UnreachableError
 from cockpit.model.event import GroupsListed, JobsListed, Notice, PodsListed, SourceHealth
-from cockpit.session import Source
+from cockpit.session.session import Source
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
 from cockpit.tui.dialogs.reading import Reading

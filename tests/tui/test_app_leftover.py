@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cockpit.drills.fault import Undo
-from cockpit.drills.journal import Journal
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.faults.fault import Undo
 from tests.drills.test_orphans import DAY_S, KILLED
 from tests.tui.conftest import Open
 from tests.tui.simulated import REF, START_S, digits

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual.pilot import Pilot
 
-from cockpit.session import Session
-from cockpit.tui.actions import Connection
+from cockpit.session.session import Session
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.main import MainScreen
+from cockpit.tui.changes.actions import Connection
+from cockpit.tui.main.screen import MainScreen
 from tests.tui.simulated import START_S, Simulation, digits, wide
 from tests.tui.simulated_kubernetes import fleet, kube
 

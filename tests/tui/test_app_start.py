@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from cockpit.model.error import ExitCode, UnreachableError
-from cockpit.tui.actions import Connection, Quit, Say
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.main import MainScreen
+from cockpit.tui.changes.actions import Connection, Quit, Say
+from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.theme import load_themes
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import digits

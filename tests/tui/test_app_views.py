@@ -6,7 +6,7 @@ import pytest
 
 from cockpit.model.event import JobsListed, LogLines, SourceHealth
 from cockpit.model.run import Job, JobStatus
-from cockpit.tui.widgets.table import LineTable
+from cockpit.tui.widgets.table.table import LineTable
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import JOB, START_S, digits, wide
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.drills.kill import plan_kill
+from cockpit.drills.plan.kill import plan_kill
 from cockpit.model.drill import Drill
 from cockpit.model.error import UsageError
-from cockpit.store.select import current_run
-from cockpit.tui import commands
-from cockpit.tui.cells import width_of
-from cockpit.tui.objects import yaml
-from cockpit.tui.rows.events import event_rows
-from cockpit.tui.rows.order import Order
-from cockpit.tui.rows.pods import PodRows
-from cockpit.tui.rows.ranks import RankRows
-from cockpit.tui.screens.help import help_text
-from cockpit.tui.widgets.table import Cell, Column, Row
+from cockpit.store.selectors import current_run
+from cockpit.tui.changes.object_yaml import yaml
+from cockpit.tui.commands import commands
+from cockpit.tui.dialogs.help import help_text
+from cockpit.tui.rows.sort import Order
+from cockpit.tui.terminal.cells import width_of
+from cockpit.tui.views.pods.event_rows import event_rows
+from cockpit.tui.views.pods.rows import PodRows
+from cockpit.tui.views.ranks.rows import RankRows
+from cockpit.tui.widgets.table.table import Cell, Column, Row
 from tests.tui.simulated import START_S, Simulation, digits, wide
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.tui.screens.lens import WEIGHTS, Lens, Reach
+from cockpit.tui.views.charts.viewport import WEIGHTS, Lens, Reach
 
 REACH = Reach(1000.0, 2000.0, 2000.0)
 

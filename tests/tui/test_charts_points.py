@@ -7,10 +7,10 @@ from array import array
 import pytest
 
 from cockpit.store.series import Series
-from cockpit.tui.widgets.derived import Projected, Smoothed
-from cockpit.tui.widgets.picture import Curve
-from cockpit.tui.widgets.plot import trace
-from cockpit.tui.widgets.points import FINE, INFINITE, NOT_A_NUMBER, Points
+from cockpit.tui.widgets.chart.derived_series import Projected, Smoothed
+from cockpit.tui.widgets.chart.picture import Curve
+from cockpit.tui.widgets.chart.plot import trace
+from cockpit.tui.widgets.chart.points import FINE, INFINITE, NOT_A_NUMBER, Points
 
 
 def series(points: list[tuple[float, float]], capacity: int = 1000) -> Series:

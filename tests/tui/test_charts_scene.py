@@ -6,13 +6,19 @@ from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised
 from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
-from cockpit.tui.screens.curves import marks_of
-from cockpit.tui.screens.lens import Lens
-from cockpit.tui.screens.plots import LOSS, STEP_PARTS, THROUGHPUT, plot_of, plots_of
-from cockpit.tui.screens.scene import Compared, Scene, marks_on, outliers, reach_of
-from cockpit.tui.screens.tracks import step_at, time_at
-from cockpit.tui.widgets.axis import Axis
-from cockpit.tui.widgets.marks import Mark
+from cockpit.tui.views.charts.available_charts import (
+    LOSS,
+    STEP_PARTS,
+    THROUGHPUT,
+    plot_of,
+    plots_of,
+)
+from cockpit.tui.views.charts.curve_builder import Compared, Scene, marks_on, outliers, reach_of
+from cockpit.tui.views.charts.curve_cache import step_at, time_at
+from cockpit.tui.views.charts.curves import marks_of
+from cockpit.tui.views.charts.viewport import Lens
+from cockpit.tui.widgets.chart.axis import Axis
+from cockpit.tui.widgets.chart.marks import Mark
 
 BY_STEP = Lens(axis=Axis.STEP)
 

@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised, RankSampled
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.main import MainScreen
-from cockpit.tui.symbols import Symbols, use_symbols
+from cockpit.tui.changes.actions import Connection
+from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
 from cockpit.tui.theme import DEFAULT_THEME
 from tests.tui.simulated import RUN, START_S, Simulation, digits, wide
 

@@ -7,10 +7,10 @@ import pytest
 
 from cockpit.model.event import Event, MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import RunState
-from cockpit.recorder.library import Library
-from cockpit.recorder.recorder import Recorder
-from cockpit.tui.screens.charts import ChartsView
-from cockpit.tui.screens.panel import Panel
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.writing.recorder import Recorder
+from cockpit.tui.views.charts.panel import Panel
+from cockpit.tui.views.charts.view import ChartsView
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S, digits, training, wide
 from tests.tui.stage import watch_repaints
@@ -147,7 +147,7 @@ async def test_a_new_point_repaints_little(cockpit: Open) -> None:
 async def test_a_recording_is_laid_over(
     cockpit: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cockpit.paths.state_dir", lambda: tmp_path)
+    monkeypatch.setattr("cockpit.config.paths.state_dir", lambda: tmp_path)
     recorder = Recorder(Library(tmp_path).path_of("run-old"))
     recorder.take(
         RunSeen(

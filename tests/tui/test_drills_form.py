@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.drills.plan import FaultSpec, TargetSpec
+from cockpit.drills.plan.plan import FaultSpec, TargetSpec
 from cockpit.model.error import UsageError
-from cockpit.tui import commands
-from cockpit.tui.drillform import PRESETS, DrillForm, plan, probes, typed
+from cockpit.tui.commands import commands
+from cockpit.tui.commands.drill_form import PRESETS, DrillForm, plan, probes, typed
 from tests.tui.simulated import digits
 
 

@@ -10,11 +10,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
-from cockpit.tui.symbols import Symbols, use_symbols
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
 from cockpit.tui.theme import DEFAULT_THEME
 from tests.tui.drilled import drilled
 from tests.tui.simulated import Simulation, digits

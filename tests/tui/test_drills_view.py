@@ -10,25 +10,25 @@ from pathlib import Path
 import pytest
 from textual.widgets import Button
 
-from cockpit.drill_actions import DrillActions
-from cockpit.drills.catalogue import NAMES
-from cockpit.drills.gameday_file import shipped
-from cockpit.drills.journal import Journal
+from cockpit.actions.drills import DrillActions
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.faults.catalog import NAMES
+from cockpit.drills.gamedays.file import shipped
 from cockpit.model.drill import Drill, DrillRecord, Stage, Verdict
 from cockpit.model.event import DrillInjected, DrillStaged
-from cockpit.model.kept import KeptDrill
+from cockpit.model.saved_drill import KeptDrill
 from cockpit.recorder.drills import DrillHistory
-from cockpit.recorder.player import Player
-from cockpit.recorder.recording import Recording
+from cockpit.recorder.reading.player import Player
+from cockpit.recorder.reading.recording import Recording
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
-from cockpit.tui.replay import ReplayApp
-from cockpit.tui.replay_session import connection
-from cockpit.tui.screens import drills
-from cockpit.tui.screens.drill import DrillScreen
-from cockpit.tui.snapshot import text_of
-from cockpit.tui.widgets.table import LineTable
+from cockpit.tui.replay.app import ReplayApp
+from cockpit.tui.replay.session import connection
+from cockpit.tui.terminal.screenshot import text_of
+from cockpit.tui.views.drills import view as drills
+from cockpit.tui.views.drills.page import DrillScreen
+from cockpit.tui.widgets.table.table import LineTable
 from tests.recorder.test_recorder import record
 from tests.tui.conftest import Open, Seen
 from tests.tui.drilled import RECORD, _events, drilled, past

@@ -9,8 +9,8 @@ from textual.widgets import OptionList
 
 from cockpit.launch import submission
 from cockpit.model.error import UsageError
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection
 from cockpit.tui.dialogs.launch import Launch
 from tests.tui.conftest import Open
 from tests.tui.simulated import Simulation, digits

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.tui.launchform import Head, LaunchForm, Line
+from cockpit.tui.commands.launch_form import Head, LaunchForm, Line
 from tests.tui.simulated_jobs import JOBS
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from cockpit.model.event import Event, LogLines, MetricsReported, RankSampled
 from cockpit.model.run import RankMetrics, RankSample
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection
 from cockpit.tui.dialogs.reading import Reading
-from cockpit.tui.rows.rankfacts import section_bar, section_legend, sections
-from cockpit.tui.screens.rank import RankScreen
-from cockpit.tui.screens.stack import AskSeconds
-from cockpit.tui.symbols import Symbols, use_symbols
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.views.ranks.page import RankScreen
+from cockpit.tui.views.ranks.page_facts import section_bar, section_legend, sections
+from cockpit.tui.views.ranks.stack import AskSeconds
 from tests.sources.fake_dashboard import FakeDashboard, Fault
 from tests.sources.test_ray_tools import SVG
 from tests.tui.conftest import Open, Seen

@@ -11,12 +11,12 @@ import pytest
 from cockpit.model.event import RankSampled
 from cockpit.model.run import Spread
 from cockpit.store.run import RunView
-from cockpit.store.select import current_run
+from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.rows import condition
-from cockpit.tui.rows.distribution import distribution
-from cockpit.tui.rows.order import Order
-from cockpit.tui.rows.ranks import MARKS, RankRows, is_stale, stale_after_s
+from cockpit.tui.rows import filter as condition
+from cockpit.tui.rows.sort import Order
+from cockpit.tui.views.ranks.distribution import distribution
+from cockpit.tui.views.ranks.rows import MARKS, RankRows, is_stale, stale_after_s
 from tests.growth import growth
 from tests.tui.simulated import RUN, START_S, Simulation, wide
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from cockpit.model.event import RankSampled
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.screens.rank import RankScreen
-from cockpit.tui.screens.ranks import RanksView
-from cockpit.tui.symbols import Symbols, use_symbols
+from cockpit.tui.changes.actions import Connection
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.views.ranks.page import RankScreen
+from cockpit.tui.views.ranks.view import RanksView
 from cockpit.tui.widgets.heatmap import HeatCell, HeatMap, strip_lines
-from cockpit.tui.widgets.table import Cell, Column, LineTable, Row
+from cockpit.tui.widgets.table.table import Cell, Column, LineTable, Row
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import RUN, START_S, Simulation, digits, wide
 from tests.tui.stage import Stage, lines, watch_repaints

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from cockpit.recorder.player import Player
-from cockpit.recorder.recording import Recording
-from cockpit.tui.replay import REPLAY_KEYS, ReplayApp, ReplayScreen
-from cockpit.tui.replay_session import connection
-from cockpit.tui.snapshot import text_of
-from cockpit.tui.symbols import Symbols, use_symbols
-from cockpit.tui.widgets.replaybar import ReplayBar
+from cockpit.recorder.reading.player import Player
+from cockpit.recorder.reading.recording import Recording
+from cockpit.tui.replay.app import REPLAY_KEYS, ReplayApp, ReplayScreen
+from cockpit.tui.replay.bar import ReplayBar
+from cockpit.tui.replay.session import connection
+from cockpit.tui.terminal.screenshot import text_of
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
 from tests.recorder.test_recorder import record, script
 from tests.tui.simulated import START_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cockpit.model.event import MetricsReported, RankSampled
 from cockpit.model.run import Checkpoint, RankMetrics
-from cockpit.tui.widgets.table import LineTable
+from cockpit.tui.widgets.table.table import LineTable
 from tests.tui.conftest import Open
 from tests.tui.simulated import RUN, START_S, Simulation, digits
 

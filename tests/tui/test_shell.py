@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit import audit
+from cockpit.actions import audit
 from cockpit.model.error import CockpitError, UnreachableError
-from cockpit.tui import shell
+from cockpit.tui.changes import shell
 from tests.bench.terminal import Terminal
 from tests.tui.conftest import Open
 from tests.tui.local_shell import LocalShell

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from cockpit.model.error import UsageError
-from cockpit.tui.cells import fit, width_of
-from cockpit.tui.symbols import Symbols, symbols, symbols_from, use_symbols
-from cockpit.tui.widgets.bar import bar, meter
-from cockpit.tui.widgets.spark import sparkline
+from cockpit.tui.terminal.cells import fit, width_of
+from cockpit.tui.terminal.symbols import Symbols, symbols, symbols_from, use_symbols
+from cockpit.tui.widgets.bars.bar import bar, meter
+from cockpit.tui.widgets.chart.sparkline import sparkline
 from tests.tui.conftest import Open
 
 

@@ -8,9 +8,9 @@ import pytest
 from textual.app import App
 from textual.theme import BUILTIN_THEMES
 
-from cockpit import theme_files
+from cockpit.config import theme_files
+from cockpit.config.theme_files import SEMANTIC_COLORS, read_theme, theme_named, themes
 from cockpit.model.error import CockpitError, UsageError
-from cockpit.theme_files import SEMANTIC_COLORS, read_theme, theme_named, themes
 from cockpit.tui.theme import Palette, load_themes, semantic_variables, textual_theme
 
 BUNDLED = {"ansi-16", "cockpit-dark", "cockpit-light", "high-contrast"}
@@ -90,7 +90,7 @@ def test_a_broken_theme_does_not_take_the_others_with_it(own: Path) -> None:
 
 def test_themes_are_listed_without_textual() -> None:
     code = (
-        "import sys, cockpit.theme_files as t; t.themes(); "
+        "import sys, cockpit.config.theme_files as t; t.themes(); "
         "sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,11 +11,11 @@ from cockpit.model.event import TrialsListed
 from cockpit.model.run import Trial, TrialStatus
 from cockpit.store.store import Store
 from cockpit.store.trials import best, varied
-from cockpit.tui.actions import Connection
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection
 from cockpit.tui.dialogs.reading import Reading
-from cockpit.tui.rows.order import Order
-from cockpit.tui.rows.trials import TrialRows
+from cockpit.tui.rows.sort import Order
+from cockpit.tui.views.trials.rows import TrialRows
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S, Simulation
 from tests.tui.test_app_snapshots import Compare, shown

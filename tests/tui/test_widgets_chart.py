@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cockpit.tui.symbols import Symbols, use_symbols
-from cockpit.tui.widgets.chart import Curve, LineChart, Mark
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.widgets.chart.chart import Curve, LineChart, Mark
 from tests.tui.stage import Stage, lines, watch_repaints
 
 T0 = 1_700_000_000.0

@@ -7,8 +7,8 @@ import pytest
 from textual.events import MouseScrollUp
 
 from cockpit.store.store import LogBuffer
-from cockpit.tui.widgets.loglines import LogLines, level
-from cockpit.tui.widgets.logview import LogView
+from cockpit.tui.widgets.log.lines import LogLines, level
+from cockpit.tui.widgets.log.view import LogView
 from tests.tui.stage import Stage, lines, watch_repaints
 
 

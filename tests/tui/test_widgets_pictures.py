@@ -12,11 +12,11 @@ from textual.containers import Vertical
 
 from cockpit.model.drill import Drill, Recovery
 from cockpit.store.store import LogBuffer
-from cockpit.tui.symbols import Symbols, use_symbols
-from cockpit.tui.widgets.chart import Curve, LineChart, Mark
-from cockpit.tui.widgets.logview import LogView
-from cockpit.tui.widgets.recovery import RecoveryBar
-from cockpit.tui.widgets.table import Cell, Column, LineTable, Row
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.widgets.bars.recovery import RecoveryBar
+from cockpit.tui.widgets.chart.chart import Curve, LineChart, Mark
+from cockpit.tui.widgets.log.view import LogView
+from cockpit.tui.widgets.table.table import Cell, Column, LineTable, Row
 from tests.tui.stage import Stage
 
 T0 = 1_700_000_000.0

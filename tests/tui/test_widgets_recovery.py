@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery
-from cockpit.tui.cells import width_of
-from cockpit.tui.symbols import Symbols
-from cockpit.tui.widgets.fewlines import cut
-from cockpit.tui.widgets.phases import bar, is_open, legend, named, phases, summary, waits_for
-from cockpit.tui.widgets.recovery import RecoveryBar
+from cockpit.tui.terminal.cells import width_of
+from cockpit.tui.terminal.symbols import Symbols
+from cockpit.tui.widgets.bars.phases import bar, is_open, legend, named, phases, summary, waits_for
+from cockpit.tui.widgets.bars.recovery import RecoveryBar
+from cockpit.tui.widgets.few_lines import cut
 from tests.tui.stage import Stage, lines, watch_repaints
 
 T0 = 1_700_000_000.0

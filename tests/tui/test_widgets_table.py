@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 from textual.events import MouseScrollDown, MouseScrollUp
 
-from cockpit.tui.symbols import Symbols, use_symbols
-from cockpit.tui.widgets.columns import Column, Place, lay_out
-from cockpit.tui.widgets.table import Cell, LineTable, Row
+from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.widgets.table.columns import Column, Place, lay_out
+from cockpit.tui.widgets.table.table import Cell, LineTable, Row
 from tests.tui.stage import Stage, lines, watch_repaints
 
 COLUMNS = (

@@ -30,8 +30,8 @@ from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import as_sentence, one_line
-from cockpit.sources.backoff import Backoff
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.ray.dashboard import Dashboard
 
 POLL_S = 2.0
 SOURCE = "backend"

@@ -9,15 +9,16 @@ from contextlib import aclosing
 from math import ceil
 from typing import Any, TypeVar
 
-from cockpit.backends.kuberay import access, exec, experiment, identity, lease, objects, scale
-from cockpit.backends.kuberay.announcement import announce
-from cockpit.backends.kuberay.client import KubeClient, KubeError
-from cockpit.backends.kuberay.clusters import where_else
-from cockpit.backends.kuberay.credentials import Credentials
+from cockpit.backends.kuberay.api import access, exec
+from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.fields import items, mapping, text, usable, whole
+from cockpit.backends.kuberay.api.names import checked
 from cockpit.backends.kuberay.dashboard import Dashboards
-from cockpit.backends.kuberay.fields import items, mapping, text, usable, whole
-from cockpit.backends.kuberay.names import checked
-from cockpit.backends.kuberay.raycluster import RayCluster, ray_cluster
+from cockpit.backends.kuberay.resources import fault, lease, objects, precondition, scale
+from cockpit.backends.kuberay.resources.clusters import where_else
+from cockpit.backends.kuberay.resources.event import announce
+from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import KINDS, ClusterWatch
 from cockpit.backends.protocol import Change, ExecResult, RayJobSpec, Scaled, Terminal
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, NodeType, Pod, PodPhase
@@ -97,14 +98,14 @@ class KubeRayBackend:
             raw = await self._raw()
             cluster = ray_cluster(raw)
             if uid:
-                identity.require("RayCluster", self._ref.name, raw, uid)
+                precondition.require("RayCluster", self._ref.name, raw, uid)
             found = scale.find(cluster, group).wanted
             if expected is not None and found != expected:
                 raise ChangedError(one_line(group), found, expected)
             pods = await self._pods(cluster, group)
             plan = scale.plan(cluster, raw, request, pods, _idle_s(raw))
             await self.client.patch(
-                self._path, (identity.is_of(cluster.uid), *plan.patch), kind="json"
+                self._path, (precondition.is_of(cluster.uid), *plan.patch), kind="json"
             )
             return plan
 
@@ -116,10 +117,10 @@ class KubeRayBackend:
         return Scaled(group, plan.before, plan.after, warning)
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        identity.require("Pod", pod, await self._pod(pod), uid)
-        body = identity.delete_options(uid, gracePeriodSeconds=ceil(grace_s))
+        precondition.require("Pod", pod, await self._pod(pod), uid)
+        body = precondition.delete_options(uid, gracePeriodSeconds=ceil(grace_s))
         asked = self.client.delete(self._pod_path(pod), body)
-        await self._named(pod, identity.guarded("Pod", pod, asked))
+        await self._named(pod, precondition.guarded("Pod", pod, asked))
 
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         if not argv:
@@ -160,12 +161,12 @@ class KubeRayBackend:
             raise _no_log(pod, error, previous=previous) from error
 
     async def manifest(self, kind: str, name: str) -> str:
-        from cockpit.backends.kuberay import describe
+        from cockpit.backends.kuberay.resources import describe
 
         return await describe.manifest(self.client, self._ref, kind, name)
 
     async def describe(self, kind: str, name: str) -> str:
-        from cockpit.backends.kuberay import describe
+        from cockpit.backends.kuberay.resources import describe
 
         return await describe.describe(self.client, self._ref, kind, name)
 
@@ -173,10 +174,10 @@ class KubeRayBackend:
         async def once() -> None:
             raw = await self._raw()
             if uid:
-                identity.require("RayCluster", self._ref.name, raw, uid)
+                precondition.require("RayCluster", self._ref.name, raw, uid)
             change = {"op": "add", "path": "/spec/suspend", "value": suspended}
             await self.client.patch(
-                self._path, (identity.is_of(ray_cluster(raw).uid), change), kind="json"
+                self._path, (precondition.is_of(ray_cluster(raw).uid), change), kind="json"
             )
 
         await _retried(once)
@@ -190,7 +191,7 @@ class KubeRayBackend:
             await self.client.patch(path, change, kind="merge")
         except KubeError as error:
             if uid and error.status in (409, 422):
-                identity.require("Node", machine, await self.client.get(path), uid)
+                precondition.require("Node", machine, await self.client.get(path), uid)
             if error.status != 404:
                 raise
             raise UsageError(
@@ -198,16 +199,16 @@ class KubeRayBackend:
             ) from error
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        identity.require("Pod", pod, await self._pod(pod), uid)
-        asked = experiment.evict(self.client, self._ref, pod, uid, ceil(grace_s))
-        await self._named(pod, identity.guarded("Pod", pod, asked))
+        precondition.require("Pod", pod, await self._pod(pod), uid)
+        asked = fault.evict(self.client, self._ref, pod, uid, ceil(grace_s))
+        await self._named(pod, precondition.guarded("Pod", pod, asked))
 
     async def isolate(self, pod: str, name: str) -> None:
         labels = mapping(mapping(await self._pod(pod), "metadata"), "labels")
-        await experiment.isolate(self.client, self._ref, pod, name, labels)
+        await fault.isolate(self.client, self._ref, pod, name, labels)
 
     async def rejoin(self, name: str) -> None:
-        await experiment.rejoin(self.client, self._ref, name)
+        await fault.rejoin(self.client, self._ref, name)
 
     async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
         await lease.hold(self.client, self._ref, holder, ttl_s, expired)
@@ -219,17 +220,17 @@ class KubeRayBackend:
         return await lease.holder(self.client, self._ref)
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
-        from cockpit.backends.kuberay import rayjob
+        from cockpit.backends.kuberay.resources import rayjob
 
         return await rayjob.create(self.client, self._ref, await self._raw(), spec)
 
     async def stop_rayjob(self, name: str, *, uid: str) -> None:
-        from cockpit.backends.kuberay import rayjob
+        from cockpit.backends.kuberay.resources import rayjob
 
         await rayjob.stop(self.client, self._ref, name, uid, self._token_secret)
 
     async def delete_rayjob(self, name: str, *, uid: str) -> None:
-        from cockpit.backends.kuberay import rayjob
+        from cockpit.backends.kuberay.resources import rayjob
 
         await rayjob.delete(self.client, self._ref, name, uid)
 
@@ -318,7 +319,7 @@ class KubeRayBackend:
         """Ray's own, the first; for logs an init container that has not ended well."""
         raw = await self._pod(pod)
         if uid:
-            identity.require("Pod", pod, raw, uid)
+            precondition.require("Pod", pod, raw, uid)
         if for_logs:
             for each in items(mapping(raw, "status"), "initContainerStatuses"):
                 ended = mapping(mapping(each, "state"), "terminated")

@@ -10,11 +10,11 @@ import base64
 import time
 from collections.abc import Awaitable, Callable
 
-from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.fields import mapping
-from cockpit.backends.kuberay.names import checked, is_label
-from cockpit.backends.kuberay.port_forward import PortForward
-from cockpit.backends.kuberay.raycluster import RayCluster
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.api.fields import mapping
+from cockpit.backends.kuberay.api.names import checked, is_label
+from cockpit.backends.kuberay.api.port_forward import PortForward
+from cockpit.backends.kuberay.resources.raycluster import RayCluster
 from cockpit.backends.ray_token import dashboard_address, ray_token
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError

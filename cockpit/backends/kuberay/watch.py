@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from dataclasses import dataclass, field
 from typing import Any
 
-from cockpit.backends.kuberay import objects
-from cockpit.backends.kuberay.causes import explained
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.fields import mapping, text
-from cockpit.backends.kuberay.health import health, health_alone
-from cockpit.backends.kuberay.last_words import LastWords
-from cockpit.backends.kuberay.raycluster import RayCluster, ray_cluster
-from cockpit.backends.kuberay.reflector import Health, Reflector, Snapshot
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.fields import mapping, text
+from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
+from cockpit.backends.kuberay.resources import objects
+from cockpit.backends.kuberay.resources.crash_log import LastWords
+from cockpit.backends.kuberay.resources.health import health, health_alone
+from cockpit.backends.kuberay.resources.pod_event_reason import explained
+from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Machine, Pod
 from cockpit.model.event import (
     ClusterSeen,

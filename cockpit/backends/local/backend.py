@@ -8,11 +8,11 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from cockpit.backends.local import pod_logs
 from cockpit.backends.local.address import require_own_listener
 from cockpit.backends.local.files import ClusterFiles, RunFiles
-from cockpit.backends.local.process import environment_of
-from cockpit.backends.local.ray_start import client_environment
+from cockpit.backends.local.pods import pod_logs
+from cockpit.backends.local.pods.process import environment_of
+from cockpit.backends.local.pods.ray_start import client_environment
 from cockpit.backends.local.requests import ask
 from cockpit.backends.local.scale import ScaleRequest
 from cockpit.backends.local.spec import ClusterSpec, check_name

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from cockpit import paths
+from cockpit.config import paths
 from cockpit.model.error import CockpitError, NotAllowedError
 
 

@@ -28,9 +28,9 @@ from typing import Any
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeWriter
-from cockpit.backends.local.pods import Pods
-from cockpit.backends.local.probe import Probe
-from cockpit.backends.local.process import end, find, identify
+from cockpit.backends.local.pods.pods import Pods
+from cockpit.backends.local.pods.process import end, find, identify
+from cockpit.backends.local.pods.readiness import Probe
 from cockpit.backends.local.requests import serve
 from cockpit.backends.local.scale import ScaleRequest, scaled_spec
 from cockpit.backends.local.spec import ClusterSpec, spec_as_json

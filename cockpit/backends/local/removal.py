@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from cockpit.backends.local import files as local_files
+from cockpit.backends.local.deferred_signal import uninterrupted
 from cockpit.backends.local.files import ClusterFiles, RunFiles, clusters_dir
-from cockpit.backends.local.process import Found, PodTrace, end, find, is_alive
+from cockpit.backends.local.pods.process import Found, PodTrace, end, find, is_alive
 from cockpit.backends.local.spec import check_name
 from cockpit.backends.local.state import read_status
-from cockpit.backends.local.uninterrupted import uninterrupted
 from cockpit.model.error import CockpitError, ReplacedError, UsageError
 
 POLL_S = 0.1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.backends.local.files import ClusterFiles, clusters_dir, read_json, write_private
-from cockpit.backends.local.process import ProcessId, is_alive
+from cockpit.backends.local.pods.process import ProcessId, is_alive
 from cockpit.backends.local.spec import ClusterSpec, check_name, spec_from_json
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
 from cockpit.model.error import CockpitError

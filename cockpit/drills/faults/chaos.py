@@ -6,10 +6,8 @@ import asyncio
 import time
 from dataclasses import dataclass, replace
 
-from cockpit.drills import target
-from cockpit.drills.blast_radius import require_within
-from cockpit.drills.catalogue import fault
-from cockpit.drills.fault import (
+from cockpit.drills.faults.catalog import fault
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -20,8 +18,10 @@ from cockpit.drills.fault import (
     Victims,
     injected,
 )
-from cockpit.drills.plan import TargetSpec
-from cockpit.drills.values import parsed
+from cockpit.drills.faults.parameters import parsed
+from cockpit.drills.plan import target
+from cockpit.drills.plan.blast_radius import require_within
+from cockpit.drills.plan.plan import TargetSpec
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillInjected, Notice
 from cockpit.model.text import one_line

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from cockpit.backends.protocol import Backend
-from cockpit.drills.fault import (
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cockpit.drills import agent
-from cockpit.drills.fault import (
+from cockpit.drills.engine import pod_script
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -21,7 +21,7 @@ from cockpit.drills.fault import (
 from cockpit.drills.faults.pods import named
 from cockpit.model.cluster import NodeType
 from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.store.select import current_run
+from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 
 FOR = Parameter("for_s", 30.0, "seconds until it ends by itself")
@@ -55,19 +55,19 @@ class Traffic:
         if whom and not peers:
             raise CockpitError(f"There is nobody to keep pod {victims.name} from ({whom}).")
         for pod in victims.pods:
-            await agent.run(ground.backend, pod.name, "network", "check", self.way)
+            await pod_script.run(ground.backend, pod.name, "network", "check", self.way)
 
         async def apply() -> None:
             for pod in victims.pods:
                 said = (table, self.way, f"{amount:g}", f"{for_s:g}", *peers)
-                await agent.run(ground.backend, pod.name, "network", "on", *said)
+                await pod_script.run(ground.backend, pod.name, "network", "on", *said)
 
         what = self.sentence.format(amount=amount, whom=_WHOM.get(whom, ""))
         return Prepared(
             lines=tuple(f"{named(pod)}: {what}, for {for_s:g} s." for pod in victims.pods),
             apply=apply,
             undo=tuple(
-                agent.undo(
+                pod_script.undo(
                     f"give pod {pod.name} its network back", pod.name, "network", "off", table
                 )
                 for pod in victims.pods

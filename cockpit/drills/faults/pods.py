@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cockpit.drills import agent
-from cockpit.drills.fault import (
+from cockpit.drills.engine import pod_script
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -60,10 +60,10 @@ class ContainerKill:
     async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
         for pod in victims.pods:
             what = f"The container of {named(pod)} cannot be killed."
-            await agent.run(ground.backend, pod.name, "container", "check", what=what)
+            await pod_script.run(ground.backend, pod.name, "container", "check", what=what)
 
         async def apply() -> None:
-            await agent.run_in_each(
+            await pod_script.run_in_each(
                 ground.backend, ((pod.name, "container", "kill") for pod in victims.pods)
             )
 

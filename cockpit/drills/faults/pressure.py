@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cockpit.drills import agent
-from cockpit.drills.fault import (
+from cockpit.drills.engine import pod_script
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -38,10 +38,10 @@ class CpuHog:
         for_s, count = duration_s(order), int(order.values["processes"])
         for pod in victims.pods:
             what = f"{named(pod)} is not there to be hit."
-            await agent.run(ground.backend, pod.name, "look", "raylet", what=what)
+            await pod_script.run(ground.backend, pod.name, "look", "raylet", what=what)
 
         async def apply() -> None:
-            await agent.run_in_each(
+            await pod_script.run_in_each(
                 ground.backend,
                 (
                     (pod.name, "hog", order.drill_id, f"{for_s:g}", str(count))
@@ -89,7 +89,7 @@ class MemoryHog:
         lines: list[str] = []
         for pod in victims.pods:
             what = f"The memory of {named(pod)} cannot be filled."
-            said = await agent.run(ground.backend, pod.name, "memory", "look", what=what)
+            said = await pod_script.run(ground.backend, pod.name, "memory", "look", what=what)
             limit, used_bytes = _two_numbers(what, said)
             first = ", ".join(hit.name for hit in hits if hit.pod == pod.name)
             lines.append(
@@ -100,7 +100,7 @@ class MemoryHog:
 
         async def apply() -> None:
             times = (f"{for_s:g}", f"{percent:g}", f"{fill_s:g}")
-            await agent.run_in_each(
+            await pod_script.run_in_each(
                 ground.backend,
                 (
                     (pod.name, "memory", "fill", order.drill_id, *times, *_of(hits, pod.name))
@@ -122,7 +122,7 @@ def _of(hits: tuple[Hit, ...], pod: str) -> tuple[str, ...]:
 
 
 def _release(pod: str, order: Order, text: str) -> Undo:
-    return agent.undo(f"{text} pod {pod}", pod, "release", order.drill_id)
+    return pod_script.undo(f"{text} pod {pod}", pod, "release", order.drill_id)
 
 
 def _two_numbers(what: str, said: str) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cockpit.drills import agent
-from cockpit.drills.fault import (
+from cockpit.drills.engine import pod_script
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -44,7 +44,7 @@ class Hit:
         return f"{order.drill_id}-{self.process.partition(':')[0]}"
 
     def release(self, order: Order, text: str) -> Undo:
-        return agent.undo(text, self.pod, "release", self.key(order))
+        return pod_script.undo(text, self.pod, "release", self.key(order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Kill:
             hits = await ranks(ground, victims.ranks)
 
         async def apply() -> None:
-            await agent.run_in_each(
+            await pod_script.run_in_each(
                 ground.backend,
                 (
                     (pod, "kill", *(hit.process for hit in hits if hit.pod == pod))
@@ -127,7 +127,7 @@ class SlowRank:
         hits = await ranks(ground, victims.ranks)
 
         async def apply() -> None:
-            await agent.run_in_each(
+            await pod_script.run_in_each(
                 ground.backend,
                 ((hit.pod, "hog", hit.key(order), f"{for_s:g}", "0", hit.process) for hit in hits),
             )
@@ -154,7 +154,7 @@ def held(
 
     async def apply() -> None:
         times = (f"{for_s:g}", f"{still_s:g}", f"{run_s:g}")
-        await agent.run_in_each(
+        await pod_script.run_in_each(
             ground.backend,
             ((hit.pod, "stop", hit.key(order), *times, hit.process) for hit in hits),
         )
@@ -193,7 +193,7 @@ async def look(ground: Ground, pod: str, missing: str, *arguments: str) -> list[
     """The processes that the script names, one for each that was asked for or more."""
     what = as_sentence(missing)
     try:
-        said = await agent.run(ground.backend, pod, "look", *arguments, what=what)
+        said = await pod_script.run(ground.backend, pod, "look", *arguments, what=what)
     except UsageError as error:  # the pod itself is gone
         raise CockpitError(what, " ".join((error.what, error.why)).strip()) from error
     found = said.split()

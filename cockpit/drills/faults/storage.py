@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from cockpit.drills import agent
-from cockpit.drills.fault import (
+from cockpit.drills.engine import pod_script
+from cockpit.drills.faults.fault import (
     Aim,
     Fault,
     FaultKind,
@@ -39,19 +39,19 @@ class Directory:
         for_s = float(order.values["for_s"])
         pod, where = _place(victims, victims.storage_path, "directory of checkpoints")
         name = _name(order)
-        await agent.run(ground.backend, pod.name, "storage", "check", where)
+        await pod_script.run(ground.backend, pod.name, "storage", "check", where)
         writers = str(order.values.get("writers", ""))
 
         async def apply() -> None:
             said = (self.way, name, where, f"{for_s:g}", *([writers] if writers else []))
-            await agent.run(ground.backend, pod.name, "storage", *said)
+            await pod_script.run(ground.backend, pod.name, "storage", *said)
 
         what = f"busy with {writers} writers" if writers else "read-only"
         return Prepared(
             lines=(f"{named(pod)}: {where} is {what} for {for_s:g} s.",),
             apply=apply,
             undo=(
-                agent.undo(
+                pod_script.undo(
                     f"give {where} back as it was",
                     pod.name,
                     *("storage", "off", name, where),
@@ -80,20 +80,20 @@ class Full:
         for pod in victims.pods:
             pids = [str(rank.pid) for rank in victims.ranks if rank.pod == pod.name]
             if pids:
-                said = await agent.run(ground.backend, pod.name, "filelimit", "check", *pids)
+                said = await pod_script.run(ground.backend, pod.name, "filelimit", "check", *pids)
                 known[pod.name] = said.split()
 
         async def apply() -> None:
             for pod, processes in known.items():
                 said = (_name(order), str(most), f"{for_s:g}", *processes)
-                await agent.run(ground.backend, pod, "filelimit", "on", *said)
+                await pod_script.run(ground.backend, pod, "filelimit", "on", *said)
 
         ranks = ", ".join(str(rank.rank) for rank in victims.ranks)
         return Prepared(
             lines=(f"Rank {ranks}: no file grows beyond {most:,} bytes for {for_s:g} s.",),
             apply=apply,
             undo=tuple(
-                agent.undo(
+                pod_script.undo(
                     f"let the ranks in pod {pod} write again",
                     pod,
                     *("filelimit", "off", _name(order), *processes),
@@ -118,18 +118,18 @@ class Damage:
     async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
         for_s = float(order.values["for_s"])
         pod, where = _place(victims, victims.checkpoint_path, "checkpoint")
-        await agent.run(ground.backend, pod.name, "checkpoint", "check", self.way, where)
+        await pod_script.run(ground.backend, pod.name, "checkpoint", "check", self.way, where)
         name = _name(order)
 
         async def apply() -> None:
-            await agent.run(ground.backend, pod.name, "checkpoint", self.way, name, where)
+            await pod_script.run(ground.backend, pod.name, "checkpoint", self.way, name, where)
 
         what = "Flip bytes in" if self.way == "corrupt" else "Remove half of the files of"
         return Prepared(
             lines=(f"{what} {where}, for {for_s:g} s.",),
             apply=apply,
             undo=(
-                agent.undo(
+                pod_script.undo(
                     f"put {where} back as it was",
                     pod.name,
                     *("checkpoint", "restore", name, where),

@@ -13,11 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
-from cockpit.drills.fault import FaultKind
+from cockpit.drills.faults.fault import FaultKind
 from cockpit.model.error import CockpitError
-from cockpit.tui.cells import fit
-from cockpit.tui.drillform import PRESETS, DrillForm, plan
-from cockpit.tui.rows.drills import default_text, undo_words
+from cockpit.tui.commands.drill_form import PRESETS, DrillForm, plan
+from cockpit.tui.terminal.cells import fit
+from cockpit.tui.views.drills.catalog_rows import default_text, undo_words
 
 _FIELDS = (
     ("target", "target", "random, head, POD, rank:N"),

@@ -15,12 +15,12 @@ from textual.widgets import Button, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from cockpit.launch.job import BundledJob
-from cockpit.tui.actions import Via
-from cockpit.tui.cells import fit
+from cockpit.tui.changes.actions import Via
+from cockpit.tui.commands.launch_form import LaunchForm
 from cockpit.tui.dialogs.launch_settings import SettingsList
 from cockpit.tui.dialogs.launch_value import SettingValue
-from cockpit.tui.launchform import LaunchForm
-from cockpit.tui.titles import entitle
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.terminal.cells import fit
 
 _WAYS: Mapping[Via, str] = {
     "job": "As a job over HTTP (ctrl+r)",

@@ -12,8 +12,8 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from cockpit.launch.job import JobSetting
-from cockpit.tui.cells import fit
-from cockpit.tui.launchform import Head, LaunchForm, Line
+from cockpit.tui.commands.launch_form import Head, LaunchForm, Line
+from cockpit.tui.terminal.cells import fit
 
 LEAST_CELLS, VALUE_CELLS = 8, 16
 """Longest value that is shown in whole, where all are short and at most."""

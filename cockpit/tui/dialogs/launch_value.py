@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input, Label, OptionList, Static
 
-from cockpit.tui.launchform import Line
+from cockpit.tui.commands.launch_form import Line
 
 _TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 

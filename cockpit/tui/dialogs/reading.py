@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cockpit.model.text import clean, one_line
-from cockpit.tui.titles import entitle
+from cockpit.tui.main.titles import entitle
 
 Laid: TypeAlias = Callable[[int], Content]
 """A text for lines of so many cells."""

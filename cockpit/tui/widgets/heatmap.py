@@ -20,8 +20,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from cockpit.tui.cells import fit, width_of
-from cockpit.tui.symbols import Symbols, symbols
+from cockpit.tui.terminal.cells import fit, width_of
+from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import Palette
 
 USUAL = 2

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
 from cockpit.backends.kuberay.backend import KubeRayBackend
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
 from cockpit.model.cluster import ClusterRef
 from tests.cluster import kwok
 from tests.cluster.raycluster import Group, ray_cluster

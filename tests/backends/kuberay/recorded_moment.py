@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cockpit.backends.kuberay import objects
-from cockpit.backends.kuberay.raycluster import RayCluster, ray_cluster
+from cockpit.backends.kuberay.resources import objects
+from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.model.cluster import Pod
 
 FOLDER = Path(__file__).parent / "recorded"

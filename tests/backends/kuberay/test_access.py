@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.backends.kuberay.access import INSTEAD, NEEDS, Right
+from cockpit.backends.kuberay.api.access import INSTEAD, NEEDS, Right
 from cockpit.backends.protocol import VERBS
 from tests.backends.kuberay.by_hand import Place
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay.client import KubeError
+from cockpit.backends.kuberay.api.client import KubeError
 from cockpit.backends.protocol import VERBS, Change
 from cockpit.model.error import (
     ChangedError,

@@ -13,16 +13,16 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
 from cockpit.backends.kuberay.backend import KubeRayBackend
-from cockpit.backends.kuberay.clusters import FleetSource
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
+from cockpit.backends.kuberay.resources.clusters import FleetSource
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterHealth, ClusterRef
 from cockpit.model.error import ReplacedError
 from cockpit.model.event import ClusterSeen, ClustersListed, JobsListed, PodsListed
 from cockpit.model.run import Job, JobStatus
-from cockpit.sources.dashboard import Dashboard
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.backends.contract import BackendContract, seen, workers
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import ray_pod_template

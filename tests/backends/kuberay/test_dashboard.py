@@ -13,7 +13,7 @@ import pytest
 
 from cockpit.backends.kuberay import dashboard as routes
 from cockpit.model.error import NotAllowedError, UnreachableError
-from cockpit.sources.http import Http
+from cockpit.sources.ray.http import Http
 from tests.backends.kuberay.by_hand import Place
 
 TOKEN = "ray-token-1"

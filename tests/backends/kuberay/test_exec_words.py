@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay import exec as module
+from cockpit.backends.kuberay.api import exec as module
 from cockpit.model.error import UnreachableError, UsageError
 
 

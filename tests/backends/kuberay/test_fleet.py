@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.clusters import FleetSource, list_clusters
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
+from cockpit.backends.kuberay.resources.clusters import FleetSource, list_clusters
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
 from cockpit.model.event import ClustersListed, Event, SourceHealth

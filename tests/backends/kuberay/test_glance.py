@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.glance import glance
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.one_shot import glance
 from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, PodPhase
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.backends.kuberay.health import health, health_alone
-from cockpit.backends.kuberay.objects import summary
+from cockpit.backends.kuberay.resources.health import health, health_alone
+from cockpit.backends.kuberay.resources.objects import summary
 from cockpit.model.cluster import ClusterHealth
 from tests.backends.kuberay.recorded_moment import Moment
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from cockpit.backends.kuberay.manifest import as_yaml, shown
+from cockpit.backends.kuberay.resources.safe_yaml import as_yaml, shown
 
 POD: dict[str, Any] = {
     "kind": "Pod",

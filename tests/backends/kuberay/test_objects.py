@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay import objects
-from cockpit.backends.kuberay.fields import quantity, seconds
-from cockpit.backends.kuberay.health import health, health_alone
-from cockpit.backends.kuberay.objects import worker_groups
-from cockpit.backends.kuberay.raycluster import ray_cluster
+from cockpit.backends.kuberay.api.fields import quantity, seconds
+from cockpit.backends.kuberay.resources import objects
+from cockpit.backends.kuberay.resources.health import health, health_alone
+from cockpit.backends.kuberay.resources.objects import worker_groups
+from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.model.cluster import NodeType, PodPhase
 from cockpit.model.run import JobStatus
 from tests.backends.kuberay.recorded_moment import Moment

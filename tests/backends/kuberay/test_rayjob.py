@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cockpit.backends.kuberay.rayjob import PACKAGE_LIMIT_BYTES, resource
+from cockpit.backends.kuberay.resources.rayjob import PACKAGE_LIMIT_BYTES, resource
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import NotAllowedError, ReplacedError, UsageError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay.reason import (
+from cockpit.backends.kuberay.resources.pod_reason import (
     NOT_READY,
     last_words,
     reason,

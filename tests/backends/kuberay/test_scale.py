@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay.scale import Plan, Request, forget, plan
+from cockpit.backends.kuberay.resources.scale import Plan, Request, forget, plan
 from cockpit.model.error import UsageError
 from tests.backends.kuberay.recorded_moment import Moment
 

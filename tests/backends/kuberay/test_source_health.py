@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.reflector import Health
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.reflector import Health
 from cockpit.backends.kuberay.watch import ClusterWatch
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UnreachableError
-from cockpit.store.select import stale_sources
+from cockpit.store.selectors import stale_sources
 from cockpit.store.store import Store
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay import rayjob
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.backends.kuberay.backend import KubeRayBackend
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.credentials import Credentials
 from cockpit.backends.kuberay.dashboard import Dashboards
-from cockpit.backends.kuberay.kubeconfig import KubeContext
-from cockpit.backends.kuberay.raycluster import ray_cluster
+from cockpit.backends.kuberay.resources import rayjob
+from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from tests.sources.raw_server import RawServer, http

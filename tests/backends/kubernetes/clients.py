@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
 from tests.cluster.testbed import Testbed
 
 

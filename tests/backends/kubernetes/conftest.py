@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.kuberay.client import KubeClient
+from cockpit.backends.kuberay.api.client import KubeClient
 from tests.backends.kubernetes.clients import client_of
 from tests.backends.kubernetes.faulty_proxy import FaultyProxy
 from tests.cluster.testbed import Testbed

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay import client as module
-from cockpit.backends.kuberay import credentials as credentials_module
-from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.api import client as module
+from cockpit.backends.kuberay.api import credentials as credentials_module
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
 from cockpit.model.error import UnreachableError
 from tests.backends.kubernetes.clients import admin, client_of, cluster_of, token_of, written
 from tests.backends.kubernetes.connect_proxy import connect_proxy
@@ -373,9 +373,9 @@ def test_a_request_loads_no_more_than_it_needs(control_plane: Testbed) -> None:
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
 async def ask():
     context = read([Path({str(control_plane.kubeconfig)!r})]).context()
     client = KubeClient(Credentials(context))

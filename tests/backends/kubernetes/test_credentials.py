@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from cockpit.backends.kuberay import credentials as module
-from cockpit.backends.kuberay import plugin as plugin_module
-from cockpit.backends.kuberay.credentials import Credentials
-from cockpit.backends.kuberay.kubeconfig import read
+from cockpit.backends.kuberay.api import auth_plugin as plugin_module
+from cockpit.backends.kuberay.api import credentials as module
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
 from cockpit.model.error import NotAllowedError, UsageError
 from tests.backends.kubernetes.clients import written
 from tests.cluster.certificates import Authority

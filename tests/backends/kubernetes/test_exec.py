@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from cockpit.backends.kuberay import exec as module
-from cockpit.backends.kuberay.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.exec import RemoteTerminal, attach, run
-from cockpit.backends.kuberay.port_forward import PortForward
+from cockpit.backends.kuberay.api import exec as module
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.api.exec import RemoteTerminal, attach, run
+from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.backends.protocol import ExecResult
 from cockpit.model.error import CockpitError, UnreachableError
 from tests.backends.kubernetes.clients import admin, client_of, cluster_of, token_of, written

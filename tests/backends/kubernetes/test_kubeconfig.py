@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.kuberay import kubeconfig
-from cockpit.backends.kuberay.kubeconfig import IN_CLUSTER, read
+from cockpit.backends.kuberay.api import kubeconfig
+from cockpit.backends.kuberay.api.kubeconfig import IN_CLUSTER, read
 from cockpit.model.error import UnreachableError, UsageError
 
 PROD = """

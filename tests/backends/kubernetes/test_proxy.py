@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.backends.kuberay.proxy import proxy_for
+from cockpit.backends.kuberay.api.proxy import proxy_for
 
 SERVER = "https://api.example.com:6443"
 

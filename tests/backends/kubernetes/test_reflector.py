@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay import reflector as module
-from cockpit.backends.kuberay.client import KubeClient
-from cockpit.backends.kuberay.reflector import Health, Reflector, Snapshot
-from cockpit.sources.backoff import Backoff
+from cockpit.backends.kuberay.api import reflector as module
+from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
+from cockpit.sources.polling.backoff import Backoff
 from tests.backends.kubernetes.clients import client_of
 from tests.backends.kubernetes.faulty_proxy import Fault, FaultyProxy, refusal
 from tests.cluster.fixtures import need_kubernetes

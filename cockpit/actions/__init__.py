@@ -1,0 +1,1 @@
+"""Every change that a user can make, with its audit line."""

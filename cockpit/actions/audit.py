@@ -1,0 +1,102 @@
+"""The audit log: one JSON line for each change that was asked of a cluster, the failed ones too.
+
+`require_writable` before a change, `record` after it: a change that was made is reported as made,
+whatever becomes of its line.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import json
+import logging
+import os
+import time
+from pathlib import Path
+
+from cockpit.config import paths
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.secret import masked
+
+DONE, FAILED = "done", "failed"
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+log = logging.getLogger(__name__)
+
+
+def path() -> Path:
+    return paths.state_dir() / "audit.jsonl"
+
+
+def require_writable() -> None:
+    """Create and open the log. Raises CockpitError where no line could be appended to it."""
+    try:
+        os.close(_opened())
+    except OSError as error:
+        kind = NotAllowedError if error.errno in _FORBIDDEN else CockpitError
+        raise kind(
+            f"The audit log {path()} cannot be opened, so nothing was changed.",
+            f"{error.strerror or error}.",
+            "Make its directory writable, or set XDG_STATE_HOME to another one.",
+        ) from error
+
+
+def record(
+    action: str,
+    ref: ClusterRef,
+    target: str,
+    *,
+    kind: str = "Cluster",
+    before: str = "",
+    after: str = "",
+    error: str = "",
+) -> str:
+    """Append who asked for what, when, where, and what came of it (`error`: why nothing did).
+
+    Returns why the line could not be written; empty when it was.
+
+    What looks like a secret is masked: a launch has its command line here.
+
+    The file is the user's own (mode 0600). A line that cannot be written is logged as a warning:
+    the change was already made, or has failed for a reason of its own.
+    """
+    line = {
+        "at_s": round(time.time(), 3),
+        "user": os.environ.get("SUDO_USER") or _user(),
+        "cluster": str(ref),
+        "context": ref.context,
+        "namespace": ref.namespace,
+        "kind": kind,
+        "action": action,
+        "target": masked(target),
+        "before": masked(before),
+        "after": masked(after),
+        "result": FAILED if error else DONE,
+        "error": masked(error),
+    }
+    try:
+        with os.fdopen(_opened(), "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    except (OSError, CockpitError) as failed:
+        why = failed.strerror if isinstance(failed, OSError) else str(failed)
+        missing = (
+            f"The audit log {path()} could not be written ({why}): {action} of {line['target']}, "
+            f"{line['result']}, is not in it."
+        )
+        log.warning("%s", missing)
+        return missing
+    return ""
+
+
+def _opened() -> int:
+    where = path()
+    paths.make_private(where.parent)
+    return os.open(where, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())  # a container's user need not be in the list of users

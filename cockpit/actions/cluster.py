@@ -1,0 +1,301 @@
+"""Every change that can be asked of a cluster, from a key or a verb alike, with its audit line.
+
+What was done is written down twice: on this machine in the audit log, also when it failed, and on
+the object itself, where the cluster has a way to (`Backend.announce`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, Self
+
+from cockpit.actions import audit
+from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
+from cockpit.drills.plan import kill
+from cockpit.launch import rayjob, resubmit, submission
+from cockpit.launch.rayjob import RayJobOptions
+from cockpit.launch.submission import LaunchSpec
+from cockpit.model.drill import Drill
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.event import Event, Notice
+from cockpit.model.run import Job
+from cockpit.model.secret import masked
+from cockpit.model.text import one_line
+from cockpit.sources.ray.dashboard import Dashboard
+
+if TYPE_CHECKING:
+    from cockpit.session.session import Session
+
+ONCE = RayJobOptions()
+CLUSTER_KINDS = {"kuberay": "RayCluster"}
+"""What a cluster is called where its kind has a word for it; elsewhere `Cluster`."""
+
+
+class ClusterActions:
+    """The coroutines run on the loop of the session whose backend this is.
+
+    `jobs` tells what is known of jobs by now: which of them a RayJob submitted. `tell` is given
+    each change that was asked for, as a Notice of the source `user`: so it is in the recording.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Callable[[], float] = time.time,
+        jobs: Callable[[], Mapping[str, Job]] = dict,
+        tell: Callable[[Event], None] | None = None,
+    ) -> None:
+        self._backend = backend
+        self._tell = tell
+        self._clock = clock
+        self._jobs = jobs
+
+    @classmethod
+    def on(cls, session: Session) -> Self:
+        return cls(session.backend, session.clock, lambda: session.store.jobs, session.dispatch)
+
+    async def kill(self, plan: kill.KillPlan) -> Drill:
+        change = Change(plan.fault, "Pod", plan.pod.name, before=f"grace {plan.grace_s:g} s")
+        with self._noting_failure(change):
+            drill = await kill.kill(self._backend, plan, self._clock)
+        await self._done(change)
+        return drill
+
+    async def scale(
+        self,
+        group: str,
+        replicas: int | None,
+        *,
+        min_replicas: int | None = None,
+        max_replicas: int | None = None,
+        remove: Sequence[str] = (),
+        uid: str = "",
+    ) -> Scaled:
+        """`uid`: of the cluster as the plan was made for it (`Store.uid`)."""
+        wanted = ", ".join(
+            f"{word} {number}"
+            for word, number in (
+                ("replicas", replicas), ("min", min_replicas), ("max", max_replicas)
+            )
+            if number is not None
+        )  # fmt: skip
+        with self._noting_failure(self._of_cluster("scale", after=f"{group}: {wanted}")):
+            done = await self._backend.scale(
+                group,
+                replicas,
+                min_replicas=min_replicas,
+                max_replicas=max_replicas,
+                remove=remove,
+                uid=uid,
+            )
+        without = f" without {', '.join(remove)}" if remove else ""
+        bounds = "".join(
+            f", {word} {number}"
+            for word, number in (("min", min_replicas), ("max", max_replicas))
+            if number is not None
+        )
+        await self._done(
+            self._of_cluster(
+                "scale", f"{group}: {done.before}", f"{group}: {done.after}{bounds}{without}"
+            )
+        )
+        return done
+
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
+        """Remove all pods of the cluster, or create them again; `uid` as for `scale`."""
+        words = ("running", "suspended") if suspended else ("suspended", "running")
+        change = self._of_cluster("suspend" if suspended else "unsuspend", *words)
+        with self._noting_failure(change):
+            await self._backend.suspend(suspended, uid=uid)
+        await self._done(change)
+
+    async def cordon(self, machine: str, cordoned: bool) -> None:
+        """Keep new pods off a machine, or let them on again."""
+        words = ("schedulable", "cordoned") if cordoned else ("cordoned", "schedulable")
+        change = Change("cordon" if cordoned else "uncordon", "Node", machine, *words)
+        with self._noting_failure(change):
+            await self._backend.cordon(machine, cordoned)
+        await self._done(change)
+
+    async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
+        """A command in a pod, to its end."""
+        change = Change("exec", "Pod", pod, after=argv[0])
+        with self._noting_failure(change):
+            done = await self._backend.exec(pod, argv)
+        self._write(change)
+        return done
+
+    async def attach(
+        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
+    ) -> Terminal:
+        """The same with its streams open. Only the first word is noted, for fear of secrets."""
+        change = Change("exec", "Pod", pod, after=argv[0])
+        with self._noting_failure(change):
+            terminal = await self._backend.attach(pod, argv, tty=tty, rows=rows, columns=columns)
+        self._write(change)
+        return terminal
+
+    async def launch(
+        self, name: str, settings: Mapping[str, str], via: Literal["job", "rayjob"] = "job"
+    ) -> str:
+        """Launch a bundled job; its submission id, or the RayJob's name."""
+        spec = submission.bundled_spec(name, settings)
+        if via == "rayjob":
+            return await self.submit_rayjob(spec)
+        return (await self.submit(spec)).id
+
+    async def submit(self, spec: LaunchSpec) -> Job:
+        change = self._of_cluster("launch", after=f"{spec.submission_id}: {spec.shown_command}")
+        with self._noting_failure(change):
+            async with self._dashboard() as dashboard:
+                job = await submission.launch(dashboard, spec)
+        await self._done(change)
+        return job
+
+    async def stay(
+        self,
+        spec: LaunchSpec,
+        times: int,
+        say: Callable[[str], None],
+        sends: Callable[[str], None],
+    ) -> Job:
+        """Until the job is over; it is sent again when the cluster has lost it (`resubmit`)."""
+        async with self._dashboard() as dashboard:
+            return await resubmit.stay(dashboard, spec, times, say, sends=sends)
+
+    async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
+        """Make a RayJob resource of the job; the resource's name."""
+        made = rayjob.rayjob_spec(spec, options)
+        change = Change("launch", "RayJob", made.name, after=spec.shown_command)
+        with self._noting_failure(change):
+            name = await self._create(spec, made)
+        await self._done(change)
+        return name
+
+    async def resume(self, job_id: str) -> Job:
+        """Submit the job again under a new id; it goes on from its last checkpoint."""
+        change = self._of_cluster("resume", job_id)
+        with self._noting_failure(change):
+            self._require_no_rayjob_of_its_own(job_id)
+            async with self._dashboard() as dashboard:
+                job = await submission.resume(dashboard, job_id)
+        await self._done(self._of_cluster("resume", job_id, job.id))
+        return job
+
+    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
+        """End the job, whether it was submitted over HTTP or by a RayJob.
+
+        `uid`: of the RayJob that the plan has shown. Without it, of the one that is known now.
+        """
+        await self._end("stop", job_id, uid)
+
+    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
+        """Remove a job from Ray's list; for a RayJob its resource, and a cluster of its own.
+
+        `uid` as for `stop_job`.
+        """
+        await self._end("delete", job_id, uid)
+
+    async def _end(self, action: Literal["stop", "delete"], job_id: str, uid: str) -> None:
+        job = self._rayjob(job_id)
+        if job is not None:
+            change = Change(action, "RayJob", job.rayjob, before=job.deployment or job.status.value)
+            with self._noting_failure(change):
+                if action == "stop":
+                    await self._backend.stop_rayjob(job.rayjob, uid=uid or job.rayjob_uid)
+                else:
+                    await self._backend.delete_rayjob(job.rayjob, uid=uid or job.rayjob_uid)
+        else:
+            change = self._of_cluster(action, job_id)
+            with self._noting_failure(change):
+                async with self._dashboard() as dashboard:
+                    await (submission.stop if action == "stop" else submission.delete)(
+                        dashboard, job_id
+                    )
+        await self._done(change)
+
+    def _rayjob(self, name: str) -> Job | None:
+        """The RayJob that is meant by a job's id or by the name of the resource."""
+        known = self._jobs()
+        job = known.get(name)
+        if job is not None:
+            return job if job.rayjob else None
+        return next((job for job in known.values() if job.rayjob == name), None)
+
+    def _require_no_rayjob_of_its_own(self, name: str) -> None:
+        job = self._rayjob(name)
+        if job is not None and job.cluster != self._backend.ref.name:
+            raise UsageError(
+                f"RayJob {job.rayjob} ran on a cluster of its own that was deleted with its code.",
+                todo="Launch it again: cockpit launch --via rayjob --own-cluster …",
+            )
+
+    async def _create(self, spec: LaunchSpec, made: RayJobSpec) -> str:
+        if made.own_cluster:
+            return await self._backend.create_rayjob(made)
+        async with self._dashboard() as dashboard:
+            await rayjob.provide(dashboard, spec)
+        return await self._backend.create_rayjob(made)
+
+    def _dashboard(self) -> Dashboard:
+        return Dashboard(self._backend.dashboard)
+
+    def _of_cluster(self, action: str, before: str = "", after: str = "") -> Change:
+        ref = self._backend.ref
+        kind = CLUSTER_KINDS.get(ref.backend, "Cluster")
+        return Change(action, kind, ref.name, before=before, after=after)
+
+    @contextmanager
+    def _noting_failure(self, change: Change) -> Iterator[None]:
+        """Open the audit log before the change that is made inside, and record its failure."""
+        audit.require_writable()
+        try:
+            yield
+        except CockpitError as error:
+            self._write(change, error)
+            raise
+        except asyncio.CancelledError:
+            self._write(change, CockpitError("interrupted: it may have been done all the same"))
+            raise
+
+    async def _done(self, change: Change) -> None:
+        self._write(change)
+        await self._backend.announce(change)
+
+    def _write(self, change: Change, error: CockpitError | None = None) -> None:
+        unwritten = audit.record(
+            change.action,
+            self._backend.ref,
+            change.name,
+            kind=change.kind,
+            before=change.before,
+            after=change.after,
+            error=one_line(str(error)) if error else "",
+        )
+        what = masked(f"{change.action} {words_of(change)}: {error or 'done'}")
+        self._notice(change, "Failed" if error else "Asked", what, warning=error is not None)
+        if unwritten:
+            self._notice(change, "AuditLog", unwritten, warning=True)
+
+    def _notice(self, change: Change, reason: str, message: str, *, warning: bool) -> None:
+        if self._tell is None:
+            return
+        self._tell(
+            Notice(
+                at_s=self._clock(),
+                source="user",
+                kind=change.kind,
+                name=change.name,
+                reason=reason,
+                message=one_line(message),
+                warning=warning,
+            )
+        )
+
+
+def words_of(change: Change) -> str:
+    """From what to what, as far as the change says."""
+    return " → ".join(part for part in (change.before, change.after) if part)

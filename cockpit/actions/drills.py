@@ -1,0 +1,153 @@
+"""Drills as changes of a cluster, from a key or a verb alike: conducted, kept, and written down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from cockpit.actions.cluster import ClusterActions
+from cockpit.drills.engine import interrupted
+from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.engine.interrupted import Undone
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.engine.lease import is_own
+from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.drills.gamedays.runner import GameDayRun
+from cockpit.drills.plan.blast_radius import BlastRadius
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.drills.probes.probe import GroundProber, Prober
+from cockpit.model.drill import DrillRecord, Verdict
+from cockpit.model.error import CockpitError
+from cockpit.model.event import Notice
+from cockpit.model.text import one_line
+from cockpit.recorder.drills import DrillHistory
+from cockpit.session.session import Session
+
+UNDO = "cockpit drill undo"
+
+log = logging.getLogger(__name__)
+
+
+class DrillActions(ClusterActions):
+    """`prober` asks the probes; without it, one that knows of no Prometheus.
+
+    `limits` bound what every drill may hit at once, whatever its plan allows.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        prober: Prober | None = None,
+        limits: BlastRadius = BlastRadius(),  # noqa: B008 - frozen
+    ) -> None:
+        super().__init__(
+            session.backend, session.clock, lambda: session.store.jobs, session.dispatch
+        )
+        self._session = session
+        self._prober = prober or GroundProber(session)
+        self._limits = limits
+
+    def experiment(self, plan: DrillPlan) -> Experiment:
+        """One drill on this cluster: it can be prepared to see what it would do, and conducted."""
+        plan = replace(plan, blast_radius=plan.blast_radius.within(self._limits))
+        return Experiment(self._session, plan, self._prober, keep=DrillHistory().keep)
+
+    async def drill(self, experiment: Experiment) -> DrillRecord:
+        """Conduct it to its end, with its audit line; what went wrong is in the record."""
+        plan = experiment.plan
+        change = self._of_cluster(f"drill {plan.name}", after=f"{experiment.id} begins")
+        with self._noting_failure(change):
+            await self._done(change)
+            record = await experiment.conduct()
+        hit = ", ".join(drill.target for drill in record.drills) or "nothing"
+        change = self._of_cluster(change.action, hit, f"{record.verdict.value}: {record.why}")
+        if record.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.ABORTED):
+            await self._done(change)
+        else:
+            self._write(change, CockpitError(record.why))
+        return record
+
+    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+        """Several drills, not begun yet. `say` is told each step, on the session's thread."""
+        return GameDayRun(self._session, day, self, self._prober, say)
+
+    def earlier_drills(self) -> Sequence[DrillRecord]:
+        """Those of this cluster that are kept on this machine. Reads files: not from the UI."""
+        kept, _ = DrillHistory().all()
+        here = str(self._backend.ref)
+        return [one.record for one in kept if one.record.cluster == here]
+
+    async def drill_elsewhere(self) -> str:
+        """Who else has the cluster for a drill now, where that can be told; empty: nobody."""
+        try:
+            holder = await self._backend.holder()
+        except CockpitError:
+            return ""  # no right to look, say: whoever wants a drill is told when it begins
+        return "" if is_own(holder) else holder
+
+    def left(self, only: str = "") -> list[Entry]:
+        """What killed cockpits have left on this cluster. Reads files: not from the UI."""
+        return interrupted.left_on(Journal(), self._backend.ref, only)
+
+    async def left_to_ask(self) -> list[Entry]:
+        """Of these what is undone only when the user says so."""
+        found = await asyncio.to_thread(self.left)
+        return interrupted.split(found, self._clock())[1]
+
+    async def undo_left(self, entries: Sequence[Entry]) -> list[Undone]:
+        """Undo these, as far as they still hold; each with its audit line."""
+        done = []
+
+        def waits(line: str) -> None:
+            self._tell_user("Waits", line, False)
+
+        async for undone in interrupted.undo_entries(self._backend, Journal(), entries, waits):
+            done.append(undone)
+            entry = undone.entry
+            change = self._of_cluster(f"undo {entry.fault}", entry.target, "; ".join(undone.lines))
+            self._write(change, undone.error)
+            self._tell_user("Undone", interrupted.outcome(undone), undone.error is not None)
+        return done
+
+    async def undo_recent(self) -> None:
+        """Undo what was left a moment ago; the rest is reported. Results are Notices."""
+        journal = Journal()
+        recent, others = interrupted.split(self.left(), self._clock())
+        await self.undo_left(recent)
+        for entry in others:
+            self._tell_user("Left", f"{interrupted.described(entry, self._clock())}: {UNDO}", True)
+        for entry in interrupted.elsewhere(journal, self._backend.ref):
+            what = f"Drill {entry.drill_id} left {entry.fault} on {entry.cluster}"
+            self._tell_user("Left", f"{what}: {UNDO}", True)
+        for bad in journal.unreadable():
+            self._tell_user("Left", bad.line, True)
+
+    def begin_undo(self) -> Future[None]:
+        """Start `undo_recent` on the session's loop; a failure of it becomes a Notice too."""
+        begun = self._session.submit(self.undo_recent())
+        begun.add_done_callback(self._report_failure)
+        return begun
+
+    def _report_failure(self, begun: Future[None]) -> None:
+        if begun.cancelled():
+            return
+        if (error := begun.exception()) is not None:
+            log.error("what earlier drills left was not undone", exc_info=error)
+            what = f"{error.what} {error.why}" if isinstance(error, CockpitError) else repr(error)
+            self._tell_user("Left", one_line(f"NOT undone: {what} {UNDO}", 400), True)
+
+    def _tell_user(self, reason: str, message: str, warning: bool) -> None:
+        self._session.dispatch(
+            Notice(
+                at_s=self._clock(),
+                source="user",
+                kind="Drill",
+                name="journal",
+                reason=reason,
+                message=message,
+                warning=warning,
+            )
+        )

@@ -1,0 +1,39 @@
+"""When to ring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cockpit.insight.detectors.hysteresis import is_at_least
+from cockpit.model.alert import Severity
+from cockpit.store.store import AlertView
+
+
+def is_quiet(view: AlertView, now_s: float) -> bool:
+    """A user has seen it, or does not want to hear of it now; and it did not get worse since."""
+    if view.acknowledged_s is None or view.acknowledged_s < view.alert.raised_s:
+        return False
+    if view.snoozed_until_s is not None:
+        return now_s < view.snoozed_until_s
+    return True
+
+
+def loud(
+    alerts: Mapping[str, AlertView], now_s: float, least: Severity = Severity.WARNING
+) -> dict[str, Severity]:
+    """The alerts that a user should hear of, by id, each with its severity."""
+    return {
+        key: view.alert.finding.severity
+        for key, view in alerts.items()
+        if is_at_least(view.alert.finding.severity, least) and not is_quiet(view, now_s)
+    }
+
+
+def should_ring(before: Mapping[str, Severity], after: Mapping[str, Severity]) -> bool:
+    """Whether something is new, or worse than it was; each as `loud` gives it."""
+    return any(_is_new(key, severity, before) for key, severity in after.items())
+
+
+def _is_new(key: str, severity: Severity, before: Mapping[str, Severity]) -> bool:
+    known = before.get(key)
+    return known is None or (known is not severity and is_at_least(severity, known))

@@ -1,0 +1,103 @@
+"""Look for trouble once a second, and tell of it: for the screen and for verbs without one."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import Thread
+
+from cockpit.alerts.hooks import Hooks
+from cockpit.alerts.settings import AlertSettings
+from cockpit.insight.detectors.findings import findings
+from cockpit.insight.detectors.hysteresis import Alarm
+from cockpit.insight.metrics.progress import Heard
+from cockpit.model.alert import Alert
+from cockpit.model.event import AlertCleared, AlertRaised, Event
+from cockpit.model.summary import RunSummary
+from cockpit.store.run import RunView
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+
+LOOK_EVERY_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class AlertWatch:
+    """`look` finds what is wrong with the current run and with jobs, and dispatches what is raised
+    and cleared.
+
+    It is called by whoever owns the store, between two calls of `drain`. `past` is asked once for
+    each run, on a thread of its own since it reads files: recorded runs, of whatever job.
+    """
+
+    def __init__(
+        self,
+        dispatch: Callable[[Event], None],
+        store: Callable[[], Store],
+        settings: AlertSettings | None = None,
+        past: Callable[[], Sequence[RunSummary]] = tuple,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings or AlertSettings()
+        self._dispatch, self._store, self._past = dispatch, store, past
+        self._alarm, self._heard = Alarm(), Heard()
+        self._hooks = Hooks(self.settings.hooks, dispatch, clock)
+        self._asked_for: str | None = None
+        self._reader: Thread | None = None
+        self._summaries: Sequence[RunSummary] = ()
+        self._looked_s: float | None = None
+        self._told: dict[str, Alert] = {}
+
+    def look(self, now_s: float) -> None:
+        """Does nothing when the last look was less than a second ago."""
+        if self._looked_s is not None and 0 <= now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        store = self._store()
+        run = current_run(store)
+        limits = self.settings.limits
+        past: Sequence[RunSummary] = ()
+        if run is not None:
+            self._heard.note(run, now_s)
+            past = self.past_of(run)
+        found = findings(store, run, now_s, past, limits, self._heard)
+        for event in self._alarm.look(store, run, found, now_s, limits):
+            self._tell(store, event)
+            self._dispatch(event)
+
+    def close(self) -> None:
+        """What hooks still have to tell is told, for two seconds at most."""
+        self._hooks.close()
+
+    def past_of(self, run: RunView) -> Sequence[RunSummary]:
+        """Recorded runs as far as they are read yet; the first call for a run has them read.
+
+        One read at a time: the runs of a sweep may change faster than their recordings are read.
+        """
+        if self._asked_for != run.id and (self._reader is None or not self._reader.is_alive()):
+            self._asked_for = run.id
+            self._reader = Thread(target=self._read_past, name="cockpit-past", daemon=True)
+            self._reader.start()
+        return self._summaries
+
+    def _read_past(self) -> None:
+        try:
+            self._summaries = tuple(self._past())
+        except Exception:
+            log.exception("recorded runs could not be read: there is nothing to compare with")
+
+    def _tell(self, store: Store, event: AlertRaised | AlertCleared) -> None:
+        """Hooks are told when an alert is new, gets worse, or is over; not of new numbers."""
+        if isinstance(event, AlertCleared):
+            known = self._told.pop(event.alert_id, None)
+            view = store.alerts.get(event.alert_id)
+            alert = known or (view.alert if view is not None else None)
+            if alert is not None:
+                self._hooks.tell(alert, cleared_s=event.at_s)
+            return
+        before = self._told.get(event.alert.id)
+        self._told[event.alert.id] = event.alert
+        if before is None or before.finding.severity is not event.alert.finding.severity:
+            self._hooks.tell(event.alert)

@@ -1,0 +1,174 @@
+"""Logins that another program or an identity provider hands out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.limited_json import loads
+from cockpit.model.secret import sendable, without_credentials
+from cockpit.model.text import one_line
+
+TIMEOUT_S = 30.0
+PROVIDER_S = 300.0
+"""How long a token of an auth-provider is used before it is asked again: it says no expiry."""
+_CLUSTER_INFO = (
+    "certificate-authority-data",
+    "insecure-skip-tls-verify",
+    "tls-server-name",
+    "proxy-url",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A token, or a client's certificate and key in PEM, until when (Unix time)."""
+
+    token: str = field(default="", repr=False)
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    expires_s: float = float("inf")
+
+
+async def ask_plugin(context: KubeContext) -> Login:
+    """Run the kubeconfig's `exec`, a program that prints an ExecCredential.
+
+    Raises NotAllowedError, which names the program, when it is missing, fails, hangs or prints
+    something else. It gets a session of its own: it cannot write over our screen, and when it
+    hangs all that it started is ended with it.
+    """
+    plugin = context.credential["exec"]
+    command, environment = _call(context, plugin)
+    name = one_line(command[0])
+    who = f"The credential plugin {name} of context {one_line(context.name)}"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        hint = one_line(str(plugin.get("installHint") or ""))
+        raise NotAllowedError(f"{who} is not installed.", hint, "Install it.") from error
+    except (OSError, ValueError) as error:
+        raise NotAllowedError(f"{who} cannot be run.", one_line(str(error))) from error
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            said, complaints = await process.communicate()
+    except TimeoutError as error:
+        raise NotAllowedError(
+            f"{who} did not answer in {TIMEOUT_S:g} s.",
+            "It may be waiting for a browser or a password.",
+            f"Log in by hand first: run {name} once, then try again.",
+        ) from error
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        words = complaints.decode(errors="replace").strip().splitlines() or [""]
+        raise NotAllowedError(
+            f"{who} failed with exit code {process.returncode}.",
+            one_line(without_credentials(words[-1])),
+            f"Log in again: run {name} by hand.",
+        )
+    return _login(who, said)
+
+
+def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]:
+    try:
+        command = [str(plugin.get("command") or ""), *map(str, plugin.get("args") or ())]
+        pairs = {str(pair["name"]): str(pair["value"]) for pair in plugin.get("env") or ()}
+        version = str(plugin.get("apiVersion") or "client.authentication.k8s.io/v1")
+        wants_cluster = bool(plugin.get("provideClusterInfo"))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"The `exec` entry of context {one_line(context.name)} is broken.",
+            one_line(f"{type(error).__name__}: {error}"),
+            "Fix the kubeconfig.",
+        ) from error
+    spec: dict[str, Any] = {"interactive": False}
+    if wants_cluster:
+        known = {key: context.cluster[key] for key in _CLUSTER_INFO if key in context.cluster}
+        spec["cluster"] = {"server": context.server, **known}
+    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    return command, {**os.environ, **pairs, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+
+
+def _login(who: str, said: bytes) -> Login:
+    try:
+        status = loads(said)["status"]
+        until = str(status.get("expirationTimestamp") or "")
+        login = Login(
+            token=sendable(
+                str(status.get("token") or ""), f"the answer of {who[0].lower()}{who[1:]}"
+            ),
+            certificate=str(status.get("clientCertificateData") or ""),
+            key=str(status.get("clientKeyData") or ""),
+            expires_s=_time_s(until) if until else float("inf"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise NotAllowedError(
+            f"{who} did not print an ExecCredential.",
+            one_line(without_credentials(f"{type(error).__name__}: {error}")),
+        ) from error
+    if not login.token and not login.certificate:
+        raise NotAllowedError(f"{who} gave neither a token nor a certificate.")
+    return login
+
+
+def _time_s(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+async def ask_provider(context: KubeContext) -> Login:
+    """The old `auth-provider` entries (oidc): the kubernetes package knows how to renew them."""
+    bearer = await asyncio.to_thread(_provider_token, context)
+    token = bearer.removeprefix("Bearer ").strip()
+    if not token:
+        raise NotAllowedError(
+            f"The auth-provider of context {one_line(context.name)} gave no token.",
+            "Its kind is not known, or what it holds is no token.",
+            "Log in again with your provider's own tool.",
+        )
+    return Login(token=token, expires_s=time.time() + PROVIDER_S)
+
+
+def _provider_token(context: KubeContext) -> str:
+    from kubernetes.client import Configuration
+    from kubernetes.config import ConfigException
+    from kubernetes.config.kube_config import KubeConfigLoader
+
+    document: Mapping[str, Any] = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": {"server": context.server}}],
+        "users": [{"name": "it", "user": dict(context.credential)}],
+    }
+    configuration = Configuration()
+    loader: Any = KubeConfigLoader  # it ships no types
+    try:
+        loader(document).load_and_set(configuration)
+    except (ConfigException, OSError, ValueError, KeyError) as error:
+        raise NotAllowedError(
+            f"The auth-provider of context {one_line(context.name)} gave no token.",
+            one_line(without_credentials(f"{type(error).__name__}: {error}")),
+            "Log in again with your provider's own tool.",
+        ) from error
+    # The name that it is kept under was another one in older versions of the package.
+    keys: Mapping[str, str] = configuration.api_key or {}
+    return str(keys.get("BearerToken") or keys.get("authorization") or "")

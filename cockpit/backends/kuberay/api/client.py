@@ -1,0 +1,353 @@
+"""One API server as calls that give plain JSON. Every failure is one of our errors.
+
+httpx is imported with the first request: it costs 50 ms. Belongs to the event loop of that request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import ssl
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.error_message import (
+    ForbiddenError,
+    KubeError,
+    SilentError,
+    not_kubernetes,
+    refusal,
+    retry_after_s,
+    unreachable,
+)
+from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.limited_json import MAX_BYTES, loads
+from cockpit.model.secret import without_credentials
+from cockpit.model.text import one_line
+from cockpit.sources.http import bounded_body
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    # httpx's own command line is a third of its import time: see cockpit/sources/ray/http.py.
+    sys.modules.setdefault("httpx._main", None)
+
+__all__ = ["ForbiddenError", "KubeClient", "KubeError", "Page", "PatchKind"]
+
+TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 4.0
+WHOLE_ANSWER_S = 60.0
+"""For a whole answer, streams aside; the time-out above is between two bytes."""
+WAITS = 4
+"""How often an answer of 429 or 503 is waited out before it is told."""
+LONGEST_WAIT_S = 10.0
+LINE_BYTES = 8 << 20
+"""No object is so large: etcd holds 1.5 MB of each at most."""
+PAGE = 250
+"""Objects in a page: large enough that 5,000 pods are 20 requests, small enough to show soon."""
+
+_KEEPALIVE = (
+    # A peer that is gone without a word (a laptop that slept, a firewall that forgot) is noticed
+    # in half a minute, and costs no request.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+_TYPES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PatchKind = Literal["json", "merge", "strategic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list. `resource_version` is that of the whole list."""
+
+    items: list[Any]
+    resource_version: str
+    more: bool
+
+
+class KubeClient:
+    """`requests` counts what was sent: the promise of few requests at rest is kept by it."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        whole_s: float = WHOLE_ANSWER_S,
+        limit_bytes: int = MAX_BYTES,
+    ) -> None:
+        self.credentials = credentials
+        self.requests = 0
+        self._timeout_s, self._whole_s, self._limit_bytes = timeout_s, whole_s, limit_bytes
+        self._http: httpx.AsyncClient | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._opening: asyncio.Lock | None = None
+        self._busy: Counter[httpx.AsyncClient] = Counter()
+
+    async def aclose(self) -> None:
+        pools = {*self._busy, *([self._http] if self._http else [])}
+        self._http = None
+        self._busy.clear()
+        for http in pools:
+            await http.aclose()
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        return _decoded(path, await self._send("GET", path, params))
+
+    async def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
+        return (await self._send("GET", path, params)).decode(errors="replace")
+
+    async def table(self, path: str, params: Mapping[str, str] | None = None) -> Any:
+        """A list as the columns that kubectl prints: of 1,000 pods 140 KB in place of 10 MB."""
+        asked = {**(params or {}), "includeObject": "None"}
+        return _decoded(path, await self._send("GET", path, asked, accept=TABLE))
+
+    async def create(self, path: str, body: Any) -> Any:
+        return _decoded(path, await self._send("POST", path, body=body))
+
+    async def delete(self, path: str, body: Any = None) -> Any:
+        return _decoded(path, await self._send("DELETE", path, body=body))
+
+    async def patch(
+        self,
+        path: str,
+        body: Any,
+        *,
+        kind: PatchKind,
+        params: Mapping[str, str] | None = None,
+    ) -> Any:
+        return _decoded(path, await self._send("PATCH", path, params, body, _TYPES[kind]))
+
+    async def pages(
+        self, path: str, params: Mapping[str, str] | None = None, *, limit: int = PAGE
+    ) -> AsyncGenerator[Page, None]:
+        """The list in parts, each as soon as it is here.
+
+        A list that grew too old on the way (410) raises KubeError; begin anew.
+        """
+        go_on = ""
+        while True:
+            asked = {**(params or {}), "limit": str(limit)}
+            if go_on:
+                asked["continue"] = go_on
+            answer = await self.get(path, asked)
+            try:
+                meta, items = answer["metadata"], answer.get("items") or []
+                go_on = str(meta.get("continue") or "")
+                version = str(meta.get("resourceVersion") or "")
+            except (KeyError, TypeError, AttributeError) as error:
+                raise not_kubernetes(path) from error
+            yield Page(items, version, bool(go_on))
+            if not go_on:
+                return
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, idle_s: float | None
+    ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+        """Chunks of an answer that goes on; SilentError after `idle_s` without one."""
+        import httpx
+
+        timeouts = httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, read=idle_s)
+        for last in (False, True):
+            async with self._pool() as http:
+                headers = await self.credentials.headers()
+                self.requests += 1
+                with self._explained():
+                    async with http.stream(
+                        "GET",
+                        path,
+                        params=params,
+                        headers=headers,
+                        timeout=timeouts,
+                        extensions=self._extensions(),
+                    ) as response:
+                        if response.is_success:
+                            yield self._chunks(response)
+                            return
+                        said = await bounded_body.beginning(response)
+            if response.status_code != 401 or last or not self.credentials.can_change:
+                raise refusal(self.credentials, "GET", path, response.status_code, said)
+            self.credentials.forget()
+
+    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+        with self._explained():
+            async for chunk in bounded_body.pieces(response):
+                yield chunk
+
+    async def lines(
+        self,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        idle_s: float | None,
+        opened: Callable[[], None] | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The answer's lines as they come, without their ends; the last may lack its end.
+
+        `opened` is called when the server has accepted the request. A line without an end comes in
+        pieces of LINE_BYTES: a pod that writes none must not fill our memory.
+        """
+        async with self.stream(path, params, idle_s=idle_s) as chunks:
+            if opened is not None:
+                opened()
+            rest = b""
+            async for chunk in chunks:
+                *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+                for line in whole:
+                    yield line
+                if len(rest) > LINE_BYTES:
+                    yield rest
+                    rest = b""
+            if rest:
+                yield rest
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "",
+    ) -> bytes:
+        retried_login = False
+        waits = 0
+        while True:
+            async with self._pool() as http:
+                headers = await self.credentials.headers()
+                if body is not None:
+                    headers["Content-Type"] = content_type
+                if accept:
+                    headers["Accept"] = accept
+                self.requests += 1
+                with self._explained():
+                    async with (
+                        asyncio.timeout(self._whole_s),
+                        http.stream(
+                            method,
+                            path,
+                            params=params,
+                            content=None if body is None else json.dumps(body).encode(),
+                            headers=headers,
+                            extensions=self._extensions(),
+                        ) as response,
+                    ):
+                        if response.is_success:
+                            return await bounded_body.body(response, self._limit_bytes)
+                        said = await bounded_body.beginning(response)
+            status = response.status_code
+            if status == 401 and self.credentials.can_change and not retried_login:
+                retried_login = True
+                self.credentials.forget()
+                continue
+            wait_s = retry_after_s(method, status, response.headers.get("Retry-After", ""))
+            if wait_s is None or waits == WAITS:
+                raise refusal(self.credentials, method, path, status, said)
+            waits += 1
+            await asyncio.sleep(min(wait_s, LONGEST_WAIT_S) * random.uniform(1.0, 1.25))
+
+    @asynccontextmanager
+    async def _pool(self) -> AsyncIterator[httpx.AsyncClient]:
+        """The one that is current. One that was replaced goes when its last request has ended: a
+        renewed login must not cut the watches that run.
+        """
+        http = await self._open()
+        self._busy[http] += 1
+        try:
+            yield http
+        finally:
+            self._busy[http] -= 1
+            if self._busy[http] <= 0:
+                del self._busy[http]
+                if http is not self._http:
+                    await http.aclose()
+
+    async def _open(self) -> httpx.AsyncClient:
+        """The one pool; a new one when the client's certificate has been renewed."""
+        import httpx
+
+        self._opening = self._opening or asyncio.Lock()
+        async with self._opening:
+            tls = await self.credentials.tls()
+            if self._http is None or tls is not self._tls:
+                old, self._http, self._tls = self._http, None, tls
+                if old is not None and not self._busy[old]:
+                    await old.aclose()
+                try:
+                    transport = httpx.AsyncHTTPTransport(
+                        verify=tls or True,
+                        proxy=self.credentials.proxy or None,
+                        limits=httpx.Limits(max_connections=100, max_keepalive_connections=10),
+                        socket_options=_KEEPALIVE,
+                    )
+                    self._http = httpx.AsyncClient(
+                        base_url=self.credentials.server,
+                        transport=transport,
+                        timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
+                        headers={
+                            "Accept": "application/json",
+                            "Accept-Encoding": bounded_body.ACCEPT_ENCODING,
+                            "User-Agent": "cockpit",
+                        },
+                    )
+                except httpx.InvalidURL as error:
+                    raise UsageError(
+                        "The API server's address is not one.",
+                        one_line(without_credentials(f"{self.credentials.server}: {error}")),
+                        "Fix `server` or `proxy-url` in the kubeconfig.",
+                    ) from error
+                except (ImportError, ValueError) as error:
+                    proxy = urlsplit(self.credentials.proxy)
+                    raise UnreachableError(
+                        f"The proxy {proxy.scheme}://{proxy.hostname} cannot be used.",
+                        one_line(without_credentials(str(error))),
+                        "Fix `proxy-url` in the kubeconfig, or the proxy variables.",
+                    ) from error
+            return self._http
+
+    def _extensions(self) -> dict[str, Any]:
+        name = self.credentials.server_name
+        return {"sni_hostname": name} if name else {}
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        import httpx
+
+        try:
+            yield
+        except httpx.ReadTimeout as error:
+            told = unreachable(self.credentials, "it accepted the connection and sent nothing")
+            raise SilentError(told.what, told.why, told.todo) from error
+        except httpx.TimeoutException as error:
+            kind = type(error).__name__
+            raise unreachable(self.credentials, f"nothing came in time ({kind})") from error
+        except TimeoutError as error:
+            raise unreachable(self.credentials, "the whole answer did not come in time") from error
+        except (bounded_body.AnswerTooLargeError, bounded_body.EncodingError) as error:
+            raise unreachable(self.credentials, f"the answer is refused: {error}") from error
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise unreachable(self.credentials, str(error) or type(error).__name__) from error
+
+
+def _decoded(path: str, body: bytes) -> Any:
+    try:
+        return loads(body)
+    except ValueError as error:
+        raise not_kubernetes(path, str(error)) from error

@@ -1,0 +1,104 @@
+"""What an API server's refusal, or its silence, means to the person who reads it."""
+
+from __future__ import annotations
+
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.limited_json import loads
+from cockpit.model.secret import without_credentials
+from cockpit.model.text import one_line
+
+
+class KubeError(CockpitError):
+    """The API server refused. `status` is HTTP's, `reason` its own word (`Conflict`, `Gone`, …)."""
+
+    def __init__(
+        self, what: str, why: str = "", todo: str = "", *, status: int, reason: str = ""
+    ) -> None:
+        super().__init__(what, why, todo)
+        self.status, self.reason = status, reason
+
+
+class ForbiddenError(NotAllowedError):
+    """401 or 403. `status` tells which."""
+
+    def __init__(self, what: str, why: str = "", todo: str = "", *, status: int) -> None:
+        super().__init__(what, why, todo)
+        self.status = status
+
+
+class SilentError(UnreachableError):
+    """Connected, and then nothing came for as long as was agreed."""
+
+
+def refusal(
+    credentials: Credentials, method: str, path: str, status: int, body: bytes
+) -> CockpitError:
+    """The error for an answer that is not a success."""
+    said, reason = (credentials.without_credentials(part) for part in _status(body))
+    context = one_line(credentials.context.name)
+    if status == 401:
+        return ForbiddenError(
+            f"The API server of context {context} does not know who you are.",
+            "" if said == "Unauthorized" else said,
+            "Your credentials are wrong or have expired: log in to the cluster again.",
+            status=status,
+        )
+    if status == 403:
+        return ForbiddenError(
+            "You may not do this on the cluster.",
+            said,
+            "Ask for the right; manifests/kubernetes/rbac.yaml lists what each verb needs.",
+            status=status,
+        )
+    what = said or f"{method} {one_line(path)} failed with HTTP {status}"
+    return KubeError(what, f"HTTP {status} {reason}".strip(), status=status, reason=reason)
+
+
+def unreachable(credentials: Credentials, why: str) -> UnreachableError:
+    """The error for a connection that could not be made, or broke; `why` as the library said it."""
+    context = one_line(credentials.context.name)
+    why = one_line(credentials.without_credentials(why))
+    todo = "Check the network, VPN or proxy; see: cockpit doctor"
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        todo = "The server's certificate is not what the kubeconfig's certificate-authority signs."
+    elif "certificate" in why.lower():
+        todo = "The client certificate may have expired: log in to the cluster again."
+    return UnreachableError(
+        f"The API server of context {context} cannot be reached.",
+        f"{one_line(without_credentials(credentials.server))}: {why}",
+        todo,
+    )
+
+
+def not_kubernetes(path: str, why: str = "") -> KubeError:
+    """The error for an answer that no API server gives; `why` without the answer's content."""
+    return KubeError(
+        f"{one_line(path)} did not answer as a Kubernetes API server does.",
+        one_line(why),
+        todo="Check the server's address in the kubeconfig.",
+        status=200,
+    )
+
+
+def retry_after_s(method: str, status: int, header: str) -> float | None:
+    """How long the server asks us to wait before the same request; None when it does not.
+
+    429 was not begun, whatever it was. 503, and 500 of an overloaded server, may have been: they
+    are asked again only when they say when, and when asking twice does no harm.
+    """
+    if status != 429 and (status not in (500, 503) or not header or method != "GET"):
+        return None
+    try:
+        return max(0.0, float(header or 1.0))
+    except ValueError:
+        return 1.0  # a date
+
+
+def _status(body: bytes) -> tuple[str, str]:
+    """Message and reason of a Kubernetes Status; of anything else its beginning."""
+    try:
+        answer = loads(body)
+        return one_line(str(answer.get("message") or "")), one_line(str(answer.get("reason") or ""))
+    except (ValueError, AttributeError):
+        return one_line(body[:200].decode(errors="replace")), ""

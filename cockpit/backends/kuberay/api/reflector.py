@@ -1,0 +1,246 @@
+"""One kind of object, listed and then watched for ever.
+
+The list comes in pages and each is told at once; then a watch with bookmarks goes on from there and
+is taken up again where it broke. At rest that is one request in five to ten minutes, however many
+objects there are. Of each object only what `parse` makes of it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from cockpit.backends.kuberay.api.client import PAGE, KubeClient
+from cockpit.backends.kuberay.api.error_message import KubeError, SilentError, not_kubernetes
+from cockpit.backends.kuberay.api.fields import UNUSABLE
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.limited_json import loads
+from cockpit.model.text import one_line
+from cockpit.sources.polling.backoff import Backoff
+
+T = TypeVar("T")
+
+SILENT_S = 150.0
+"""API servers send a bookmark about once a minute, even when nothing changes, but do not promise
+it: a watch that is silent for longer is asked for again, and not yet taken for dead."""
+WATCH_S = (300, 600)
+"""How long a watch is asked to last: a random time, so that many do not come back at once."""
+REFUSED_RETRY_S = 60.0
+"""A right or a kind that is missing does not come by asking often."""
+COALESCE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Generic[T]):
+    """All that is known now; the mapping is the reflector's own and must not be changed."""
+
+    objects: Mapping[str, T]
+    """By `namespace/name`."""
+    complete: bool
+    """False while the first list is still coming in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the watch is doing."""
+
+    ok: bool
+    error: CockpitError | None = None
+    retry_at_s: float | None = None
+    missing: bool = False
+    """The kind is not there: its CRD is not installed."""
+
+
+class Reflector(Generic[T]):
+    """`updates` yields a Snapshot after each page of the first list, then at most one in
+    `coalesce_s` however much changes, and a Health whenever that changes. It ends when closed.
+
+    `parse` gives None for what is not to be kept. With `beat_s` a Health that is well is told
+    again after each such time: the watch stands, and its socket is kept alive by the kernel.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        path: str,
+        parse: Callable[[Any], T | None],
+        *,
+        params: Mapping[str, str] | None = None,
+        page: int = PAGE,
+        coalesce_s: float = COALESCE_S,
+        beat_s: float | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._client, self._path, self._parse = client, path, parse
+        self._params = dict(params or {})
+        self._page, self._coalesce_s = page, coalesce_s
+        self._beat_s = beat_s
+        self._backoff = backoff or Backoff()
+        self._objects: dict[str, T] = {}
+        self._skipped: dict[str, str] = {}
+        self._version = ""
+        self._complete = False
+        self._open = False
+        self._news: asyncio.Event = asyncio.Event()
+        self._health: Health | None = None
+
+    async def updates(self) -> AsyncIterator[Snapshot[T] | Health]:
+        following = asyncio.create_task(self._follow())
+        told: Health | None = None
+        try:
+            while True:
+                news = await self._has_news()
+                if news and (self._objects or self._complete):
+                    yield Snapshot(self._objects, self._complete)
+                if self._health is not None and (self._health is not told or self._health.ok):
+                    told = self._health
+                    yield told
+                if following.done():
+                    await following  # a defect of ours: say it
+                    return
+                await asyncio.sleep(self._coalesce_s)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _has_news(self) -> bool:
+        """Wait for some; False when only the beat has come round."""
+        try:
+            await asyncio.wait_for(self._news.wait(), self._beat_s)
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                try:
+                    if not self._version:
+                        await self._list()
+                    await self._watch()
+                except KubeError as error:
+                    if error.status != 410:
+                        await self._rest(error)
+                        continue
+                    # Too old: list again, what is shown stays meanwhile. Not in a circle.
+                    self._version = ""
+                    await asyncio.sleep(self._backoff.failed())
+                except CockpitError as error:
+                    await self._rest(error)
+        finally:
+            self._news.set()
+
+    async def _rest(self, error: CockpitError) -> None:
+        missing = isinstance(error, KubeError) and error.status == 404
+        slow = missing or isinstance(error, NotAllowedError)
+        wait_s = REFUSED_RETRY_S * random.uniform(0.9, 1.1) if slow else self._backoff.failed()
+        self._tell(Health(False, error, time.time() + wait_s, missing))
+        await asyncio.sleep(wait_s)
+
+    async def _list(self) -> None:
+        found: dict[str, T] = {}
+        # The first list is shown as it comes; a later one, or one begun anew, when it is whole.
+        shown = self._objects or found
+        self._objects = shown
+        version = ""
+        pages = self._client.pages(self._path, self._params, limit=self._page)
+        async with aclosing(pages) as listed:
+            async for page in listed:
+                try:
+                    for raw in page.items:
+                        self._take(found, raw)
+                except (KeyError, TypeError, AttributeError) as error:
+                    raise not_kubernetes(self._path) from error
+                version = version or page.resource_version
+                if shown is found and page.more:
+                    self._news.set()
+        self._objects, self._version, self._complete = found, version, True
+        self._is_well()
+        self._news.set()
+
+    async def _watch(self) -> None:
+        asked = {
+            **self._params,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(*WATCH_S)),
+        }
+        begun = time.monotonic()
+        self._open = False
+        lines = self._client.lines(self._path, asked, idle_s=SILENT_S, opened=self._opened)
+        try:
+            async with aclosing(lines) as followed:
+                async for line in followed:
+                    self._read(line)
+        except SilentError:
+            if not self._open:
+                raise
+            return  # as good as ended: taken up again, and told only if that fails
+        if time.monotonic() - begun < 1.0:
+            # A server that ends each watch at once must not be asked in a circle.
+            await asyncio.sleep(self._backoff.failed())
+
+    def _opened(self) -> None:
+        self._open = True
+        self._is_well()
+
+    def _read(self, line: bytes) -> None:
+        try:
+            event = loads(line)
+            self._apply(event["type"], event["object"])
+        except UNUSABLE as error:
+            raise not_kubernetes(self._path) from error
+        self._backoff.worked()  # here only: a watch that is refused later has opened too
+
+    def _apply(self, kind: str, raw: Any) -> None:
+        if kind == "ERROR":
+            status = int(raw.get("code") or 500)
+            message = str(raw.get("message") or "the watch failed")
+            raise KubeError(message, status=status, reason=str(raw.get("reason") or ""))
+        if kind == "DELETED":
+            self._objects.pop(_key(raw), None)
+            self._skipped.pop(_key(raw), None)
+            self._news.set()
+        elif kind != "BOOKMARK":
+            self._take(self._objects, raw)
+            self._news.set()
+        self._version = str(raw["metadata"]["resourceVersion"])
+
+    def _take(self, into: dict[str, T], raw: Any) -> None:
+        key = _key(raw)
+        self._skipped.pop(key, None)
+        try:
+            parsed = self._parse(raw)
+        except UNUSABLE as error:
+            # One object that is made like no other must not hide the rest.
+            self._skipped[key] = one_line(f"{type(error).__name__}: {error}")
+            parsed = None
+        if parsed is None:
+            into.pop(key, None)
+        else:
+            into[key] = parsed
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Objects, by `namespace/name`, of which `parse` could make nothing, and why."""
+        return self._skipped
+
+    def _is_well(self) -> None:
+        if self._health is None or not self._health.ok:
+            self._tell(Health(True))
+
+    def _tell(self, health: Health) -> None:
+        self._health = health
+        self._news.set()
+
+
+def _key(raw: Any) -> str:
+    meta = raw["metadata"]
+    return f"{meta.get('namespace', '')}/{meta['name']}"

@@ -1,0 +1,1 @@
+"""The Kubernetes objects that are read or changed."""

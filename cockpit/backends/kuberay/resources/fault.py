@@ -1,0 +1,75 @@
+"""What drills ask of Kubernetes: eviction and a network policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.names import checked
+from cockpit.backends.kuberay.resources import objects, precondition
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError
+from cockpit.model.text import one_line
+
+
+async def evict(client: KubeClient, ref: ClusterRef, pod: str, uid: str, grace_s: int) -> None:
+    """Raises CockpitError when a disruption budget does not allow it (429)."""
+    path = f"/api/v1/namespaces/{ref.namespace}/pods/{checked('pod', pod)}/eviction"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": ref.namespace},
+        "deleteOptions": precondition.delete_options(uid, gracePeriodSeconds=grace_s),
+    }
+    try:
+        await client.create(path, body)
+    except KubeError as error:
+        if error.status != 429:
+            raise
+        raise CockpitError(
+            f"Pod {one_line(pod)} is not evicted.",
+            one_line(error.what),
+            "A PodDisruptionBudget protects it: see kubectl get pdb.",
+        ) from error
+
+
+async def isolate(
+    client: KubeClient, ref: ClusterRef, pod: str, name: str, labels: Mapping[str, Any]
+) -> None:
+    """A policy that selects this pod alone and allows nothing; where the CNI enforces policies.
+
+    A pod is selected by labels: it is given one of our own, which goes with it.
+    """
+    marked = {"metadata": {"labels": {MARK: name}}}
+    await client.patch(
+        f"/api/v1/namespaces/{ref.namespace}/pods/{checked('pod', pod)}", marked, kind="merge"
+    )
+    await client.create(
+        _policies(ref),
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": name, "labels": {objects.CLUSTER_LABEL: ref.name, MARK: name}},
+            "spec": {
+                "podSelector": {"matchLabels": {MARK: name}},
+                "policyTypes": ["Ingress", "Egress"],
+            },
+        },
+    )
+
+
+MARK = "cockpit.ray.io/drill"
+"""Label of the pod that a policy is about, and of the policy."""
+
+
+async def rejoin(client: KubeClient, ref: ClusterRef, name: str) -> None:
+    try:
+        await client.delete(f"{_policies(ref)}/{checked('network policy', name)}")
+    except KubeError as error:
+        if error.status != 404:
+            raise
+
+
+def _policies(ref: ClusterRef) -> str:
+    return f"/apis/networking.k8s.io/v1/namespaces/{ref.namespace}/networkpolicies"

@@ -1,0 +1,127 @@
+"""The Lease of a drill on Kubernetes: at most one drill a cluster.
+
+As in client-go's leader election, a holder has ended once its Lease was observed unchanged for its
+whole duration: clocks of nodes may differ. `cockpit.drills.engine.lease` observes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.fields import mapping, text, whole
+from cockpit.backends.kuberay.resources import objects
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import LeaseHeldError
+from cockpit.model.text import one_line
+
+_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+SKEW = timedelta(seconds=5)
+"""A renewal that is further in the future than this was written by another clock."""
+
+
+async def hold(
+    client: KubeClient, ref: ClusterRef, holder: str, ttl_s: float, expired: str = ""
+) -> None:
+    """The Lease `CLUSTER-drill`, taken or renewed. As `Backend.hold`."""
+    now = datetime.now(UTC)
+    path = f"{_leases(ref)}/{_name(ref)}"
+    spec: dict[str, Any] = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": int(ttl_s),
+        "renewTime": now.strftime(_TIME),
+    }
+    try:
+        lease = await client.get(path)
+    except KubeError as error:
+        if error.status != 404:
+            raise
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": _name(ref), "labels": {objects.CLUSTER_LABEL: ref.name}},
+            "spec": spec | {"acquireTime": now.strftime(_TIME), "leaseTransitions": 0},
+        }
+        await _won(ref, client.create(_leases(ref), body), ttl_s)
+        return
+    held = mapping(lease, "spec")
+    owner = text(held, "holderIdentity")
+    version = text(mapping(lease, "metadata"), "resourceVersion")
+    if owner and owner != holder and (not expired or expired != version):
+        raise _taken(ref, owner, version, _duration_s(held, ttl_s), _is_current(held, now))
+    if owner != holder:
+        spec["acquireTime"] = now.strftime(_TIME)
+        spec["leaseTransitions"] = whole(held, "leaseTransitions") + 1
+    change = {"metadata": {"resourceVersion": version}, "spec": spec}
+    await _won(ref, client.patch(path, change, kind="merge"), ttl_s)
+
+
+async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
+    """As `Backend.release`."""
+    path = f"{_leases(ref)}/{_name(ref)}"
+    try:
+        lease = await client.get(path)
+        if text(mapping(lease, "spec"), "holderIdentity") != holder:
+            return
+        version = text(mapping(lease, "metadata"), "resourceVersion")
+        change = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": None}}
+        await client.patch(path, change, kind="merge")
+    except KubeError as error:
+        if error.status not in (404, 409):  # deleted, or another's by now
+            raise
+
+
+async def holder(client: KubeClient, ref: ClusterRef) -> str:
+    """Whose the Lease is, as far as this machine's clock tells; empty: nobody's."""
+    try:
+        held = mapping(await client.get(f"{_leases(ref)}/{_name(ref)}"), "spec")
+    except KubeError as error:
+        if error.status != 404:
+            raise
+        return ""
+    return text(held, "holderIdentity") if _is_current(held, datetime.now(UTC)) else ""
+
+
+async def _won(ref: ClusterRef, asked: Any, ttl_s: float) -> None:
+    try:
+        await asked
+    except KubeError as error:
+        if error.status != 409:
+            raise
+        raise _taken(ref, "another cockpit, which was quicker", "", ttl_s, True) from error
+
+
+def _taken(
+    ref: ClusterRef, owner: str, version: str, ttl_s: float, current: bool
+) -> LeaseHeldError:
+    return LeaseHeldError(
+        f"Another drill runs on RayCluster {ref.name}.",
+        f"Held by {one_line(owner)}: one drill at a time.",
+        f"Wait for it, or delete the Lease {_name(ref)} if its holder has ended.",
+        renewal=version,
+        ttl_s=ttl_s,
+        current=current,
+    )
+
+
+def _duration_s(held: Mapping[str, Any], ttl_s: float) -> float:
+    return float(whole(held, "leaseDurationSeconds")) or ttl_s
+
+
+def _is_current(held: Mapping[str, Any], now: datetime) -> bool:
+    try:
+        renewed = datetime.strptime(text(held, "renewTime"), _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    duration = timedelta(seconds=min(86_400, whole(held, "leaseDurationSeconds")))
+    return renewed <= now + SKEW and now < renewed + duration
+
+
+def _leases(ref: ClusterRef) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{ref.namespace}/leases"
+
+
+def _name(ref: ClusterRef) -> str:
+    return f"{ref.name}-drill"

@@ -1,0 +1,244 @@
+"""Kubernetes objects as the model's dataclasses.
+
+Objects come from whoever may write them: a field that is missing, null or of another type gives its
+empty value, and all text loses its control characters here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cockpit.backends.kuberay.api.fields import (
+    boolean,
+    items,
+    mapping,
+    quantity,
+    seconds,
+    text,
+    whole,
+)
+from cockpit.backends.kuberay.resources import pod_reason
+from cockpit.backends.kuberay.resources.raycluster import GPUS, UNBOUNDED, GroupSpec, RayCluster
+from cockpit.model.cluster import (
+    ClusterHealth,
+    ClusterRef,
+    ClusterSummary,
+    Machine,
+    NodeType,
+    Pod,
+    PodPhase,
+    WorkerGroup,
+)
+from cockpit.model.event import Notice
+from cockpit.model.run import Job, JobStatus
+from cockpit.model.secret import masked, masked_value
+
+CLUSTER_LABEL = "ray.io/cluster"
+GROUP_LABEL = "ray.io/group"
+TYPE_LABEL = "ray.io/node-type"
+REPLICA_LABEL = "ray.io/worker-group-replica-name"
+
+
+def pod(raw: Any) -> Pod:
+    meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
+    labels = mapping(meta, "labels")
+    statuses = items(status, "containerStatuses")
+    ready = _is_ready(status) and "deletionTimestamp" not in meta
+    ended = [
+        seconds(mapping(mapping(each, "state"), "terminated").get("finishedAt"))
+        for each in statuses
+    ]
+    phase = _phase(meta, status)
+    return Pod(
+        name=text(meta, "name"),
+        group=text(labels, GROUP_LABEL),
+        node_type=NodeType.HEAD if text(labels, TYPE_LABEL) == "head" else NodeType.WORKER,
+        phase=phase,
+        ready=ready,
+        ip=text(status, "podIP"),
+        created_s=seconds(meta.get("creationTimestamp")),
+        ended_s=(max(ended, default=0.0) or None) if phase is PodPhase.FAILED else None,
+        restarts=sum(whole(each, "restartCount") for each in statuses),
+        reason="" if ready else pod_reason.reason(raw),
+        host=text(spec, "nodeName"),
+        gpus=sum(
+            quantity(mapping(mapping(each, "resources"), "limits").get(name))
+            for each in items(spec, "containers")
+            for name in GPUS
+        ),
+        replica=text(labels, REPLICA_LABEL),
+        uid=text(meta, "uid"),
+    )
+
+
+def _phase(meta: Mapping[str, Any], status: Mapping[str, Any]) -> PodPhase:
+    phase = text(status, "phase")
+    if "deletionTimestamp" in meta and phase not in (PodPhase.FAILED, PodPhase.SUCCEEDED):
+        return PodPhase.TERMINATING
+    try:
+        return PodPhase(phase)
+    except ValueError:
+        return PodPhase.PENDING if not phase else PodPhase.UNKNOWN
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    return any(
+        text(each, "type") == "Ready" and text(each, "status") == "True"
+        for each in items(status, "conditions")
+    )
+
+
+def worker_groups(cluster: RayCluster, pods: Iterable[Pod]) -> tuple[WorkerGroup, ...]:
+    """The groups with the counts of their pods, and in a line what the counts do not say."""
+    there: dict[str, list[Pod]] = {group.name: [] for group in cluster.groups}
+    for each in pods:
+        if each.phase not in (PodPhase.FAILED, PodPhase.SUCCEEDED):
+            there.setdefault(each.group, []).append(each)
+    made = []
+    for group in cluster.groups:
+        living = there[group.name]
+        staying = [each for each in living if each.phase is not PodPhase.TERMINATING]
+        off = cluster.suspended or group.suspended
+        desired = 0 if off else group.wanted * group.hosts
+        made.append(
+            WorkerGroup(
+                name=group.name,
+                desired=desired,
+                ready=sum(each.ready for each in living),
+                min=group.min * group.hosts,
+                max=min(group.max * group.hosts, UNBOUNDED),
+                resources=group.resources,
+                hosts=group.hosts,
+                autoscaled=cluster.autoscaled,
+                suspended=off,
+                note=_note(cluster, group, desired, len(staying)),
+            )
+        )
+    return tuple(made)
+
+
+def _note(cluster: RayCluster, group: GroupSpec, desired: int, running: int) -> str:
+    said = []
+    if cluster.autoscaled and running > desired:
+        said.append(f"wanted {desired}, running {running}, held by the autoscaler until idle")
+    if group.replicas != group.wanted:
+        bound = f"max {group.max}" if group.replicas > group.max else f"min {group.min}"
+        said.append(f"asks for {group.replicas}, taken as {group.wanted} ({bound})")
+    return "; ".join(said)
+
+
+def machine(raw: Any) -> Machine:
+    meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
+    room = mapping(status, "allocatable")
+    ready: dict[str, Any] = next(
+        (e for e in items(status, "conditions") if text(e, "type") == "Ready"), {}
+    )
+    under = [
+        text(each, "type")
+        for each in items(status, "conditions")
+        if text(each, "type") != "Ready" and text(each, "status") == "True"
+    ]
+    is_ready = text(ready, "status") == "True"
+    addresses = items(status, "addresses")
+    return Machine(
+        name=text(meta, "name"),
+        ready=is_ready,
+        cordoned=boolean(spec, "unschedulable"),
+        reason=", ".join(under) if is_ready else text(ready, "message") or text(ready, "reason"),
+        ip=next((text(e, "address") for e in addresses if text(e, "type") == "InternalIP"), ""),
+        version=text(mapping(status, "nodeInfo"), "kubeletVersion"),
+        created_s=seconds(meta.get("creationTimestamp")),
+        uid=text(meta, "uid"),
+        cpus=quantity(room.get("cpu")),
+        memory_bytes=int(quantity(room.get("memory"))),
+        gpus=sum(quantity(room.get(name)) for name in GPUS),
+        taints=tuple(
+            ":".join(part for part in (text(each, "key"), text(each, "effect")) if part)
+            for each in items(spec, "taints")
+        ),
+    )
+
+
+def summary(cluster: RayCluster, context: str, health: tuple[ClusterHealth, str]) -> ClusterSummary:
+    desired = 0 if cluster.suspended else sum(g.wanted * g.hosts for g in cluster.groups)
+    return ClusterSummary(
+        ref=ClusterRef("kuberay", cluster.name, cluster.namespace, context),
+        health=health[0],
+        message=health[1],
+        desired=desired,
+        ready=cluster.ready_workers,
+        groups=len(cluster.groups),
+        gpus=sum(g.wanted * g.hosts * g.resources.gpus for g in cluster.groups)
+        if not cluster.suspended
+        else 0.0,
+        ray_version=cluster.ray_version,
+        created_s=cluster.created_s,
+        autoscaled=cluster.autoscaled,
+    )
+
+
+_ENDED = {"Complete": JobStatus.SUCCEEDED, "Failed": JobStatus.FAILED}
+_STATUSES = {status.value: status for status in JobStatus}
+
+
+def ray_job(raw: Any) -> Job:
+    """A RayJob. Its id is that of its submission, or its own name until there is one."""
+    meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
+    name = text(meta, "name")
+    deployment = text(status, "jobDeploymentStatus")
+    word = text(status, "jobStatus")
+    known = _STATUSES.get(word) or _ENDED.get(deployment) or JobStatus.PENDING
+    if not known.is_over and deployment in _ENDED:
+        known = _ENDED[deployment]  # it failed before it was ever submitted
+    elif deployment == "Suspended":
+        known = JobStatus.STOPPED
+    return Job(
+        id=text(status, "jobId") or text(spec, "jobId") or name,
+        entrypoint=masked(text(spec, "entrypoint", 2000)),
+        status=known,
+        message=masked(text(status, "message", 2000)) or text(status, "reason"),
+        started_s=seconds(status.get("startTime")) or seconds(meta.get("creationTimestamp")),
+        ended_s=seconds(status.get("endTime")) or None,
+        metadata={
+            text({"k": k}, "k"): masked_value(k, text({"v": v}, "v"))
+            for k, v in mapping(spec, "metadata").items()
+        },
+        rayjob=name,
+        rayjob_uid=text(meta, "uid"),
+        deployment=deployment or "New",
+        submitted=bool(word),
+        cluster=text(status, "rayClusterName")
+        or text(mapping(spec, "clusterSelector"), CLUSTER_LABEL),
+    )
+
+
+def notice(raw: Any, source: str) -> Notice:
+    """A core/v1 Event. Its time is that of its last occurrence."""
+    about = mapping(raw, "involvedObject")
+    when = (
+        raw.get("lastTimestamp")
+        or mapping(raw, "series").get("lastObservedTime")
+        or raw.get("eventTime")
+        or mapping(raw, "metadata").get("creationTimestamp")
+    )
+    count = max(whole(raw, "count", 1), whole(mapping(raw, "series"), "count", 1))
+    message = text(raw, "message", 500)
+    return Notice(
+        at_s=seconds(when),
+        source=source,
+        kind=_KINDS.get(text(about, "kind"), text(about, "kind")),
+        name=text(about, "name"),
+        reason=text(raw, "reason"),
+        message=f"{message} (×{count})" if count > 1 else message,
+        warning=text(raw, "type") == "Warning",
+    )
+
+
+_KINDS = {"RayCluster": "Cluster", "RayJob": "Job", "Node": "Machine"}
+
+
+def pods_in_order(pods: Iterable[Pod]) -> Sequence[Pod]:
+    return sorted(
+        pods, key=lambda each: (each.node_type is not NodeType.HEAD, each.group, each.name)
+    )

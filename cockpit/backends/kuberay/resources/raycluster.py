@@ -1,0 +1,147 @@
+"""What we read of a RayCluster, and what of it the operator will make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cockpit.backends.kuberay.api.fields import (
+    boolean,
+    items,
+    mapping,
+    number,
+    quantity,
+    seconds,
+    text,
+    whole,
+)
+from cockpit.model.cluster import Resources
+
+GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
+UNBOUNDED = 2_147_483_647
+"""What the CRD writes for a group without a maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """One worker group as the RayCluster wants it. Counts are replicas."""
+
+    name: str
+    replicas: int
+    min: int
+    max: int
+    hosts: int = 1
+    to_delete: tuple[str, ...] = ()
+    """workersToDelete: stays in the object after it was acted on."""
+    suspended: bool = False
+    resources: Resources = field(default_factory=Resources)
+
+    @property
+    def wanted(self) -> int:
+        """Replicas as the operator takes them: within the bounds."""
+        return max(self.min, min(self.replicas, self.max))
+
+
+@dataclass(frozen=True, slots=True)
+class RayCluster:
+    """What we read of a RayCluster. The sticky `status.state` is not among it."""
+
+    name: str
+    namespace: str
+    uid: str
+    created_s: float
+    groups: tuple[GroupSpec, ...]
+    ray_version: str = ""
+    autoscaled: bool = False
+    suspended: bool = False
+    token_secret: str = ""
+    """The Secret with Ray's token as the object names it; empty when the cluster asks for none.
+
+    The cluster's author writes it: see `operator_secrets`.
+    """
+    head_service: str = ""
+    tls: bool = False
+    """Whether the dashboard uses https."""
+    ready_workers: int = 0
+    conditions: tuple[tuple[str, bool, str], ...] = ()
+    """Type, whether it holds, message."""
+    deleting: bool = False
+
+    @property
+    def operator_secrets(self) -> frozenset[str]:
+        """The names that KubeRay gives the Secret that it makes for this cluster.
+
+        The end of a long name counts, and a letter comes first (`CheckName` of KubeRay's util.go).
+        """
+        short = self.name[-50:]
+        return frozenset({self.name, short if short[:1].isalpha() else f"r{short[1:]}"})
+
+    def condition(self, kind: str) -> tuple[bool, str] | None:
+        return next(
+            ((holds, words) for each, holds, words in self.conditions if each == kind), None
+        )
+
+
+def ray_cluster(raw: Any) -> RayCluster:
+    meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
+    name = text(meta, "name")
+    auth = mapping(spec, "authOptions")
+    secret = text(auth, "secretName") or name if text(auth, "mode") == "token" else ""
+    environment = _environment(mapping(spec, "headGroupSpec"))
+    return RayCluster(
+        name=name,
+        namespace=text(meta, "namespace"),
+        uid=text(meta, "uid"),
+        created_s=seconds(meta.get("creationTimestamp")),
+        groups=tuple(_group(each) for each in items(spec, "workerGroupSpecs")),
+        ray_version=text(spec, "rayVersion"),
+        autoscaled=boolean(spec, "enableInTreeAutoscaling"),
+        suspended=boolean(spec, "suspend"),
+        token_secret=secret,
+        head_service=text(mapping(status, "head"), "serviceName") or f"{name}-head-svc",
+        tls=environment.get("RAY_DASHBOARD_USE_TLS", "") in ("1", "true"),
+        ready_workers=whole(status, "readyWorkerReplicas"),
+        conditions=tuple(
+            (text(each, "type"), text(each, "status") == "True", text(each, "message"))
+            for each in items(status, "conditions")
+        ),
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def _group(raw: Mapping[str, Any]) -> GroupSpec:
+    return GroupSpec(
+        name=text(raw, "groupName"),
+        replicas=whole(raw, "replicas", 1 if raw.get("replicas") is None else 0),
+        min=whole(raw, "minReplicas"),
+        max=whole(raw, "maxReplicas", UNBOUNDED),
+        hosts=max(1, whole(raw, "numOfHosts", 1)),
+        to_delete=tuple(
+            str(each) for each in items(mapping(raw, "scaleStrategy"), "workersToDelete", str)
+        ),
+        suspended=boolean(raw, "suspend"),
+        resources=_resources(raw),
+    )
+
+
+def _resources(group: Mapping[str, Any]) -> Resources:
+    """Of the Ray container, which is the first; rayStartParams win over its limits, as in Ray."""
+    started = mapping(group, "rayStartParams")
+    containers = items(mapping(mapping(group, "template"), "spec"), "containers")
+    resources = mapping(containers[0], "resources") if containers else {}
+    limits = {**mapping(resources, "requests"), **mapping(resources, "limits")}
+    return Resources(
+        cpus=number(started.get("num-cpus"), quantity(limits.get("cpu"))),
+        gpus=number(started.get("num-gpus"), sum(quantity(limits.get(name)) for name in GPUS)),
+        memory_bytes=int(quantity(limits.get("memory"))),
+    )
+
+
+def _environment(group: Mapping[str, Any]) -> dict[str, str]:
+    containers = items(mapping(mapping(group, "template"), "spec"), "containers")
+    return {
+        text(each, "name"): text(each, "value")
+        for container in containers[:1]
+        for each in items(container, "env")
+    }

@@ -1,0 +1,256 @@
+"""What a scale request makes of a RayCluster: a JSON patch, and what the user should know. Pure.
+
+Numbers of a request are replicas, as in the spec: where one spans several hosts, each is that many
+pods. The patch tests the group's name and the numbers that it was made for, so that one which lost
+a race fails and is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.backends.kuberay.api.fields import mapping, whole
+from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
+from cockpit.model.cluster import Pod, PodPhase
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
+
+Step = Mapping[str, Any]
+"""One operation of a JSON patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`None` leaves a number as it is; `remove` names pods that go first."""
+
+    group: str
+    replicas: int | None = None
+    min: int | None = None
+    max: int | None = None
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`before` and `after` are replicas. An empty patch: there is nothing to change."""
+
+    before: int
+    after: int
+    patch: tuple[Step, ...]
+    warning: str = ""
+    removed: tuple[str, ...] = ()
+    """Pods that go because of the names in `remove`."""
+
+
+def find(cluster: RayCluster, name: str) -> GroupSpec:
+    """The group of that name. UsageError when there is none such."""
+    for group in cluster.groups:
+        if group.name == name:
+            return group
+    names = ", ".join(group.name for group in cluster.groups)
+    raise UsageError(
+        f"There is no worker group {one_line(name)!r} in RayCluster {cluster.name}.",
+        f"Groups: {names}." if names else "It has no worker groups.",
+    )
+
+
+def plan(
+    cluster: RayCluster,
+    raw: Mapping[str, Any],
+    request: Request,
+    pods: Sequence[Pod],
+    idle_s: int,
+) -> Plan:
+    """`cluster` and `raw` are the object as it is now, `pods` those of the group.
+
+    `idle_s` is after how long the autoscaler takes an idle worker, where the group does not say.
+    Raises UsageError for a group or pod that is not there and for numbers that make no sense.
+    """
+    old = find(cluster, request.group)
+    path, item = _item(raw, old.name)
+    least = old.min if request.min is None else request.min
+    most = old.max if request.max is None else request.max
+    _check(request, least, most)
+    going = _replicas_of(request.remove, pods, old)
+    wanted = old.replicas if request.replicas is None else request.replicas
+    if request.replicas is None and going:
+        wanted = max(0, old.wanted - len(going))
+    after = max(least, min(wanted, most))
+    changes = [
+        *_number(item, path, "minReplicas", old.min, request.min),
+        *_number(item, path, "maxReplicas", old.max, request.max),
+        *_number(item, path, "replicas", old.replicas, after if after != old.replicas else None),
+        *_deletions(item, path, old, request.remove, pods),
+    ]
+    warnings = [
+        _clamped(wanted, after, least, most),
+        _suspended(cluster, old),
+        _together(going, request.remove, old),
+        _replaced(old, after, len(going)),
+        _autoscaled(cluster, old, after, least, pods, whole(item, "idleTimeoutSeconds", idle_s))
+        if not going
+        else "",
+    ]
+    return Plan(
+        before=old.wanted,
+        after=after,
+        patch=(*_guard(item, path), *changes) if changes else (),
+        warning=" ".join(warning for warning in warnings if warning),
+        removed=tuple(sorted(name for names in going.values() for name in names)),
+    )
+
+
+def forget(
+    cluster: RayCluster, raw: Mapping[str, Any], name: str, names: Sequence[str]
+) -> tuple[Step, ...]:
+    """The patch that takes `names`, whose pods are gone, out of workersToDelete; or none."""
+    path, item = _item(raw, find(cluster, name).name)
+    listed = mapping(item, "scaleStrategy").get("workersToDelete")
+    if not isinstance(listed, list):
+        return ()
+    kept = [entry for entry in listed if entry not in names]
+    if len(kept) == len(listed):
+        return ()
+    where = f"{path}/scaleStrategy/workersToDelete"
+    return (
+        _test(f"{path}/groupName", item["groupName"]),
+        _test(where, listed),
+        {"op": "replace", "path": where, "value": kept},
+    )
+
+
+def _item(raw: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
+    """The group's place in the object, and what stands there. The group is known to be there."""
+    groups = mapping(raw, "spec")["workerGroupSpecs"]
+    index = next(
+        index
+        for index, item in enumerate(groups)
+        if isinstance(item, dict) and one_line(str(item.get("groupName"))) == name
+    )
+    return f"/spec/workerGroupSpecs/{index}", groups[index]
+
+
+def _check(request: Request, least: int, most: int) -> None:
+    for what, count in (("replicas", request.replicas), ("min", least), ("max", most)):
+        if count is not None and count < 0:
+            raise UsageError(
+                f"{what} of group {request.group} cannot be {count}.", "It is 0 or more."
+            )
+    if least > most:
+        raise UsageError(
+            f"min of group {request.group} cannot be above its max.", f"min {least}, max {most}."
+        )
+
+
+def _replicas_of(
+    names: Sequence[str], pods: Sequence[Pod], old: GroupSpec
+) -> dict[str, tuple[str, ...]]:
+    """By replica, all pods that go when those named go: the hosts of one go together."""
+    known = {pod.name: pod for pod in pods}
+    going: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        if name not in known:
+            listed = ", ".join(sorted(known)[:8]) or "none"
+            raise UsageError(
+                f"There is no pod {one_line(name)!r} in group {old.name}.", f"Pods: {listed}."
+            )
+        replica = known[name].replica if old.hosts > 1 else ""
+        together = tuple(pod.name for pod in pods if replica and pod.replica == replica)
+        going[replica or name] = together or (name,)
+    return going
+
+
+def _guard(item: Mapping[str, Any], path: str) -> list[Step]:
+    """All three numbers, although perhaps one changes: what is clamped depends on them."""
+    numbers = ("replicas", "minReplicas", "maxReplicas")
+    return [
+        _test(f"{path}/groupName", item["groupName"]),
+        *(_test(f"{path}/{key}", item[key]) for key in numbers if item.get(key) is not None),
+    ]
+
+
+def _number(item: Mapping[str, Any], path: str, key: str, old: int, new: int | None) -> list[Step]:
+    if new is None or (new == old and item.get(key) is not None):
+        return []
+    # `add` on a key that is there replaces it.
+    return [{"op": "add", "path": f"{path}/{key}", "value": new}]
+
+
+def _deletions(
+    item: Mapping[str, Any], path: str, old: GroupSpec, remove: Sequence[str], pods: Sequence[Pod]
+) -> list[Step]:
+    """Names to remove, after those that are still acted on; names whose pods are gone leave."""
+    there = {pod.name for pod in pods}
+    kept = [name for name in old.to_delete if name in there and name not in remove]
+    names = [*kept, *dict.fromkeys(remove)]
+    if names == list(old.to_delete):
+        return []
+    if not isinstance(item.get("scaleStrategy"), dict):
+        strategy = {"workersToDelete": names}
+        return [{"op": "add", "path": f"{path}/scaleStrategy", "value": strategy}]
+    return [{"op": "add", "path": f"{path}/scaleStrategy/workersToDelete", "value": names}]
+
+
+def _test(path: str, found: Any) -> Step:
+    return {"op": "test", "path": path, "value": found}
+
+
+def _clamped(wanted: int, after: int, least: int, most: int) -> str:
+    if wanted > after:
+        return f"{wanted} is above the group's max of {most}: held at {after}."
+    if wanted < after:
+        return f"{wanted} is below the group's min of {least}: held at {after}."
+    return ""
+
+
+def _suspended(cluster: RayCluster, old: GroupSpec) -> str:
+    if cluster.suspended:
+        return "The cluster is suspended: there are no pods until it is unsuspended."
+    if old.suspended:
+        return f"Group {old.name} is suspended: it has no pods until it is unsuspended."
+    return ""
+
+
+def _together(going: Mapping[str, Sequence[str]], remove: Sequence[str], old: GroupSpec) -> str:
+    said = []
+    for replica, names in going.items():
+        if others := [name for name in names if name not in remove]:
+            verb = "goes" if len(others) == 1 else "go"
+            said.append(
+                f"{', '.join(others)} {verb} too: replica {replica} spans {old.hosts} hosts."
+            )
+    return " ".join(said)
+
+
+def _replaced(old: GroupSpec, after: int, removed: int) -> str:
+    new = removed - (old.wanted - after)
+    if removed and new > 0:
+        return f"{new} of them {'is' if new == 1 else 'are'} replaced: {after} stay wanted."
+    return ""
+
+
+def _autoscaled(
+    cluster: RayCluster,
+    old: GroupSpec,
+    after: int,
+    least: int,
+    pods: Sequence[Pod],
+    idle_s: int,
+) -> str:
+    """What Ray's autoscaler makes of the new number (recorded with its version 2)."""
+    if not cluster.autoscaled:
+        return ""
+    if after > old.wanted and after > least:
+        return (
+            f"The autoscaler takes workers away that are idle for {idle_s} s;"
+            f" to keep {after}, set the group's min to {after} too."
+        )
+    running = sum(pod.phase in (PodPhase.PENDING, PodPhase.RUNNING) for pod in pods)
+    if after < old.wanted and running > after * old.hosts:
+        return (
+            f"The autoscaler changes only the number: {running} pods run until they are idle."
+            " To lower at once, name the pods that shall go."
+        )
+    return ""

@@ -1,0 +1,1 @@
+"""The pods of a local cluster: their processes, logs and readiness."""

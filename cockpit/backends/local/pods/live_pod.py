@@ -1,0 +1,141 @@
+"""One pod in the operator's hands: its `ray start`, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import string
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cockpit.backends.local.files import tail
+from cockpit.backends.local.pods.process import PodTrace, ProcessId, identify
+from cockpit.backends.local.spec import HEAD_GROUP
+from cockpit.backends.local.state import PodStatus
+from cockpit.model.cluster import NodeType, Pod, PodPhase, Resources
+from cockpit.model.text import one_line
+
+_NAME_LETTERS = string.ascii_lowercase + string.digits
+_RECORD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \S+ -- ")
+"""What `ray start` puts before each line."""
+_SUBPROCESS_ENDED = re.compile(r"\[exit code=")
+_EXCEPTION = re.compile(r"^\w*(Error|Exception): ")
+
+
+@dataclass(slots=True)
+class LivePod:
+    """Mutable, and the operator's alone; what others see is `status`. Times are Unix seconds."""
+
+    pod: Pod
+    resources: Resources
+    directory: Path
+    log: Path
+    start_at_s: float = 0.0
+    """Not before: a group whose pods die at start waits longer each time."""
+    gpus: tuple[str, ...] = ()
+    child: asyncio.subprocess.Process | None = None
+    process: ProcessId | None = None
+    session: int = 0
+    started_s: float = 0.0
+    ready_s: float | None = None
+    kill_at_s: float | None = None
+    """When the grace period of a terminating pod is over."""
+    forget_at_s: float | None = None
+    """Until when a failed pod is still listed."""
+
+    @property
+    def name(self) -> str:
+        return self.pod.name
+
+    @property
+    def is_head(self) -> bool:
+        return self.pod.node_type is NodeType.HEAD
+
+    @property
+    def is_over(self) -> bool:
+        return self.pod.phase is PodPhase.FAILED
+
+    @property
+    def status(self) -> PodStatus:
+        return PodStatus(pod=self.pod, process=self.process, ready_s=self.ready_s)
+
+    @property
+    def trace(self) -> PodTrace:
+        return PodTrace(self.name, str(self.directory), self.session)
+
+    def enter(self, phase: PodPhase, *, reason: str = "", ready: bool = False) -> None:
+        self.pod = replace(self.pod, phase=phase, reason=one_line(reason), ready=ready)
+
+    async def start(self, argv: Sequence[str], environment: Mapping[str, str], now: float) -> None:
+        """Start `ray start` in a session of its own, in the pod's directory."""
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self.child = await asyncio.create_subprocess_exec(
+                *argv,
+                env=environment,
+                cwd=self.directory,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=handle,
+                stderr=handle,
+                start_new_session=True,
+            )
+        finally:
+            os.close(handle)
+        self.session, self.started_s = self.child.pid, now
+        self.process = identify(self.child.pid)
+
+    def fail(self, reason: str, now: float, *, forget_at_s: float) -> None:
+        self.enter(PodPhase.FAILED, reason=reason)
+        self.pod = replace(self.pod, ended_s=now)
+        self.kill_at_s, self.forget_at_s = None, forget_at_s
+
+    def restart(self, reason: str) -> None:
+        """Back to waiting, under the same name and address, as a container that is restarted."""
+        self.pod = replace(self.pod, restarts=self.pod.restarts + 1)
+        self.child = self.process = self.ready_s = None
+        self.session = 0
+        self.enter(PodPhase.PENDING, reason=reason)
+
+    def how_it_ended(self, exit_code: int) -> str:
+        """`killed by SIGKILL`, or the exit code with the line of the log that says most."""
+        if exit_code < 0:
+            try:
+                return f"killed by {signal.Signals(-exit_code).name}"
+            except ValueError:
+                return f"killed by signal {-exit_code}"
+        return f"exited {exit_code}: {self.last_words() or 'its log is empty'}"
+
+    def last_words(self) -> str:
+        """The line of the log that says most: the dead subprocess, the exception, or the last."""
+        lines = [_RECORD.sub("", one_line(line)) for line in tail(self.log, 400)]
+        lines = [line for line in lines if line]
+        for telling in (_SUBPROCESS_ENDED, _EXCEPTION):
+            if told := [line for line in lines if telling.search(line)]:
+                return told[-1]
+        return lines[-1] if lines else ""
+
+
+def pod_name(cluster: str, group: str) -> str:
+    """As KubeRay names pods, with a random end of 5."""
+    kind = "head" if group == HEAD_GROUP else f"{group}-worker"
+    return f"{cluster}-{kind}-" + "".join(secrets.choice(_NAME_LETTERS) for _ in range(5))
+
+
+def new_pod(name: str, group: str, ip: str, now: float) -> Pod:
+    return Pod(
+        name=name,
+        group=group,
+        node_type=NodeType.HEAD if group == HEAD_GROUP else NodeType.WORKER,
+        phase=PodPhase.PENDING,
+        ready=False,
+        ip=ip,
+        created_s=now,
+        host="localhost",
+        uid=str(uuid.uuid4()),
+    )

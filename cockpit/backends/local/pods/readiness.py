@@ -1,0 +1,85 @@
+"""Whether pods are ready: the GCS listens, and Ray knows the pod's node to be alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from cockpit.backends.local.pods.pods import Pods
+from cockpit.backends.local.pods.ray_nodes import RayNodes, ask_nodes, ask_version
+from cockpit.backends.local.spec import ClusterSpec
+
+STARTING_PERIOD_S = 0.2
+REST_PERIOD_S = 5.0
+"""Kubernetes' and KubeRay's period for readiness."""
+MISSES = 3
+"""Questions in a row without an answer before a head is no longer ready."""
+
+
+class Probe:
+    def __init__(self, spec: ClusterSpec, token: str, pods: Pods, wake: Callable[[], None]) -> None:
+        self._spec, self._token, self._pods, self._wake = spec, token, pods, wake
+        self._misses = 0
+        self.ray_version = ""
+
+    async def run(self) -> None:
+        while True:
+            await self._look()
+            starting = not all(pod.pod.ready for pod in self._pods.started) or not self._pods.head
+            waited_s = 0.0
+            # In short sleeps: a pod that is started meanwhile is asked for soon.
+            while waited_s < (STARTING_PERIOD_S if starting else REST_PERIOD_S):
+                await asyncio.sleep(STARTING_PERIOD_S)
+                waited_s += STARTING_PERIOD_S
+                starting = starting or any(pod.ready_s is None for pod in self._pods.started)
+
+    async def _look(self) -> None:
+        head = self._pods.head
+        if head is None or head.process is None:
+            return
+        asked = {pod.name: pod.process for pod in self._pods.started}
+        if not self._pods.gcs_listens:
+            if await self._gcs_answers() and self._pods.head is head:
+                self._pods.gcs_listens = True
+                self._wake()
+            return
+        nodes = await asyncio.to_thread(
+            ask_nodes, self._spec.head_ip, self._spec.dashboard_port, self._token
+        )
+        if nodes is not None and not self.ray_version:
+            self.ray_version = await asyncio.to_thread(
+                ask_version, self._spec.head_ip, self._spec.dashboard_port, self._token
+            )
+        # A pod that was restarted meanwhile has the same address: the answer is not about it.
+        if any(pod.process != asked.get(pod.name, pod.process) for pod in self._pods.started):
+            return
+        self._apply(nodes)
+
+    async def _gcs_answers(self) -> bool:
+        try:
+            async with asyncio.timeout(1.0):
+                _, writer = await asyncio.open_connection(self._spec.head_ip, self._spec.gcs_port)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    def _apply(self, nodes: RayNodes | None) -> None:
+        if nodes is None:
+            self._misses += 1
+            head = self._pods.head
+            if head is not None and head.pod.ready and self._misses >= MISSES:
+                self._pods.unregister(head, "the dashboard does not answer")
+                self._wake()
+            return
+        self._misses = 0
+        for pod in self._pods.started:
+            known = pod.pod.ip in nodes.alive
+            if known and not pod.pod.ready:
+                self._pods.register(pod)
+                self._wake()
+            elif pod.pod.ready and pod.pod.ip in nodes.dead:
+                why = nodes.dead[pod.pod.ip] or "no reason given"
+                if pod.kill_at_s is None:
+                    self._pods.unregister(pod, f"Ray has declared its node dead: {why}")
+                    self._wake()

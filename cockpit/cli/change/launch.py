@@ -1,0 +1,240 @@
+"""`cockpit launch JOB`, `cockpit launch -- COMMAND`; `cockpit launch --list` is `launch_list`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from cockpit.actions.cluster import ClusterActions
+from cockpit.backends.protocol import Backend
+from cockpit.cli.change import launch_files
+from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.output import tables
+from cockpit.cli.output.streams import tell
+from cockpit.cli.read.logs import follow_job
+from cockpit.launch import settings_file, submission
+from cockpit.launch.catalog import bundled_job, bundled_jobs
+from cockpit.launch.existing_jobs import beside
+from cockpit.launch.folder import folder
+from cockpit.launch.rayjob import RayJobOptions, resource_name
+from cockpit.launch.resubmit import stay
+from cockpit.launch.room import shortage
+from cockpit.model.error import ExitCode, UsageError
+from cockpit.model.recovery import FAST, PROFILES, profile
+from cockpit.model.run import JobStatus
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
+
+SECRET_IN_COMMAND = (
+    "The command has what looks like a secret: everyone who may list jobs or processes on the "
+    "cluster can read it. Set it in the environment of the pods instead."
+)
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.epilog = (
+        "cockpit launch --list prints the jobs; cockpit launch JOB --list, the settings of one."
+    )
+    parser.add_argument("job", nargs="?", help="a bundled job's name: see --list")
+    parser.add_argument(
+        "command", nargs="*", help="after --: any command, run in a copy of this folder"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="the bundled jobs; with a job's name, its settings"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="training workers (ranks)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job"
+    )
+    parser.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="settings of the job as JSON or TOML; - reads them from standard input; --set wins",
+    )
+    parser.add_argument(
+        "--recovery",
+        choices=tuple(PROFILES),
+        default=FAST.name,
+        help=f"the recovery profile (default {FAST.name}; see docs/recovery.md)",
+    )
+    parser.add_argument("--follow", "-f", action="store_true", help="print its log until it ends")
+    parser.add_argument(
+        "--resubmit",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep running, and submit it again up to N times when the head was lost",
+    )
+    how = parser.add_argument_group("on Kubernetes")
+    how.add_argument(
+        "--via", choices=("job", "rayjob"), default="job", help="over HTTP, or as a RayJob resource"
+    )
+    how.add_argument(
+        "--own-cluster", action="store_true", help="RayJob: run on a new cluster, a copy of this"
+    )
+    how.add_argument(
+        "--replicas",
+        action="append",
+        default=[],
+        metavar="GROUP=N",
+        help="RayJob: the worker groups of its own cluster",
+    )
+    how.add_argument(
+        "--ttl",
+        type=int,
+        metavar="S",
+        help="RayJob: delete its own cluster S seconds after the end",
+    )
+    how.add_argument("--deadline", type=int, metavar="S", help="RayJob: end it after S seconds")
+    how.add_argument(
+        "--retries", type=int, default=0, metavar="N", help="RayJob: number of retries"
+    )
+    confirm.arguments(parser)
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.list:
+        from cockpit.cli.change import launch_list
+
+        return launch_list.run(args)
+    options = _options(args)
+    if args.resubmit and (args.follow or options is not None):
+        raise UsageError(
+            "--resubmit is for a job over HTTP, and does not follow its log.",
+            "A RayJob has --retries, and its operator for it.",
+            "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
+        )
+    spec = replace(_spec(args), recovery=profile(args.recovery))
+    uploads = folder(spec.directory) if spec.directory is not None else None
+    # It takes nothing away, so it does not ask; it says what it does.
+    args.yes = args.yes or uploads is None or not launch_files.is_large(uploads)
+    on_another = options is not None and options.own_cluster
+    kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
+    with connect.session(args, sources=(), kinds=kinds) as session:
+        permission.require(session, "rayjob" if options else "launch")
+        plan = _plan(session.backend, spec, options)
+        if spec.shown_command != spec.command:
+            plan.append(SECRET_IN_COMMAND)
+        if uploads is not None:
+            in_map = f"{resource_name(spec.submission_id)}-package" if on_another else ""
+            plan += launch_files.summary(uploads, in_map)
+            plan += launch_files.listing(uploads) if args.dry_run else ()
+        if args.dry_run and not on_another:
+            plan += _lacking(session, spec)
+        if not confirm.confirmed(args, plan, session.backend.ref):
+            return int(ExitCode.DONE)
+        if options is None:
+            return session.call(_launch(args, session.backend, spec))
+        from cockpit.cli.change.rayjob import launch
+
+        return launch(args, session, spec, options)
+
+
+def _plan(
+    backend: Backend, spec: submission.LaunchSpec, options: RayJobOptions | None
+) -> list[str]:
+    if options is None:
+        return [f"Launch {spec.shown_command} on {backend.ref}."]
+    how = f"Launch {spec.shown_command} as a RayJob on {backend.ref}."
+    if options.own_cluster:
+        how = (
+            f"Launch {spec.shown_command} as a RayJob on a cluster of its own, like {backend.ref}."
+        )
+    limits = []
+    if options.own_cluster:
+        when = f"{options.ttl_s} s after" if options.ttl_s else "at"
+        limits.append(f"That cluster goes {when} the job's end.")
+    if options.deadline_s is not None:
+        limits.append(f"The job is ended after {options.deadline_s} s.")
+    return [how, *limits]
+
+
+def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
+    """The job itself says what it waits for, once it runs; who tries it out hears of it before."""
+    if session.backend.ref.backend == "address":
+        return []  # its nodes come and go as they like: there is no most
+    session.wait(lambda store: bool(store.groups), connect.SETTLE_S)
+    lack = shortage(spec, session.store.groups.values())
+    return [lack] if lack else []
+
+
+async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
+    async with Dashboard(backend.dashboard) as dashboard:
+        if words := beside(await dashboard.jobs()):
+            tell(words)
+        job = await ClusterActions(backend).submit(spec)
+        if args.output == "table":
+            print(job.id, flush=True)
+        else:
+            tables.print_json({"name": job.id, "status": job.status, "entrypoint": job.entrypoint})
+        if not args.follow and not args.resubmit:
+            return int(ExitCode.DONE)
+        if args.resubmit:
+            ended = await stay(dashboard, spec, args.resubmit, tell)
+        else:
+            await follow_job(dashboard, job.id)
+            ended = await dashboard.job(job.id)
+    print(f"Job {ended.id} is {ended.status.value}.", file=sys.stderr)
+    return int(ExitCode.DONE if ended.status is JobStatus.SUCCEEDED else ExitCode.FAILED)
+
+
+def _options(args: argparse.Namespace) -> RayJobOptions | None:
+    """None for a job over HTTP. UsageError for flags that are a RayJob's alone."""
+    replicas = dict(_number_of(text) for text in args.replicas)
+    given = RayJobOptions(args.own_cluster, replicas, args.ttl, args.deadline, args.retries)
+    if args.via == "rayjob":
+        if (replicas or args.ttl is not None) and not given.own_cluster:
+            raise UsageError(
+                f"{'--replicas' if replicas else '--ttl'} is for a cluster of the job's own.",
+                "The cluster that is there stays as it is.",
+                "Add --own-cluster, or scale this one: cockpit scale GROUP N",
+            )
+        return given
+    if given != RayJobOptions():
+        raise UsageError(
+            "--own-cluster, --replicas, --ttl, --deadline and --retries are for a RayJob.",
+            todo="Add --via rayjob.",
+        )
+    return None
+
+
+def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
+    bundled = {job.name for job in bundled_jobs()}
+    if args.command or (args.job not in (None, *bundled) and "--" in sys.argv):
+        if args.set or args.settings or args.workers is not None:
+            raise UsageError(
+                "--set, --settings and --workers are for bundled jobs, not for a command."
+            )
+        return submission.script_spec((args.job, *args.command), Path.cwd())
+    given = settings_file.read(args.settings) if args.settings else None
+    name = args.job or (given.job if given else "")
+    if not name:
+        raise UsageError(
+            "Nothing was named to launch.",
+            f"Bundled jobs: {', '.join(sorted(bundled))}.",
+            "cockpit launch --list, or: cockpit launch -- python train.py",
+        )
+    settings: dict[str, str] = {}
+    if given is not None:
+        given.require(bundled_job(name))
+        settings |= given.settings
+    settings |= {key.replace("-", "_"): value for key, value in map(_pair, args.set)}
+    return submission.bundled_spec(name, settings, args.workers)
+
+
+def _pair(text: str, flag: str = "--set", example: str = "epochs=5") -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        pair = "KEY=VALUE" if flag == "--set" else "GROUP=N"
+        raise UsageError(f"{flag} {text!r} is not {pair}.", todo=f"For example: {flag} {example}")
+    return key, value
+
+
+def _number_of(text: str) -> tuple[str, int]:
+    group, number = _pair(text, "--replicas", "gpu=2")
+    if not number.isdecimal():
+        raise UsageError(f"--replicas {text!r} is not GROUP=N.", todo="For example: gpu=2")
+    return group, int(number)

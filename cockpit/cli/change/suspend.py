@@ -1,0 +1,76 @@
+"""`cockpit suspend`, `cockpit unsuspend`: a cluster without its pods, and with them again.
+
+Not to be confused with `cockpit resume JOB`, which submits a job once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+
+from cockpit.actions.cluster import ClusterActions
+from cockpit.cli.options import confirm, connect, permission
+from cockpit.model.cluster import ClusterHealth
+from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+
+WAIT_S = 300.0
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    until = "no pod is left" if verb == "suspend" else "all pods are ready"
+    parser.add_argument("--wait", action="store_true", help=f"wait until {until}")
+    confirm.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    suspended = args.verb == "suspend"
+    # What a suspension takes away includes the run: ask the telemetry for it.
+    sources = ("ray", "telemetry") if suspended else ()
+    with connect.session(args, sources=sources, kinds=("cluster", "pods", "rayjobs")) as session:
+        permission.require(session, "suspend")
+        connect.wait_for(session, ("backend", *sources))
+        store = session.store
+        if (store.health is ClusterHealth.SUSPENDED) == suspended:
+            state = "suspended already" if suspended else "not suspended"
+            raise UsageError(f"The cluster {session.backend.ref} is {state}.")
+        uid = store.uid
+        plan = _plan(store, session.backend.ref.name, suspended=suspended)
+        if not confirm.confirmed(args, plan, session.backend.ref, destroys=suspended):
+            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+        session.call(ClusterActions.on(session).suspend(suspended, uid=uid))
+        done = "is being suspended" if suspended else "gets its pods again"
+        print(f"Cluster {session.backend.ref.name} {done}.", file=sys.stderr)
+        if args.wait and not session.wait(partial(_is_so, suspended=suspended), WAIT_S):
+            raise CockpitError(
+                f"Cluster {session.backend.ref.name} is {store.health.value} after {WAIT_S:g} s.",
+                store.health_message,
+                "See why with: cockpit pods, cockpit events",
+            )
+    return int(ExitCode.DONE)
+
+
+def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
+    if not suspended:
+        return [f"Have the pods of cluster {name} created again: the head's and the workers'."]
+    living = sum(pod.ended_s is None for pod in store.pods.values())
+    plan = [f"Suspend cluster {name}: its {living} pods go, the head too, and what runs on them."]
+    run = current_run(store)
+    if run is not None and not run.state.is_over:
+        plan.append(
+            f"Run {run.name or run.id} ends near step {run.step or 0}; its checkpoints stay where "
+            "its storage is."
+        )
+    alive = [job.id for job in store.jobs.values() if not job.status.is_over]
+    if alive:
+        plan.append(f"These jobs end: {', '.join(alive)}.")
+    plan.append("Ray forgets its jobs and logs. Get the pods back with: cockpit unsuspend")
+    return plan
+
+
+def _is_so(store: Store, *, suspended: bool) -> bool:
+    if suspended:
+        return not any(pod.ended_s is None for pod in store.pods.values())
+    return store.health is ClusterHealth.READY

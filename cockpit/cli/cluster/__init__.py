@@ -1,0 +1,1 @@
+"""Verbs that create or check a cluster."""

@@ -1,0 +1,63 @@
+"""The demo's own cluster: started for it, and ended with it unless `--keep`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the screen is painted before these are imported
+    from cockpit.backends.local import LocalBackend
+
+Say = Callable[[str], None]
+
+
+def start(
+    args: argparse.Namespace, say: Say, claimed: Callable[[], None] = lambda: None
+) -> LocalBackend:
+    """The demo's cluster: one CPU a worker, so that each rank gets a pod of its own.
+
+    From `claimed` on, the cluster is this demo's to take down.
+    """
+    import asyncio
+
+    from cockpit.backends.local import GroupSpec, LocalBackend, up
+    from cockpit.model.cluster import Resources
+    from cockpit.model.recovery import FAST
+
+    group = GroupSpec(
+        "workers",
+        replicas=args.workers,
+        min=0,
+        max=max(4, args.workers * 2),
+        resources=Resources(cpus=1.0),
+    )
+    asyncio.run(up(args.name, [group], progress=say, claimed=claimed, recovery=FAST))
+    return LocalBackend(args.name)
+
+
+def end(args: argparse.Namespace, say: Say) -> None:
+    from cockpit.backends.local import down, status
+    from cockpit.backends.local.deferred_signal import uninterrupted
+
+    with uninterrupted():
+        if status(args.name) is None:
+            return  # it never came up, and what there was of it is gone
+        if args.keep:
+            say(f"Cluster {args.name} stays up; remove it with: cockpit local down {args.name}")
+        else:
+            say(f"Taking down cluster {args.name} …")
+            down(args.name)
+
+
+def settings(args: argparse.Namespace) -> dict[str, str]:
+    """The job's settings; its checkpoints go with the cluster."""
+    from cockpit.backends.local import status
+
+    cluster = status(args.name)
+    assert cluster is not None
+    return {
+        "workers": str(args.workers),
+        "epochs": str(args.epochs),
+        "storage_path": str(cluster.directory / "results"),
+    }

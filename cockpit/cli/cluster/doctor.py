@@ -1,0 +1,135 @@
+"""`cockpit doctor`: what cockpit needs here, what is missing, and how to fix it."""
+
+from __future__ import annotations
+
+import argparse
+import locale
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from cockpit.backends.local import list_clusters
+from cockpit.backends.protocol import Backend
+from cockpit.cli.options import cluster_choice, connect
+from cockpit.cli.output import tables
+from cockpit.config import paths
+from cockpit.model.cluster import ClusterHealth
+from cockpit.model.error import CockpitError, ExitCode
+
+NEEDED_DISK_BYTES = 2 << 30
+NEEDED_SHM_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    checks = [*machine(), *packages(), *clusters(args)]
+    if args.where.kind == "kuberay" or (
+        args.where.kind == "" and cluster_choice.kubernetes_is_configured()
+    ):
+        from cockpit.cli.cluster import doctor_kubernetes
+
+        checks += doctor_kubernetes.checks(args.where, read_only=args.read_only)
+    rows = [tables.as_json(check) | ({"fix": ""} if check.ok else {}) for check in checks]
+    tables.print_rows(rows, ("name", "ok", "found", "fix"), args.output)
+    return int(ExitCode.DONE if all(check.ok for check in checks) else ExitCode.FAILED)
+
+
+def machine() -> Iterator[Check]:
+    yield Check(
+        "python",
+        sys.version_info >= (3, 11),
+        ".".join(map(str, sys.version_info[:3])),
+        "Install Python 3.11 or newer.",
+    )
+    yield Check(
+        "linux",
+        sys.platform == "linux",
+        sys.platform,
+        "Local clusters need Linux: addresses 127.x and /proc.",
+    )
+    encoding = locale.getpreferredencoding(False)
+    yield Check(
+        "utf-8 terminal",
+        encoding.lower().replace("-", "") == "utf8",
+        f"{encoding}, TERM={os.environ.get('TERM', 'unset')}",
+        "export LC_ALL=C.UTF-8, or COCKPIT_SYMBOLS=ascii",
+    )
+    for name, where, needed in (
+        ("disk for local clusters", "/tmp", NEEDED_DISK_BYTES),
+        ("shared memory", "/dev/shm", NEEDED_SHM_BYTES),
+    ):
+        free = shutil.disk_usage(where).free if Path(where).is_dir() else 0
+        yield Check(
+            name,
+            free >= needed,
+            f"{free / 2**30:.1f} GiB free in {where}",
+            f"Free {needed / 2**30:.1f} GiB there.",
+        )
+    state = paths.state_dir()
+    parent = next(path for path in (state, *state.parents) if path.exists())
+    yield Check(
+        "state directory", os.access(parent, os.W_OK), str(state), f"Make {parent} writable."
+    )
+
+
+def packages() -> Iterator[Check]:
+    for name, fix in (
+        ("textual", "pip install cockpit"),
+        ("httpx", "pip install cockpit"),
+        ("ray", "pip install 'cockpit[train]', for local clusters and bundled jobs"),
+        ("torch", "pip install 'cockpit[train]', for the bundled jobs"),
+    ):
+        try:
+            yield Check(name, True, version(name))
+        except PackageNotFoundError:
+            yield Check(name, False, "not installed", fix)
+
+
+def clusters(args: argparse.Namespace) -> Iterator[Check]:
+    """Each local cluster, and whether its dashboard answers with the token that is kept."""
+    if args.where.kind == "address":
+        backend = connect.backend(args)
+        yield answers(f"dashboard of {backend.ref.name}", backend)
+    if args.where.kind not in ("", "local"):
+        return
+    from cockpit.backends.local import LocalBackend
+
+    for cluster in list_clusters():
+        well = cluster.health is ClusterHealth.READY
+        yield Check(
+            f"cluster {cluster.name}",
+            well,
+            cluster.message or cluster.health.value,
+            f"cockpit local down {cluster.name}, then up again",
+        )
+        if well:
+            yield answers(f"dashboard of {cluster.name}", LocalBackend(cluster.name))
+
+
+def answers(name: str, backend: Backend) -> Check:
+    """Whether the dashboard lists its nodes."""
+    try:
+        with connect.session_on(backend, sources=("ray",)) as session:
+            connect.wait_for(session, ("ray",))
+            state = session.store.sources.get("ray")
+    except CockpitError as error:
+        return Check(name, False, error.what, error.todo)
+    if state is None or not state.ok:
+        return Check(name, False, state.error if state else "no answer", "see cockpit status")
+    alive = sum(node.alive for node in session.store.nodes.values())
+    return Check(name, True, f"{alive} nodes")

@@ -1,0 +1,157 @@
+"""`cockpit local up|down|status`: the embedded cluster by itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from cockpit.actions import audit
+from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters, status, up
+from cockpit.cli.options import confirm
+from cockpit.cli.output import tables
+from cockpit.cli.output.streams import tell
+from cockpit.model.cluster import ClusterRef, PodPhase, Resources
+from cockpit.model.error import ExitCode, UnreachableError, UsageError
+from cockpit.model.recovery import FAST, PROFILES, profile
+
+DEFAULT_NAME = "local"
+DEFAULT_MAX = 8
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("what", choices=("up", "down", "status"))
+    parser.add_argument("name", nargs="?", help=f"the cluster's name (default: {DEFAULT_NAME})")
+    parser.add_argument(
+        "--workers", type=int, default=2, metavar="N", help="pods in group `workers` (default 2)"
+    )
+    parser.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="a group of its own name and size, instead of --workers; repeatable",
+    )
+    parser.add_argument("--cpus", type=float, default=1.0, help="CPUs of each worker (default 1)")
+    parser.add_argument("--gpus", type=float, default=0.0, help="GPUs of each worker (default 0)")
+    parser.add_argument(
+        "--recovery",
+        choices=tuple(PROFILES),
+        default=FAST.name,
+        help=f"the recovery profile of its pods (default {FAST.name}; see docs/recovery.md)",
+    )
+    confirm.arguments(parser)
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    name = args.name or (args.where.cluster if args.where.kind in ("", "local") else "")
+    if args.what == "up":
+        return _up(args, name or DEFAULT_NAME)
+    if args.what == "down":
+        return _down(args, name)
+    return _status(args, name)
+
+
+def _up(args: argparse.Namespace, name: str) -> int:
+    confirm.refuse_read_only(args)
+    groups = groups_of(args)
+    sizes = ", ".join(f"{group.replicas} {group.name}" for group in groups)
+    if args.dry_run:
+        tell(f"Start local cluster {name}: a head and {sizes}.")
+        tell("Dry run: nothing was changed.")
+        return int(ExitCode.DONE)
+    audit.require_writable()
+    asyncio.run(up(name, groups, progress=tell, recovery=profile(args.recovery)))
+    audit.record("up", ClusterRef("local", name), name, after=sizes)
+    tell(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
+    return int(ExitCode.DONE)
+
+
+def _down(args: argparse.Namespace, wanted: str) -> int:
+    name = wanted or _only_one()
+    cluster = status(name)
+    if cluster is None:
+        raise UnreachableError(
+            f"There is no local cluster {name!r}.",
+            f"There is: {', '.join(c.name for c in list_clusters()) or 'none'}.",
+        )
+    living = sum(pod.phase is not PodPhase.FAILED for pod in cluster.pods)
+    if living or cluster.operator_alive:
+        pods = f"{living} pod{'s'[: living != 1]}"
+        plan = f"Take down local cluster {name}: {pods}, every run on it, and its files."
+        if not confirm.confirmed(args, [plan], ClusterRef("local", name), destroys=True):
+            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    else:
+        # After a reboot, say: nothing lives there that could be lost by a slip.
+        confirm.refuse_read_only(args)
+        tell(f"Take down local cluster {name}: only its files are left.")
+        if args.dry_run:
+            tell("Dry run: nothing was changed.")
+            return int(ExitCode.DONE)
+    audit.require_writable()
+    down(name, uid=cluster.spec.uid if cluster.spec is not None else "")
+    audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
+    tell(f"Cluster {name} is gone.")
+    return int(ExitCode.DONE)
+
+
+def _status(args: argparse.Namespace, name: str) -> int:
+    clusters = [c for c in list_clusters() if not name or c.name == name]
+    if name and not clusters:
+        raise UnreachableError(f"There is no local cluster {name!r}.")
+    rows = [
+        {
+            "name": cluster.name,
+            "health": cluster.health,
+            "message": cluster.message,
+            "dashboard_url": cluster.dashboard_url,
+            "ray_version": cluster.ray_version,
+            "groups": [tables.as_json(group) for group in cluster.groups],
+            "pods": [tables.as_json(pod) for pod in cluster.pods],
+        }
+        for cluster in clusters
+    ]
+    if args.output != "table":
+        tables.print_rows(rows, (), args.output)
+        return int(ExitCode.DONE)
+    table = [
+        row
+        | {
+            "pods": sum(pod.ended_s is None for pod in cluster.pods),
+            "ready": sum(pod.ready for pod in cluster.pods),
+        }
+        for row, cluster in zip(rows, clusters, strict=True)
+    ]
+    columns = ("name", "health", "pods", "ready", "dashboard_url", "message")
+    tables.print_rows(table, columns, "table", empty="No local cluster.")
+    return int(ExitCode.DONE)
+
+
+def groups_of(args: argparse.Namespace) -> list[GroupSpec]:
+    """The worker groups that the flags name. Raises UsageError."""
+    wanted = args.group or [f"workers={args.workers}"]
+    groups = []
+    for text in wanted:
+        name, _, count = text.partition("=")
+        if not name or not count.isdecimal():
+            raise UsageError(f"--group {text!r} is not NAME=N.", todo="For example: --group gpu=2")
+        groups.append(
+            GroupSpec(
+                name,
+                replicas=int(count),
+                min=0,
+                max=max(DEFAULT_MAX, int(count)),
+                resources=Resources(cpus=args.cpus, gpus=args.gpus),
+            )
+        )
+    return groups
+
+
+def _only_one() -> str:
+    clusters: list[LocalCluster] = list(list_clusters())
+    if len(clusters) == 1:
+        return clusters[0].name
+    if not clusters:
+        raise UnreachableError("There is no local cluster to take down.")
+    names = ", ".join(cluster.name for cluster in clusters)
+    raise UsageError(f"There are several local clusters: {names}.", todo="Say which.")

@@ -1,0 +1,234 @@
+"""`cockpit drill run`: inject, watch, undo, and say what came of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from cockpit.actions.drills import DrillActions
+from cockpit.cli.drill import plan as drill_plan
+from cockpit.cli.drill import result as drill_result
+from cockpit.cli.drill.progress import Lines
+from cockpit.cli.options import confirm, connect, monitored_session
+from cockpit.cli.output.streams import tell
+from cockpit.drills.engine import interrupted as orphans
+from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.faults.catalog import NAMES, perhaps
+from cockpit.drills.gamedays import file
+from cockpit.drills.gamedays.description import commands_of, here, steps_said
+from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.model.drill import Verdict
+from cockpit.model.error import CockpitError, ExitCode, UnreachableError, UsageError
+from cockpit.model.text import one_line
+from cockpit.report import drill_junit
+from cockpit.session.session import Session
+
+T = TypeVar("T")
+
+LOOK_S = 0.2
+SOURCES = ("backend", "ray", "telemetry")
+
+
+def run(args: argparse.Namespace) -> int:
+    args.dry_run = args.dry_run or args.what == "plan"
+    day, plan = _meant(args)
+    _require_writable(args.junit)
+    try:
+        backend = connect.backend(args)
+    except UnreachableError as error:
+        if day is None or not args.dry_run or args.where.kind or args.where.cluster:
+            raise
+        # A game day is a file: its steps can be told before there is a cluster.
+        tell(f"{error.what} So it is unknown what is available here.")
+        confirm.confirmed(args, steps_said(day, None))
+        return int(ExitCode.DONE)
+    with monitored_session.session_on(backend) as session:
+        connect.wait_for(session, SOURCES, connect.TARGET_SETTLE_S)
+        limits = drill_plan.configured_limits(args)
+        actions = DrillActions(session, monitored_session.prober_on(session), limits)
+        if plan is not None:
+            return _one(args, session, actions, plan)
+        assert day is not None
+        return _day(args, session, actions, day)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What killed cockpits have left, which would be measured with this drill."""
+
+    recent: list[Entry]
+    """Undone with the plan, first of all."""
+    others: list[Entry]
+    """Each is asked about, where somebody can be asked."""
+    now_s: float
+
+    @property
+    def lines(self) -> list[str]:
+        """For the plan that is confirmed."""
+        return [
+            *(f"First undo: {orphans.described(entry, self.now_s)}" for entry in self.recent),
+            *(
+                f"Note: {orphans.described(entry, self.now_s)}: "
+                f"cockpit drill undo {entry.record_id}"
+                for entry in self.others
+            ),
+        ]
+
+
+def _left(session: Session, actions: DrillActions) -> Left:
+    journal = Journal()
+    for bad in journal.unreadable():
+        tell(f"Note: {bad.line}.")
+    for entry in orphans.elsewhere(journal, session.backend.ref):
+        tell(
+            f"Drill {entry.drill_id} has left {entry.fault} on {entry.cluster}: cockpit drill undo"
+        )
+    now_s = session.clock()
+    return Left(*orphans.split(actions.left(), now_s), now_s)
+
+
+def _undo(args: argparse.Namespace, session: Session, actions: DrillActions, left: Left) -> None:
+    """After the confirmation. Raises what is still there: it would be measured with the drill."""
+    agreed = [
+        entry
+        for entry in left.others
+        if not args.yes
+        and confirm.answered_yes(f"{orphans.described(entry, left.now_s)}. Undo it first?")
+    ]
+    for undone in session.call(actions.undo_left([*left.recent, *agreed])):
+        tell(orphans.outcome(undone))
+        if undone.error is not None:
+            raise undone.error
+
+
+def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
+    """A fault of the catalogue, a game day that is shipped, or a file. Raises UsageError."""
+    if args.name in NAMES:
+        return None, drill_plan.plan(args)
+    is_file = "/" in args.name or args.name.endswith(".toml") or Path(args.name).is_file()
+    if args.name not in file.shipped() and not is_file:
+        near = perhaps(args.name, (*file.shipped(), *NAMES))
+        raise UsageError(
+            f"There is no fault and no game day {one_line(args.name, 60)!r}{near}",
+            todo="cockpit drill list shows all; a file of your own is named by its path.",
+        )
+    drill_plan.require_no_flags_of_a_fault(args)
+    return drill_plan.with_settings(args, file.game_day(args.name)), None
+
+
+def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
+    experiment, left = actions.experiment(plan), _left(session, actions)
+    lines = [*_said(session, experiment), *left.lines]
+    if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
+        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    _undo(args, session, actions, left)
+    begun = session.submit(actions.drill(experiment))
+    record, interrupted = _followed(session, begun, experiment.abort, Lines(experiment).tell)
+    drill_result.show(record, args.output or "table")
+    _write_junit(args.junit, record.name, record.began_s, [drill_junit.case_of(record)])
+    return _code(interrupted, record.verdict is Verdict.PASSED)
+
+
+def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day: GameDay) -> int:
+    going, left = actions.game_day(day, tell), _left(session, actions)
+    rights = session.call(session.backend.capabilities())
+    there = here(session.store, session.backend.ref.backend, rights)
+    lines = [*steps_said(day, there), *left.lines]
+    if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
+        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    _undo(args, session, actions, left)
+    told: dict[str, Lines] = {}
+
+    def tell_more(store: object) -> None:
+        if (experiment := going.experiment) is not None:
+            told.setdefault(experiment.id, Lines(experiment)).tell(session.store)
+
+    result, interrupted = _followed(
+        session, session.submit(going.conduct()), going.abort, tell_more
+    )
+    drill_result.show_day(result, args.output or "table")
+    cases = [
+        drill_junit.case_of(step.record, step.name)
+        if step.record is not None
+        else drill_junit.Case(
+            step.name, step.ended_s - step.began_s, step.ok, step.why, broken=True
+        )
+        for step in result.steps
+    ]
+    _write_junit(args.junit, result.name, result.began_s, cases)
+    return _code(interrupted, result.passed)
+
+
+def _followed(
+    session: Session,
+    work: Future[T],
+    abort: Callable[[str], None],
+    tell_more: Callable[..., None],
+) -> tuple[T, bool]:
+    """What comes of it, its lines on standard error, and whether Ctrl-C ended it.
+
+    The first Ctrl-C aborts, which undoes; another one is told to wait for that.
+    """
+    interrupted = False
+    while True:
+        try:
+            while not work.done():
+                session.wait(lambda store: work.done(), LOOK_S)
+                tell_more(session.store)
+            session.drain()
+            tell_more(session.store)
+            return work.result(), interrupted
+        except KeyboardInterrupt:
+            tell("Undoing it first …" if interrupted else "Interrupted: what was done is undone …")
+            interrupted = True
+            abort("interrupted")
+
+
+def _said(session: Session, experiment: Experiment) -> list[str]:
+    """What it will do, to whom, and what the user should know before."""
+
+    async def prepared() -> list[str]:
+        armed = await experiment.prepare()
+        lines = [line for one in armed for line in one.prepared.lines]
+        for one in armed:
+            lines += [f"Then it is undone: {undo.text}." for undo in one.prepared.undo]
+        plan = experiment.plan
+        lines += commands_of((*plan.hypothesis, *plan.abort))
+        lines.append(f"Seed {experiment.seed}: the same one hits the same.")
+        lines += [f"Note: {line}." for line in await experiment.caution(armed)]
+        # Headed, for with --yes what comes of it stands right below.
+        return ["The plan:", *(f"  {line}" for line in lines)]
+
+    asked = session.submit(prepared())
+    while not asked.done():
+        session.wait(lambda store: asked.done(), LOOK_S)
+    return asked.result()
+
+
+def _code(interrupted: bool, passed: bool) -> int:
+    if interrupted:
+        return int(ExitCode.INTERRUPTED)
+    return int(ExitCode.DONE if passed else ExitCode.FAILED)
+
+
+def _require_writable(junit: str) -> None:
+    """Before anything is broken: the result of a night's drills is not to be lost at its end."""
+    if junit and not Path(junit).expanduser().parent.is_dir():
+        raise UsageError(
+            f"There is no directory for --junit {junit}.", todo="Make it, or name another file."
+        )
+
+
+def _write_junit(path: str, suite: str, began_s: float, cases: list[drill_junit.Case]) -> None:
+    if not path:
+        return
+    try:
+        Path(path).expanduser().write_text(drill_junit.junit(suite, began_s, cases), "utf-8")
+    except OSError as error:
+        raise CockpitError(f"{path} cannot be written.", f"{error.strerror}.") from error

@@ -1,0 +1,128 @@
+"""`cockpit drill undo`: undo what killed cockpits have left of their drills."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from cockpit.actions.drills import DrillActions
+from cockpit.cli.options import confirm, connect
+from cockpit.cli.options.cluster_flags import Place
+from cockpit.cli.output import tables
+from cockpit.cli.output.streams import tell
+from cockpit.drills.engine import interrupted
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.protection import is_protected
+
+
+def run(args: argparse.Namespace) -> int:
+    journal, now_s = Journal(), time.time()
+    bad = journal.unreadable()
+    for each in bad:
+        tell(f"{each.line}.")
+    left = [entry for entry in journal.orphans() if interrupted.is_of(entry, args.name)]
+    if args.name and not left:
+        going = [entry for entry in journal.entries() if interrupted.is_of(entry, args.name)]
+        if going:
+            raise UsageError(
+                f"Drill {args.name} goes on, in process {going[0].process.pid}.",
+                "It undoes itself at its end.",
+                f"End it with Ctrl-C there, or: kill -INT {going[0].process.pid}",
+            )
+        raise UsageError(f"Drill {args.name} has left nothing.", todo="See: cockpit drill history")
+    if not left:
+        _show(args, [])
+        return int(ExitCode.FAILED if bad else ExitCode.DONE)
+    agreed = _agreed(args, left, now_s)
+    clusters = list(dict.fromkeys(entry.cluster for entry in agreed))
+    protected = [ref for ref in clusters if is_protected(ref, args.protected)]
+    if protected and len(clusters) > 1:
+        raise UsageError(
+            f"{protected[0].described} is protected, and drills have left something elsewhere too.",
+            todo="Undo one drill at a time: cockpit drill undo ID",
+        )
+    on = clusters[0] if len(clusters) == 1 else None
+    plan = [_plan(entry, now_s) for entry in agreed]
+    if not confirm.confirmed(args, plan, on, destroys=bool(protected)):
+        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+    rows = [_row(entry, False, _not_asked(entry, now_s)) for entry in left if entry not in agreed]
+    for ref in clusters:
+        rows += _on(args, ref, journal, [entry for entry in agreed if entry.cluster == ref])
+    _show(args, rows)
+    is_all = not bad and all(row["undone"] for row in rows)
+    return int(ExitCode.DONE if is_all else ExitCode.FAILED)
+
+
+def _agreed(args: argparse.Namespace, left: list[Entry], now_s: float) -> list[Entry]:
+    """`--yes` alone is for what was left a moment ago; anything else is named, or asked about."""
+    if args.name or not args.yes or args.dry_run:
+        return left
+    return interrupted.split(left, now_s)[0]
+
+
+def _not_asked(entry: Entry, now_s: float) -> str:
+    return (
+        f"{interrupted.described(entry, now_s)}. Not undone: --yes does not cover it. "
+        f"Undo it with: cockpit drill undo {entry.record_id}"
+    )
+
+
+def _on(
+    args: argparse.Namespace, ref: ClusterRef, journal: Journal, of_cluster: list[Entry]
+) -> list[dict[str, Any]]:
+    there = argparse.Namespace(**vars(args))
+    there.where = _place(ref)
+    if ref.backend == "local" and _is_down(ref):
+        for entry in of_cluster:
+            journal.forget(entry)
+        return [_row(e, True, f"{e.fault} ended with its cluster {ref}") for e in of_cluster]
+    try:
+        with connect.session(there, sources=(), kinds=()) as session:
+            undone = session.call(DrillActions(session).undo_left(of_cluster))
+    except CockpitError as error:
+        return [_row(entry, False, f"{ref} is not reached: {error.what}") for entry in of_cluster]
+    return [_row(one.entry, one.error is None, interrupted.outcome(one)) for one in undone]
+
+
+def _place(ref: ClusterRef) -> Place:
+    if ref.backend == "local":
+        return Place(local=True, cluster=ref.name)
+    if ref.backend == "address":
+        return Place(address=ref.name)
+    return Place(context=ref.context, namespace=ref.namespace, cluster=ref.name)
+
+
+def _is_down(ref: ClusterRef) -> bool:
+    from cockpit.backends.local import list_clusters
+
+    return ref.name not in [cluster.name for cluster in list_clusters()]
+
+
+def _plan(entry: Entry, now_s: float) -> str:
+    return f"On {entry.cluster}: {interrupted.described(entry, now_s)}, where it is still so."
+
+
+def _row(entry: Entry, undone: bool, said: str) -> dict[str, Any]:
+    return {
+        "name": entry.drill_id,
+        "fault": entry.fault,
+        "target": entry.target,
+        "cluster": str(entry.cluster),
+        "undone": undone,
+        "message": said,
+    }
+
+
+def _show(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    if (args.output or "table") != "table":
+        tables.print_rows(rows, (), args.output)
+    elif not rows:
+        print("No drill has left anything.")
+    for row in rows:
+        if (args.output or "table") == "table":
+            print(row["message"])
+        elif not row["undone"]:
+            tell(row["message"])

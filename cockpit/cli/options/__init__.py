@@ -1,0 +1,1 @@
+"""From flags, environment and profile to a cluster."""

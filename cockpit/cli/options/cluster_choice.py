@@ -1,0 +1,131 @@
+"""Which of the clusters that there are, when the flags leave it open.
+
+Nothing here asks a cluster. `cockpit.cli.options.kubernetes` is imported only when needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cockpit.cli.options.cluster_flags import Place
+from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.text import one_line
+
+if TYPE_CHECKING:
+    from cockpit.backends.local import LocalCluster
+    from cockpit.model.cluster import ClusterRef
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+LISTED = 8
+"""Clusters that an error names; the rest are counted."""
+
+
+class SeveralError(UsageError):
+    """More than one cluster is meant; `refs` are those that there are."""
+
+    def __init__(self, what: str, why: str, todo: str, refs: Sequence[ClusterRef]) -> None:
+        super().__init__(what, why, todo)
+        self.refs = tuple(refs)
+
+
+def kubernetes_is_meant() -> bool:
+    """Whether KUBECONFIG is set, be it to a file that is not there, or Kubernetes is configured."""
+    return bool(os.environ.get("KUBECONFIG")) or kubernetes_is_configured()
+
+
+def kubernetes_is_configured() -> bool:
+    """Whether there is a kubeconfig, or a pod's ServiceAccount: by the files alone."""
+    if named := os.environ.get("KUBECONFIG", ""):
+        return any(Path(part).expanduser().is_file() for part in named.split(os.pathsep) if part)
+    if "KUBERNETES_SERVICE_HOST" in os.environ and SERVICE_ACCOUNT.exists():
+        return True
+    home = os.environ.get("HOME", "")
+    return bool(home) and Path(home, ".kube", "config").is_file()
+
+
+def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
+    """The name of the local cluster that is meant."""
+    names = [cluster.name for cluster in clusters]
+    if wanted:
+        if wanted in names:
+            return wanted
+        raise UnreachableError(
+            f"There is no local cluster {wanted!r}.",
+            f"There is: {', '.join(names) or 'none'}.",
+            f"Start it with: cockpit local up {wanted}",
+        )
+    if not names:
+        raise UnreachableError(
+            "There is no cluster to look at.",
+            "No local cluster runs.",
+            "Start one with: cockpit local up, or see everything at once with: cockpit demo",
+        )
+    if len(names) > 1:
+        raise UsageError(
+            f"There are {len(names)} local clusters: {', '.join(names)}.",
+            todo="Name it with --cluster NAME.",
+        )
+    return names[0]
+
+
+def nothing_there(where: Place) -> UnreachableError:
+    """Neither a local cluster nor a way to Kubernetes, and no address was given."""
+    if where.cluster:
+        return UnreachableError(
+            f"There is no local cluster {one_line(where.cluster)!r}.",
+            "No local cluster has that name, and there is no kubeconfig to look further.",
+            f"Start it with: cockpit local up {one_line(where.cluster)}",
+        )
+    return UnreachableError(
+        "There is no cluster to look at.",
+        "No local cluster runs, there is no kubeconfig, and no --address was given.",
+        "Start one with: cockpit local up, or see everything at once with: cockpit demo",
+    )
+
+
+def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[ClusterRef]) -> str:
+    """The name of the only RayCluster of a namespace.
+
+    `wanted` says where was looked, `elsewhere` what other namespaces have (as far as one may see).
+    """
+    where = f"namespace {one_line(wanted.namespace)} of context {one_line(wanted.context)}"
+    if len(refs) == 1:
+        return refs[0].name
+    if refs:
+        raise SeveralError(
+            f"There are {len(refs)} RayClusters in {where}.",
+            f"Say which: {_listed(refs, wanted)}.",
+            "cockpit clusters shows all of them with their health.",
+            refs,
+        )
+    if elsewhere:
+        raise SeveralError(
+            f"There is no RayCluster in {where}.",
+            f"There is: {_listed(elsewhere, wanted)}.",
+            "Name one; cockpit clusters shows all of them with their health.",
+            elsewhere,
+        )
+    raise UnreachableError(
+        f"There is no RayCluster in {where}.",
+        "The namespace is empty of them; others may not be seen, or have none either.",
+        "Name another with -n NAMESPACE or --context NAME; see: cockpit clusters",
+    )
+
+
+def flags_of(ref: ClusterRef, current: ClusterRef) -> str:
+    """What to type for this cluster where `current` is what is meant without."""
+    words = []
+    if ref.context != current.context:
+        words.append(f"--context {one_line(ref.context)}")
+    if ref.namespace != current.namespace:
+        words.append(f"-n {one_line(ref.namespace)}")
+    return " ".join([*words, f"--cluster {one_line(ref.name)}"])
+
+
+def _listed(refs: Sequence[ClusterRef], current: ClusterRef) -> str:
+    shown = [flags_of(ref, current) for ref in refs[:LISTED]]
+    more = len(refs) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,162 @@
+"""From the flags to a cluster: its backend, and a session on it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cockpit.cli.options import cluster_choice
+from cockpit.cli.options.cluster_flags import Place
+from cockpit.cli.output.streams import tell
+from cockpit.model.event import Event
+from cockpit.session.session import Session, Source
+from cockpit.sources.polling.interval import Pace
+from cockpit.sources.ray.cluster import RaySource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry.source import TelemetrySource
+
+if TYPE_CHECKING:
+    from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
+    from cockpit.backends.protocol import Backend
+    from cockpit.model.run import Job
+    from cockpit.store.store import Store
+
+SETTLE_S = 5.0
+TARGET_SETTLE_S = 30.0
+"""For verbs that choose what they hit from what the sources report: a slow head is no empty one."""
+"""How long one look waits for its slowest source; what is missing then is shown as missing."""
+ALL = ("backend", "ray", "telemetry")
+
+__all__ = ["Session", "backend", "session", "session_on", "wait_for"]
+
+Say = Callable[[str], None]
+Tap = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OnKubernetes:
+    """A cluster on Kubernetes is meant; which one is still to be found out."""
+
+    configured: KubeConfig
+
+
+def backend(
+    args: argparse.Namespace,
+    *,
+    kinds: Collection[str] | None = None,
+    once: bool = False,
+    say: Say = tell,
+) -> Backend:
+    """The cluster that flags, environment and profile name, or the only one that there is.
+
+    `kinds` is what of it will be looked at (None: everything), `once` that one look is enough;
+    `say` is told which was taken where another might have been meant.
+    """
+    meant = found(args, say)
+    if not isinstance(meant, OnKubernetes):
+        return meant
+    from cockpit.cli.options import kubernetes
+
+    return kubernetes.opened(args.where, meant.configured, kinds, once=once)
+
+
+def found(args: argparse.Namespace, say: Say = tell) -> Backend | OnKubernetes:
+    """What kind of cluster is meant; only files are read for it."""
+    where: Place = args.where
+    if where.kind == "address":
+        from cockpit.backends.address import AddressBackend
+
+        return AddressBackend(where.address)
+    if where.kind != "kuberay" and (local := _local(where, say)) is not None:
+        return local
+    from cockpit.cli.options import kubernetes
+
+    return OnKubernetes(kubernetes.config(where))
+
+
+def rayjob(store: Store, name: str) -> Job | None:
+    """The job of a RayJob, by its own id or the resource's name."""
+    listed = store.jobs.values()
+    return next((job for job in listed if job.rayjob and name in (job.id, job.rayjob)), None)
+
+
+def cluster_of(args: argparse.Namespace, session: Session, job: Job) -> Backend:
+    """Where a job runs: a RayJob may have a cluster of its own beside the one looked at."""
+    own = session.backend
+    if job.cluster in ("", own.ref.name):
+        return own
+    from cockpit.cli.options import kubernetes
+
+    where = replace(args.where, dashboard_url="")
+    return kubernetes.backend(where, kubernetes.config(where), replace(own.ref, name=job.cluster))
+
+
+def _local(where: Place, say: Say) -> Backend | None:
+    """A local cluster, if one is meant: it is asked for, or runs and nothing else is named."""
+    from cockpit.backends.local import list_clusters
+
+    there = list_clusters()
+    if not where.local:
+        configured = cluster_choice.kubernetes_is_configured()
+        meant = [c for c in there if not where.cluster or c.name == where.cluster]
+        if not meant:
+            if configured:
+                return None
+            if there or where.cluster:
+                cluster_choice.local(there, where.cluster)
+            raise cluster_choice.nothing_there(where)
+        if configured:
+            name = cluster_choice.local(meant, where.cluster)
+            say(
+                f"Taken: local cluster {name}. There is a kubeconfig too: --context NAME means a "
+                "cluster there, --local says this one."
+            )
+    from cockpit.backends.local import LocalBackend
+
+    return LocalBackend(cluster_choice.local(there, where.cluster))
+
+
+def session(
+    args: argparse.Namespace,
+    *,
+    sources: Sequence[str] = ALL,
+    kinds: Collection[str] | None = None,
+    once: bool = False,
+) -> Session:
+    """A session on the chosen cluster with those of the sources that are wanted; not started."""
+    return session_on(backend(args, kinds=kinds, once=once), sources=sources)
+
+
+def session_on(
+    cluster: Backend, *, sources: Sequence[str] = ALL, taps: Sequence[Tap] = ()
+) -> Session:
+    """Sources on an API server that others share ask seldom while nothing goes on.
+
+    Each tap is given every event as it comes in, on the thread that brings it.
+    """
+    pace = Pace() if cluster.ref.backend == "kuberay" else None
+
+    def make() -> Sequence[Source]:
+        dashboard = Dashboard(cluster.dashboard)
+        made: list[Source] = []
+        if "ray" in sources:
+            made.append(RaySource(dashboard, pace=pace))
+        if "telemetry" in sources:
+            made.append(TelemetrySource(dashboard, pace=pace))
+        return made
+
+    heard = (*((pace.heard,) if pace else ()), *taps)
+
+    def hear(event: Event) -> None:
+        for tap in heard:
+            tap(event)
+
+    return Session(cluster, make, heard=hear if heard else None, asked=pace.stir if pace else None)
+
+
+def wait_for(session: Session, sources: Sequence[str], timeout_s: float = SETTLE_S) -> None:
+    """Until each of the sources has spoken, well or ill, or the time is up."""
+    wanted = set(sources)
+    session.wait(lambda store: wanted <= store.sources.keys() and store.pods_complete, timeout_s)

@@ -1,0 +1,174 @@
+"""From flags to a RayCluster. Imported only when a cluster on Kubernetes is meant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cockpit.backends.kuberay.api import kubeconfig
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
+from cockpit.cli.options import cluster_choice
+from cockpit.cli.options.cluster_flags import Place
+from cockpit.model.cluster import ClusterRef, ClusterSummary
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.secret import without_credentials
+from cockpit.model.text import one_line
+
+if TYPE_CHECKING:
+    from cockpit.backends.protocol import Backend
+
+LIST_TIMEOUT_S = 5.0
+"""A choice among clusters waits no longer for the API server."""
+
+
+def config(where: Place) -> KubeConfig:
+    """The kubeconfig that is meant. Raises what `kubeconfig.read` does."""
+    return kubeconfig.read([Path(where.kubeconfig).expanduser()] if where.kubeconfig else None)
+
+
+def named(where: Place, configured: KubeConfig) -> ClusterRef:
+    """Context and namespace that are meant, and the cluster as far as it is said."""
+    context = configured.context(where.context)
+    return ClusterRef("kuberay", where.cluster, where.namespace or context.namespace, context.name)
+
+
+def credentials(configured: KubeConfig, context: str) -> Credentials:
+    return Credentials(configured.context(context))
+
+
+def chosen(where: Place, configured: KubeConfig, who: Credentials | None = None) -> ClusterRef:
+    """The cluster that is meant; where none is named, the only one of the namespace.
+
+    Raises SeveralError, or UnreachableError that says what there is instead.
+    """
+    ref = named(where, configured)
+    if ref.name:
+        return ref
+    return asyncio.run(_only_one(who or credentials(configured, ref.context), ref))
+
+
+def opened(
+    where: Place,
+    configured: KubeConfig,
+    kinds: Collection[str] | None = None,
+    *,
+    once: bool = False,
+) -> Backend:
+    """The backend of the cluster that is meant. One set of credentials serves for both: a plugin
+    is asked once, and certificates are loaded once.
+    """
+    who = credentials(configured, where.context)
+    return backend(where, configured, chosen(where, configured, who), kinds, once=once, who=who)
+
+
+def backend(
+    where: Place,
+    configured: KubeConfig,
+    ref: ClusterRef,
+    kinds: Collection[str] | None = None,
+    *,
+    once: bool = False,
+    who: Credentials | None = None,
+) -> Backend:
+    """The backend of that cluster; nothing is asked yet. With `once` it says only what is now.
+
+    Of `kinds` (None: all) the cluster itself is one wherever anything is watched: its word is that
+    of the source `backend`.
+    """
+    from cockpit.backends.kuberay.backend import KubeRayBackend
+
+    kind: type[KubeRayBackend] = KubeRayBackend
+    if once:
+        from cockpit.backends.kuberay.one_shot import GlancingBackend
+
+        kind = GlancingBackend
+    return kind(
+        who or credentials(configured, ref.context),
+        ref,
+        dashboard_url=where.dashboard_url,
+        token_secret=where.token_secret,
+        kinds=("cluster", *kinds) if kinds else kinds,
+    )
+
+
+async def _only_one(who: Credentials, ref: ClusterRef) -> ClusterRef:
+    client = KubeClient(who, timeout_s=LIST_TIMEOUT_S)
+    try:
+        found = await clusters_of(client, ref.context, ref.namespace)
+        elsewhere: tuple[ClusterSummary, ...] = ()
+        if not found:
+            await _require_namespace(client, ref)
+            elsewhere = await _everywhere(client, ref.context)
+    finally:
+        await client.aclose()
+    name = cluster_choice.one_of(
+        [item.ref for item in found], ref, [item.ref for item in elsewhere]
+    )
+    return ClusterRef("kuberay", name, ref.namespace, ref.context)
+
+
+async def all_clusters(
+    configured: KubeConfig, context: str, namespace: str = ""
+) -> tuple[ClusterSummary, ...]:
+    """Those of a context: of one namespace, of all, or where all may not be listed, of its own."""
+    client = KubeClient(credentials(configured, context), timeout_s=LIST_TIMEOUT_S)
+    try:
+        if namespace:
+            return await clusters_of(client, context, namespace)
+        try:
+            return await clusters_of(client, context, None)
+        except ForbiddenError:
+            return await clusters_of(client, context, configured.context(context).namespace)
+    finally:
+        await client.aclose()
+
+
+def silent(configured: KubeConfig, context: str, why: str) -> UnreachableError:
+    server = one_line(without_credentials(configured.context(context).server))
+    return UnreachableError(f"The API server {server} is silent.", why)
+
+
+async def clusters_of(
+    client: KubeClient, context: str, namespace: str | None
+) -> tuple[ClusterSummary, ...]:
+    """The RayClusters of a namespace, or of all. UnreachableError where there is no KubeRay."""
+    from cockpit.backends.kuberay.resources.clusters import list_clusters
+
+    try:
+        return await list_clusters(client, namespace)
+    except KubeError as error:
+        if error.status != 404:
+            raise
+        raise UnreachableError(
+            f"Context {one_line(context)} has no RayClusters: KubeRay is not installed there.",
+            "Its API server does not know the resource rayclusters.ray.io.",
+            "Install KubeRay's operator with its CRDs, or name another with --context NAME.",
+        ) from error
+
+
+async def _require_namespace(client: KubeClient, ref: ClusterRef) -> None:
+    """A namespace that does not exist lists as an empty one."""
+    try:
+        await client.get(f"/api/v1/namespaces/{ref.namespace}")
+    except ForbiddenError:
+        return  # one may work in a namespace without the right to look at it
+    except KubeError as error:
+        if error.status != 404:
+            raise
+        raise UsageError(
+            f"There is no namespace {one_line(ref.namespace)!r} in context "
+            f"{one_line(ref.context)}.",
+            todo="Name another with -n NAMESPACE; see: cockpit clusters",
+        ) from error
+
+
+async def _everywhere(client: KubeClient, context: str) -> tuple[ClusterSummary, ...]:
+    """What the other namespaces have, as far as it may be seen."""
+    try:
+        return await clusters_of(client, context, None)
+    except CockpitError:
+        return ()  # only a hint is lost

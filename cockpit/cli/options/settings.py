@@ -1,0 +1,93 @@
+"""The settings of one command: flags beat the environment, which beats the profile.
+
+Read-only is the exception: it holds as soon as one of the three sets it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cockpit.cli.options.cluster_flags import FLAGS, Place, settle
+from cockpit.config.file import Configuration
+from cockpit.model.boolean import boolean_variable
+from cockpit.model.protection import ClusterPattern
+
+VARIABLES = {
+    "local": "COCKPIT_LOCAL",
+    "address": "COCKPIT_ADDRESS",
+    "context": "COCKPIT_CONTEXT",
+    "namespace": "COCKPIT_NAMESPACE",
+    "cluster": "COCKPIT_CLUSTER",
+    "kubeconfig": "COCKPIT_KUBECONFIG",
+    "dashboard_url": "COCKPIT_DASHBOARD_URL",
+    "token_secret": "COCKPIT_TOKEN_SECRET",
+}
+PROFILE, THEME, READ_ONLY = "COCKPIT_PROFILE", "COCKPIT_THEME", "COCKPIT_READ_ONLY"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    where: Place
+    theme: str = ""
+    read_only: bool = False
+    profile: str = ""
+    protected: tuple[ClusterPattern, ...] = ()
+    """Clusters on which a destructive change needs the cluster's name, typed."""
+    said_by: Mapping[str, str] = field(default_factory=dict)
+    """Of each setting that is said: `flag`, `environment` or `profile`."""
+
+
+def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settings:
+    """`flags` holds only those that were given. Raises UsageError for what contradicts itself."""
+    environment = os.environ
+    by_flag = Place(**{name: flags[name] for name in FLAGS if name in flags})
+    by_flag.require_one_kind("The flags")
+    by_environment = Place(
+        local=bool(boolean_variable(environment, VARIABLES["local"])),
+        **{n: environment.get(VARIABLES[n], "") for n in FLAGS if n != "local"},
+    )
+    by_environment.require_one_kind("The variables COCKPIT_*, taken as flags,")
+    profile = configuration.named(flags.get("profile") or environment.get(PROFILE, ""))
+    places = {"flag": by_flag, "environment": by_environment, "profile": profile.place}
+    where = settle(places.values())
+    said_by = {
+        name: next(who for who, said in places.items() if getattr(said, name) == value)
+        for name in FLAGS
+        if (value := getattr(where, name))
+    }
+    read_only, said_by["read_only"] = _read_only(flags, profile.read_only)
+    theme, said_by["theme"] = _first(
+        flags.get("theme", ""), environment.get(THEME, ""), profile.theme
+    )
+    name, said_by["profile"] = _first(
+        flags.get("profile", ""), environment.get(PROFILE, ""), configuration.profile
+    )
+    protected = configuration.protected
+    if where.kind == profile.place.kind or not (where.kind and profile.place.kind):
+        protected += profile.protected_in_use
+    said_by = {k: who for k, who in said_by.items() if who}
+    return Settings(where, theme, read_only, name, protected, said_by)
+
+
+def _read_only(flags: Mapping[str, Any], profile: bool | None) -> tuple[bool, str]:
+    """Whether any of flag, environment and profile sets it, and the first that does."""
+    levels = {
+        "flag": flags.get("read_only"),
+        "environment": boolean_variable(os.environ, READ_ONLY),
+        "profile": profile,
+    }
+    for wanted in (True, False):
+        for who, value in levels.items():
+            if value is wanted:
+                return wanted, who
+    return False, ""
+
+
+def _first(flag: str, variable: str, profile: str) -> tuple[str, str]:
+    for value, who in ((flag, "flag"), (variable, "environment"), (profile, "profile")):
+        if value:
+            return value, who
+    return "", ""

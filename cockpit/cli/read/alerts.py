@@ -1,0 +1,180 @@
+"""`cockpit alerts`: what is wrong with the current run and with jobs now; with --watch as it is
+raised.
+
+One look has no past of its own: it tells every finding, without the time that it must last before
+the screen or --watch raise it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cockpit.cli.options import connect
+from cockpit.cli.output import tables
+from cockpit.cli.output.tables import as_json, print_json, print_rows
+from cockpit.model.error import UnreachableError
+
+if TYPE_CHECKING:
+    from cockpit.alerts.settings import AlertSettings
+    from cockpit.insight.metrics.diagnosis import Diagnosis
+    from cockpit.model.alert import Finding
+    from cockpit.model.event import Event
+    from cockpit.model.summary import RunSummary
+    from cockpit.store.store import Store
+
+COLUMNS = ("severity", "kind", "subject", "what")
+SOURCES = ("telemetry", "ray", "backend")
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    tables.arguments(parser)
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="follow: print a line of JSON for each alert raised, changed or cleared",
+    )
+    parser.add_argument(
+        "--severity",
+        choices=("info", "warning", "critical"),
+        default="info",
+        help="the lowest severity to show (default: info)",
+    )
+    parser.add_argument(
+        "--diagnosis",
+        action="store_true",
+        help="the diagnosis as JSON: shares of the step, goodput, ETA, unsaved steps",
+    )
+    parser.add_argument("--fail", action="store_true", help="exit with 1 when there is a finding")
+
+
+def run(args: argparse.Namespace) -> int:
+    from cockpit.alerts.settings import parse
+    from cockpit.config import file
+
+    configured = file.read()
+    settings = parse(configured.tables.get("alerts", {}), configured.hooks)
+    with connect.session(args, sources=("telemetry", "ray")) as session:
+        connect.wait_for(session, SOURCES)
+        _require_telemetry(session)
+        if args.watch:
+            return _watch(args, session, settings)
+        return _look(args, session.store, session.clock(), settings)
+
+
+def _require_telemetry(session: connect.Session) -> None:
+    """Without it nothing is known of runs, and an empty list would be a lie."""
+    state = session.store.sources.get("telemetry")
+    if state is None or not (state.ok or state.absent):
+        raise UnreachableError(
+            f"The telemetry source of {session.backend.ref} gives no answer.",
+            state.error if state else "it did not answer in time",
+            "cockpit status shows each source.",
+        )
+
+
+def _look(args: argparse.Namespace, store: Store, now_s: float, settings: AlertSettings) -> int:
+    from cockpit.insight.detectors.findings import findings
+    from cockpit.insight.detectors.hysteresis import is_at_least
+    from cockpit.insight.metrics.diagnosis import diagnosis
+    from cockpit.model.alert import Severity
+    from cockpit.store.selectors import current_run
+
+    going = current_run(store)
+    limits, past = settings.limits, _recorded()
+    found = findings(store, going, now_s, past, limits)
+    found = [it for it in found if is_at_least(it.severity, Severity(args.severity))]
+    told = diagnosis(store, going, now_s, past, limits) if going is not None else None
+    if args.diagnosis:
+        print_json(told, indent=None if args.output == "jsonl" else 2)
+    else:
+        where = f" of run {going.name or going.id}" if going is not None else ": no training run"
+        print_rows([row(it) for it in found], COLUMNS, args.output, empty=f"No alerts{where}.")
+        if args.output == "table":
+            for line in sentences(told, found):
+                print(line)
+    return 1 if args.fail and found else 0
+
+
+def _recorded() -> Sequence[RunSummary]:
+    """Runs to compare with."""
+    from cockpit.config import paths
+    from cockpit.recorder.reading.library import Library
+
+    return Library(paths.state_dir()).summaries()
+
+
+def row(finding: Finding) -> dict[str, Any]:
+    """JSON-ready; `name` is the id that the alert has, or would have."""
+    told: dict[str, Any] = as_json(finding)
+    return {"name": f"{finding.kind}/{finding.subject}"} | told
+
+
+def sentences(told: Diagnosis | None, found: list[Finding]) -> list[str]:
+    """What to try, and how the run does, for people."""
+    lines = [f"  {it.kind}: {it.todo}. {it.why}" for it in found if it.todo]
+    if lines:
+        lines = ["", "What to try:", *lines]
+    if told is None:
+        return lines
+    facts = []
+    if told.shares is not None:
+        facts.append(f"Step time: {_parts(told.shares.parts)}")
+    if told.goodput is not None:
+        facts.append(f"Goodput: {_parts(told.goodput.parts)}")
+    if told.eta is not None:
+        eta = told.eta
+        facts.append(
+            f"Done in {eta.left_s / 60:.0f} min ({eta.low_s / 60:.0f} to {eta.high_s / 60:.0f}): "
+            f"{eta.done:.4g} of {eta.target:.6g} {eta.unit}, by {eta.said_by}"
+        )
+    if told.at_risk is not None:
+        steps = "" if told.at_risk.steps is None else f"{told.at_risk.steps:,} steps, "
+        facts.append(f"Lost if killed now: {steps}{told.at_risk.seconds:.0f} s")
+    if told.cost is not None:
+        money = told.cost.lost_money
+        price = "" if money is None else f", {money:,.2f}"
+        facts.append(f"Lost so far: {told.cost.lost:.2f} GPU-hours{price}")
+    return [*lines, *(["", *facts] if facts else [])]
+
+
+def _parts(parts: tuple[tuple[str, float], ...]) -> str:
+    return ", ".join(f"{name} {percent:.0f} %" for name, percent in parts if percent >= 0.5)
+
+
+def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSettings) -> int:
+    from cockpit.alerts.monitor import LOOK_EVERY_S, AlertWatch
+    from cockpit.insight.detectors.hysteresis import is_at_least
+    from cockpit.model.alert import Severity
+    from cockpit.model.event import AlertCleared, AlertRaised, Notice
+
+    least = Severity(args.severity)
+    told: set[str] = set()
+
+    def tell(event: Event) -> None:
+        session.dispatch(event)
+        if isinstance(event, AlertRaised):
+            if is_at_least(event.alert.finding.severity, least):
+                state = "changed" if event.alert.id in told else "raised"
+                told.add(event.alert.id)
+                line = {"at_s": event.at_s, "state": state} | row(event.alert.finding)
+                print_json(line, indent=None)
+        elif isinstance(event, AlertCleared) and event.alert_id in told:
+            told.discard(event.alert_id)
+            print_json(
+                {"at_s": event.at_s, "state": "cleared", "name": event.alert_id}, indent=None
+            )
+        elif isinstance(event, Notice):
+            print_json(
+                {"at_s": event.at_s, "state": "notice", "name": event.name, "what": event.message},
+                indent=None,
+            )
+
+    watch = AlertWatch(tell, lambda: session.store, settings, _recorded, session.clock)
+    try:
+        while True:
+            session.wait(lambda store: False, LOOK_EVERY_S)
+            watch.look(session.clock())
+    finally:
+        watch.close()

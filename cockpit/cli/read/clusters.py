@@ -1,0 +1,177 @@
+"""`cockpit clusters`: a row a cluster, over all contexts at once and this machine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+from cockpit.cli.options import cluster_choice
+from cockpit.cli.options.cluster_flags import Place
+from cockpit.cli.output import tables
+from cockpit.model.cluster import ClusterRef, ClusterSummary, NodeType
+from cockpit.model.error import CockpitError, ExitCode
+from cockpit.model.text import one_line
+
+CONTEXT_TIMEOUT_S = 5.0
+"""A context that is silent for so long is told as such; the others do not wait for it."""
+COLUMNS = (
+    "context",
+    "namespace",
+    "name",
+    "health",
+    "ready",
+    "desired",
+    "groups",
+    "gpus",
+    "ray_version",
+    "message",
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one context said: its clusters, or why it said nothing."""
+
+    context: str
+    clusters: tuple[ClusterSummary, ...] = ()
+    error: CockpitError | None = None
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    where: Place = args.where
+    found: list[ClusterSummary] = []
+    answers: list[Answer] = []
+    if where.kind in ("", "local"):
+        found += local_clusters()
+    if where.kind == "kuberay" or (where.kind == "" and cluster_choice.kubernetes_is_meant()):
+        answers = _ask(where)
+    rows = [row(cluster) for cluster in found]
+    for answer in answers:
+        rows += [row(cluster) for cluster in answer.clusters]
+    failed = [answer for answer in answers if answer.error is not None]
+    for answer in failed:
+        error = answer.error
+        assert error is not None
+        why = one_line(f"{error.what} {error.why}")
+        print(f"Context {one_line(answer.context)}: {why}", file=sys.stderr)
+        if args.output != "table":
+            rows.append(_failed(answer.context, error))
+    tables.print_rows(rows, COLUMNS, args.output, empty="No clusters.")
+    if failed and len(failed) == len(answers) and not found:
+        assert failed[0].error is not None
+        return int(failed[0].error.code)
+    return int(ExitCode.DONE)
+
+
+def row(cluster: ClusterSummary) -> dict[str, Any]:
+    ref = cluster.ref
+    return {
+        "name": ref.name,
+        "backend": ref.backend,
+        "context": ref.context,
+        "namespace": ref.namespace,
+        "health": cluster.health,
+        "message": cluster.message,
+        "desired": cluster.desired,
+        "ready": cluster.ready,
+        "groups": cluster.groups,
+        "gpus": cluster.gpus,
+        "ray_version": cluster.ray_version,
+        "created_s": cluster.created_s or None,
+        "autoscaled": cluster.autoscaled,
+        "error": "",
+    }
+
+
+def _failed(context: str, error: CockpitError) -> dict[str, Any]:
+    """A context that says nothing is a row too: a program must not take it for an empty one."""
+    return {
+        "name": "",
+        "backend": "kuberay",
+        "context": context,
+        "error": one_line(str(error)),
+    }
+
+
+def local_clusters() -> list[ClusterSummary]:
+    from cockpit.backends.local import list_clusters
+
+    return [
+        ClusterSummary(
+            ClusterRef("local", cluster.name),
+            cluster.health,
+            cluster.message,
+            desired=sum(group.desired for group in cluster.groups),
+            ready=sum(pod.ready for pod in cluster.pods if pod.node_type is NodeType.WORKER),
+            groups=len(cluster.groups),
+            gpus=sum(group.desired * group.resources.gpus for group in cluster.groups),
+            ray_version=cluster.ray_version,
+        )
+        for cluster in list_clusters()
+    ]
+
+
+def _ask(where: Place) -> list[Answer]:
+    from cockpit.cli.options import kubernetes
+
+    configured = kubernetes.config(where)
+    names = (
+        [configured.context(where.context).name]
+        if where.context
+        else [context.name for context in configured.contexts]
+    )
+
+    async def one(context: str) -> Answer:
+        try:
+            async with asyncio.timeout(CONTEXT_TIMEOUT_S):
+                clusters = await kubernetes.all_clusters(configured, context, where.namespace)
+            return Answer(context, clusters)
+        except CockpitError as error:
+            return Answer(context, error=error)
+        except TimeoutError:
+            silent = f"It did not answer in {CONTEXT_TIMEOUT_S:g} s."
+            return Answer(context, error=kubernetes.silent(configured, context, silent))
+
+    async def all_of_them() -> list[Answer]:
+        asyncio.get_running_loop().set_default_executor(_DaemonThreads())
+        return list(await asyncio.gather(*map(one, names)))
+
+    return asyncio.run(all_of_them())
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """Threads that the end of the process does not wait for.
+
+    asyncio resolves names and runs credential plugins in its executor; either may hang for a
+    minute, and Python joins an executor's threads before it exits.
+    """
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+
+        def work() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                log.debug("a thread ended with an error", exc_info=True)
+                done.set_exception(error)
+
+        Thread(target=work, daemon=True).start()
+        return done
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing is waited for."""

@@ -1,0 +1,80 @@
+"""`cockpit config show|path|edit`: what holds, and where it is written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+
+from cockpit.cli.options.cluster_flags import FLAGS
+from cockpit.cli.options.settings import settle_all
+from cockpit.cli.output import tables
+from cockpit.config import file, paths
+from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.protection import ClusterPattern
+from cockpit.model.secret import without_credentials
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("what", nargs="?", choices=("show", "path", "edit"), default="show")
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.what == "edit":
+        return _edit()
+    if args.what == "path":
+        print(file.path())
+        return int(ExitCode.DONE)
+    found = file.read()
+    settings = settle_all(args.given, found)
+    values: dict[str, object] = {name: _shown(getattr(settings.where, name)) for name in FLAGS}
+    values |= {
+        "profile": settings.profile,
+        "theme": settings.theme,
+        "read_only": settings.read_only,
+        "protected": [_pattern(one) for one in settings.protected],
+    }
+    rows = [
+        {"name": name, "value": value, "said_by": settings.said_by.get(name, "default")}
+        for name, value in values.items()
+    ]
+    tables.print_rows(rows, ("name", "value", "said_by"), args.output)
+    if args.output == "table":
+        there = "" if found.path.exists() else " (there is none yet)"
+        print(f"\n{found.path}{there}: profiles {', '.join(found.profiles) or '–'}")
+    return int(ExitCode.DONE)
+
+
+def _shown(value: str | bool) -> str | bool:
+    """Without the password that a URL may hold."""
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _pattern(one: ClusterPattern) -> str:
+    return "/".join((one.context, one.namespace, one.cluster))
+
+
+def _edit() -> int:
+    """Open the file in the user's editor, and say at once when it is not understood after it."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "Editing needs a terminal.", todo="cockpit config path prints the path of the file."
+        )
+    where = file.path()
+    paths.make_private(where.parent)
+    if not where.exists():
+        where.write_text(file.TEMPLATE, encoding="utf-8")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        done = subprocess.run([*shlex.split(editor), str(where)], check=False)
+    except (OSError, ValueError) as error:
+        raise CockpitError(
+            f"The editor {editor!r} cannot be started.", str(error), "Set EDITOR to another."
+        ) from error
+    if done.returncode != 0:
+        raise CockpitError(f"The editor {editor!r} ended with exit code {done.returncode}.")
+    file.read()
+    return int(ExitCode.DONE)

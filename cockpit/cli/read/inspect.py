@@ -1,0 +1,57 @@
+"""`cockpit describe KIND/NAME`, `cockpit yaml KIND/NAME`: one object, for people and as it is."""
+
+from __future__ import annotations
+
+import argparse
+
+from cockpit.cli.options import connect, permission
+from cockpit.model.error import ExitCode, UsageError
+
+KINDS = {
+    "cluster": "cluster",
+    "raycluster": "cluster",
+    "group": "group",
+    "pod": "pod",
+    "po": "pod",
+    "machine": "machine",
+    "node": "machine",
+    "rayjob": "rayjob",
+    "job": "rayjob",
+}
+"""What may be typed for each kind; in Kubernetes' words a machine is a node."""
+NAMES = ("cluster", "group", "pod", "machine", "rayjob")
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument(
+        "object",
+        metavar="KIND/NAME",
+        help=f"{', '.join(NAMES)}; the cluster needs no name, and a name alone is a pod's",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    kind, name = parsed(args.object)
+    with connect.session(args, sources=(), kinds=()) as session:
+        backend = session.backend
+        describing = args.verb == "describe"
+        permission.require(session, "describe" if describing else "manifest")
+        name = name or backend.ref.name
+        asked = backend.describe(kind, name) if describing else backend.manifest(kind, name)
+        print(session.call(asked).rstrip("\n"))
+    return int(ExitCode.DONE)
+
+
+def parsed(text: str) -> tuple[str, str]:
+    """`pod/NAME` or `NAME`; `cluster` alone is the one that is looked at. Raises UsageError."""
+    said, slash, name = text.partition("/")
+    if not slash:
+        return ("cluster", "") if said in ("cluster", "raycluster") else ("pod", said)
+    kind = KINDS.get(said.lower().removesuffix("s"))
+    if kind is None or (not name and kind != "cluster"):
+        raise UsageError(
+            f"{text!r} names no object.",
+            f"KIND is one of {', '.join(NAMES)}.",
+            "For example: cockpit describe pod/NAME",
+        )
+    return kind, name

@@ -1,0 +1,172 @@
+"""`cockpit logs JOB|POD|RANK`: each line once, through reconnects."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from cockpit.backends.protocol import Backend
+from cockpit.cli.options import connect
+from cockpit.model.error import ExitCode, UnreachableError, UsageError
+from cockpit.model.run import Job
+from cockpit.session.session import Session
+from cockpit.sources.ray.answers import TrainWorker
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import MissingError
+from cockpit.sources.ray.log_follower import Trouble
+from cockpit.sources.ray.logs import follow_job_log, follow_node_log
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument(
+        "what", metavar="JOB|POD|RANK", help="a job's id, a pod, or a rank's number"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="print new lines until it ends")
+    parser.add_argument(
+        "-p",
+        "--previous",
+        action="store_true",
+        help="the log of the pod's container before its last restart",
+    )
+    parser.add_argument("--lines", type=int, metavar="N", help="only the last N lines")
+    parser.add_argument("--grep", metavar="RE", help="only lines that match")
+
+
+def run(args: argparse.Namespace) -> int:
+    pattern = _pattern(args.grep)
+    # One loop for all of it: what a backend has open belongs to the loop that it was opened on.
+    with connect.session(args, sources=(), kinds=("pods", "rayjobs")) as session:
+        connect.wait_for(session, ("backend",))
+        is_pod = args.what in session.store.pods
+        if args.previous and not is_pod:
+            raise UsageError(
+                f"--previous is for a pod, and {args.what!r} is none.",
+                todo="cockpit pods lists them.",
+            )
+        job = connect.rayjob(session.store, args.what)
+        if job is not None:
+            if not job.submitted and not job.status.is_over:
+                job = _submitted(session, job, follow=args.follow)
+            args.what = job.id
+        on = session.backend if job is None else connect.cluster_of(args, session, job)
+        session.call(_print(args, on, pattern, is_pod=is_pod))
+    return int(ExitCode.DONE)
+
+
+def _submitted(session: Session, job: Job, *, follow: bool) -> Job:
+    """The job of a RayJob once its operator has submitted it. Without `follow`, raises
+    UnreachableError at once: Ray does not know the job yet.
+    """
+    from cockpit.cli.change import rayjob
+
+    if not follow:
+        raise UnreachableError(
+            f"RayJob {job.rayjob} has no log yet.",
+            f"It is {job.deployment}, {rayjob.waiting_for(job)}.",
+            f"Add -f to wait for it, or see: cockpit describe rayjob/{job.rayjob}",
+        )
+    return rayjob.until_submitted(session, job.rayjob, set()) or job
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise UsageError(f"--grep {text!r} is no regular expression: {error}.") from error
+
+
+async def _print(
+    args: argparse.Namespace,
+    backend: Backend,
+    pattern: re.Pattern[str] | None,
+    *,
+    is_pod: bool,
+) -> None:
+    if is_pod:
+        lines = backend.logs(
+            args.what,
+            follow=args.follow and not args.previous,
+            lines=args.lines or sys.maxsize,
+            previous=args.previous,
+        )
+        await _print_lines(lines, pattern)
+        return
+    if args.what.isdecimal():
+        async with Dashboard(backend.dashboard) as dashboard:
+            worker = await _worker(dashboard, int(args.what))
+            found = follow_node_log(
+                dashboard,
+                worker.node_id,
+                worker.log_file,
+                tail_lines=args.lines,
+                follow=args.follow,
+                on_trouble=_say_trouble,
+            )
+            async with aclosing(found):
+                await _print_lines(found, pattern)
+        return
+    async with Dashboard(backend.dashboard) as dashboard:
+        try:
+            await follow_job(
+                dashboard, args.what, follow=args.follow, lines=args.lines, pattern=pattern
+            )
+        except MissingError as error:
+            jobs = ", ".join(job.id for job in await dashboard.jobs()) or "none"
+            raise UsageError(
+                f"There is no job, pod or rank {args.what!r}.",
+                f"Jobs: {jobs}.",
+                "See also: cockpit pods, cockpit ranks",
+            ) from error
+
+
+WITHOUT = "The ranks of a run without Ray Train write to their job's log: cockpit logs JOB"
+
+
+async def _worker(dashboard: Dashboard, rank: int) -> TrainWorker:
+    """The process of this rank in the newest attempt of the newest run, with its log."""
+    for run in await dashboard.train_runs():
+        workers = run.attempts[-1].workers if run.attempts else ()
+        for worker in workers:
+            if worker.rank == rank and worker.log_file:
+                if run.state.is_over:  # a run without Ray Train may be going on
+                    print(f"Run {run.name} is {run.state.value}.", file=sys.stderr)
+                return worker
+        ranks = ", ".join(str(worker.rank) for worker in workers) or "none yet"
+        raise UsageError(
+            f"Run {run.name} has no rank {rank} with a log.", f"Its ranks are: {ranks}.", WITHOUT
+        )
+    raise UsageError(
+        f"There is no rank {rank}: Ray Train lists no run.",
+        "Only drivers with RAY_TRAIN_ENABLE_STATE_TRACKING=1 are listed; cockpit launch sets it.",
+        WITHOUT,
+    )
+
+
+async def follow_job(
+    dashboard: Dashboard,
+    job_id: str,
+    *,
+    follow: bool = True,
+    lines: int | None = None,
+    pattern: re.Pattern[str] | None = None,
+) -> None:
+    """Print a job's log to standard output, trouble to standard error."""
+    found = follow_job_log(
+        dashboard, job_id, tail_lines=lines, follow=follow, on_trouble=_say_trouble
+    )
+    async with aclosing(found):
+        await _print_lines(found, pattern)
+
+
+async def _print_lines(lines: AsyncIterator[str], pattern: re.Pattern[str] | None) -> None:
+    async for line in lines:
+        if pattern is None or pattern.search(line):
+            print(line, flush=True)
+
+
+def _say_trouble(trouble: Trouble) -> None:
+    what = trouble.error.what
+    print(f"({what}; trying again in {trouble.wait_s:.0f} s)", file=sys.stderr)

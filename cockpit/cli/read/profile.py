@@ -1,0 +1,99 @@
+"""`cockpit profile RANK`: where a rank's process spends its time, as a flame graph in a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from cockpit.cli.options import confirm, connect
+from cockpit.cli.options.rank_process import process_of
+from cockpit.cli.output import tables
+from cockpit.model.error import CockpitError, ExitCode
+from cockpit.session.session import Session
+from cockpit.sources.ray.flamegraph import Profile
+from cockpit.sources.ray.profiling import Process, RayTools
+
+SECONDS = 5
+TOP = 15
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.description = (
+        "Sample the rank's process with py-spy on its node, 100 times a second, and write the "
+        "flame graph; training continues. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 "
+        "is set on the head, as it is on local clusters of cockpit."
+    )
+    parser.add_argument("rank", metavar="RANK", help="a rank's number")
+    parser.add_argument(
+        "--seconds", type=int, default=SECONDS, metavar="S", help=f"how long (default {SECONDS})"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the file (default: rank-N-TIME.svg here)"
+    )
+    parser.add_argument("--idle", action="store_true", help="count threads that wait, too")
+    parser.add_argument("--native", action="store_true", help="C and C++ frames too")
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="what it allocates instead, by memray, as a page of HTML",
+    )
+    parser.add_argument(
+        "--top", type=int, default=TOP, metavar="N", help=f"functions to print (default {TOP})"
+    )
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    confirm.refuse_read_only(args, "pauses the rank's process")
+    kind = "html" if args.memory else "svg"
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    out: Path = args.out or Path(f"rank-{args.rank}-{stamp}.{kind}")
+    with connect.session(args, sources=("telemetry",), kinds=("pods",)) as session:
+        process = process_of(session, args.rank)
+        if args.output == "table":
+            print(f"Rank {args.rank}: {process}, for {args.seconds} s …", file=sys.stderr)
+        found = session.call(_profile(session, process, args))
+    write(out, found if isinstance(found, bytes) else found.svg)
+    _tell(args, process, out, found)
+    return int(ExitCode.DONE)
+
+
+def write(out: Path, data: bytes) -> None:
+    """Raises CockpitError when the file cannot be written."""
+    try:
+        out.write_bytes(data)
+    except OSError as error:
+        raise CockpitError(
+            f"{out} could not be written.", str(error), "Say where: --out"
+        ) from error
+
+
+async def _profile(session: Session, process: Process, args: argparse.Namespace) -> Profile | bytes:
+    async with RayTools(session.backend.dashboard) as tools:
+        if args.memory:
+            return await tools.memory_profile(process, args.seconds)
+        return await tools.cpu_profile(process, args.seconds, idle=args.idle, native=args.native)
+
+
+def _tell(args: argparse.Namespace, process: Process, out: Path, found: Profile | bytes) -> None:
+    hot = [] if isinstance(found, bytes) else found.hot[: args.top]
+    if args.output != "table":
+        row = {"rank": int(args.rank), "pid": process.pid, "node_ip": process.node_ip}
+        row |= {"seconds": args.seconds, "file": str(out)}
+        if isinstance(found, Profile):
+            row |= {"samples": found.samples, "hot": hot}
+        tables.print_json(row, indent=2 if args.output == "json" else None)
+        return
+    if isinstance(found, Profile):
+        if not found.samples:
+            print("No samples: the process did nothing on a CPU. --idle counts what waits.")
+        rows = [
+            {"self": f"{one.self_percent:.1f}", "total": f"{one.total_percent:.1f}", "in": one.name}
+            for one in hot
+        ]
+        if rows:
+            print(f"{found.samples} samples; percent of them in a function, and in what it calls:")
+            tables.print_table(rows, ("self", "total", "in"))
+    print(f"Written: {out}", file=sys.stderr)

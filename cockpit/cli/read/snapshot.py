@@ -1,0 +1,251 @@
+"""The verbs that look once: status, groups, pods, nodes, machines, jobs, runs, ranks, events."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cockpit.cli.options import connect
+from cockpit.cli.output import tables
+from cockpit.cli.output.run_rows import rank_row, run_events, run_row
+from cockpit.cli.output.run_text import reported_rows, run_lines
+from cockpit.cli.output.tables import Row, as_json, print_json, print_rows
+from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
+from cockpit.store import selectors
+from cockpit.store.store import Store
+
+TABLES = {
+    "groups": ("name", "desired", "ready", "min", "max", "note"),
+    "pods": (
+        "name", "group", "phase", "ready", "restarts", "ip", "host", "gpus", "ranks", "reason"
+    ),
+    "nodes": ("name", "ip", "is_head", "alive", "cpu_percent", "memory_used_bytes"),
+    "machines": ("name", "ready", "cordoned", "pods", "cpus", "gpus", "version", "reason"),
+    "jobs": (
+        "name", "status", "rayjob", "deployment", "cluster", "started_s", "ended_s", "entrypoint"
+    ),
+    "runs": ("name", "id", "state", "attempt", "world_size", "step", "loss", "message"),
+    "ranks": ("rank", "pod", "attempt", "step", "loss", "samples_per_s", "step_time_s"),
+    "events": ("at_s", "kind", "name", "reason", "message"),
+}  # fmt: skip
+MAY_BE_EMPTY = (
+    *("host", "gpus", "note", "rayjob", "deployment", "cluster"),
+    *("step", "samples_per_s", "step_time_s"),
+)
+"""Columns that a table leaves out where no row has anything in them: those of Kubernetes, and what
+a script without telemetry does not tell."""
+SOURCES = {
+    "groups": ("backend",),
+    "pods": ("backend", "telemetry"),
+    "nodes": ("ray",),
+    "machines": ("backend",),
+    "jobs": ("ray", "backend"),
+    "events": ("backend", "telemetry"),
+}
+"""Which sources a verb waits for, the one that it cannot do without first; the rest of the verbs
+wait for all of them."""
+ALL = ("telemetry", "backend", "ray")
+KINDS = {
+    "groups": ("pods",),
+    "nodes": (),
+    "machines": ("pods", "machines"),
+    "jobs": ("rayjobs",),
+    "events": ("events",),
+    "status": ("pods", "rayjobs"),
+}
+"""What a verb looks at on Kubernetes beside the RayCluster; the rest of the verbs at pods."""
+GLANCES = ("status", "groups", "runs", "ranks")
+"""What one look is enough for, without the objects of all pods."""
+HINTS = {
+    "local": "cockpit status shows each source; cockpit local status what is left of a cluster.",
+    "address": "Is it the address of a Ray dashboard, such as http://head:8265?",
+    "kuberay": "cockpit clusters shows what there is, cockpit doctor what is missing.",
+}
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    tables.arguments(parser)
+    parser.add_argument(
+        "--watch", action="store_true", help="follow: print a line of JSON at each change"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    needs = SOURCES.get(args.verb, ALL)
+    kinds = KINDS.get(args.verb, ("pods",))
+    once = not args.watch and args.verb in GLANCES
+    with connect.session(args, sources=needs, kinds=kinds, once=once) as session:
+        if args.verb == "machines" and session.backend.ref.backend != "kuberay":
+            raise UsageError(
+                f"{session.backend.ref} has no Kubernetes nodes.",
+                todo="cockpit nodes lists those of Ray.",
+            )
+        connect.wait_for(session, needs)
+        if args.watch:
+            return _watch(args, session)
+        _require_answer(args, session, needs[0])
+        _require_kinds(args, session, kinds)
+        if args.verb == "status":
+            print_status(session.store, args.output, session.clock())
+        else:
+            rows = rows_of(args.verb, session.store)
+            if args.verb == "ranks" and args.output == "table":
+                print_ranks(session.store)
+            else:
+                print_rows(rows, columns(args.verb, rows), args.output, empty=f"No {args.verb}.")
+    return 0
+
+
+def columns(verb: str, rows: Sequence[Row]) -> list[str]:
+    return [
+        column
+        for column in TABLES[verb]
+        if column not in MAY_BE_EMPTY or any(row.get(column) not in (None, "") for row in rows)
+    ]
+
+
+def _watch(args: argparse.Namespace, session: connect.Session) -> int:
+    last: Any = None
+    while True:
+        now: Any = (
+            status(session.store) if args.verb == "status" else rows_of(args.verb, session.store)
+        )
+        if now != last:
+            print_json({"at_s": session.clock(), args.verb: now}, indent=None)
+            last = now
+        session.wait_for_change()
+
+
+def _require_answer(args: argparse.Namespace, session: connect.Session, source: str) -> None:
+    """A list from a source that failed would be a lie: raise what the source said."""
+    store = session.store
+    if args.verb == "status":
+        if store.groups or store.pods or any(known.ok for known in store.sources.values()):
+            return  # it tells what each source says, well or ill
+        source = "backend"
+    state = store.sources.get(source)
+    if state is not None and (state.ok or state.absent):
+        return
+    if source == "backend" and store.pods and state is not None:
+        # Its operator may be gone, and its pods still be there: they are shown, and the fault told.
+        print(f"{store.ref} is not well: {state.error}", file=sys.stderr)
+        return
+    if args.verb == "jobs" and store.jobs and state is not None:
+        # RayJobs are Kubernetes' own: they are there without a head.
+        print(f"Only RayJobs are listed: {state.error}", file=sys.stderr)
+        return
+    ref = session.backend.ref
+    if state is not None and ref.backend == "kuberay":
+        # Asked once more by itself it says whether it is a right, a name or the network.
+        session.call(session.backend.manifest("cluster", ref.name))
+    raise UnreachableError(
+        f"The {source} source of {ref} gives no answer.",
+        state.error if state else "it did not answer in time",
+        HINTS.get(ref.backend, "cockpit status shows each source."),
+    )
+
+
+def _require_kinds(
+    args: argparse.Namespace, session: connect.Session, kinds: Sequence[str]
+) -> None:
+    """What may not be listed is an error where it was asked for, elsewhere a line beside it."""
+    for kind in kinds:
+        state = session.store.sources.get(f"backend:{kind}")
+        if state is None or state.ok:
+            continue
+        if kind == args.verb:
+            raise NotAllowedError(
+                f"The {kind} of {session.backend.ref} cannot be listed.",
+                state.error,
+                "cockpit doctor lists what you may do, and how to fix what is missing.",
+            )
+        if args.output == "table":
+            print(f"Without {kind}: {state.error}", file=sys.stderr)
+
+
+def rows_of(verb: str, store: Store) -> list[dict[str, Any]]:
+    """The list that the verb prints, one JSON-ready object each, all with a `name`."""
+    run = selectors.current_run(store)
+    match verb:
+        case "groups":
+            return [as_json(group) for group in store.groups.values()]
+        case "pods":
+            return [
+                as_json(pod) | {"ranks": list(selectors.ranks_on_pod(store, run, pod))}
+                for pod in selectors.pods_in_order(store)
+            ]
+        case "nodes":
+            return [
+                {"name": node.hostname or node.ip} | as_json(node) for node in store.nodes.values()
+            ]
+        case "machines":
+            return [
+                as_json(machine)
+                | {"pods": sum(p.host == machine.name for p in store.pods.values())}
+                for machine in store.machines.values()
+            ]
+        case "jobs":
+            return [{"name": job.id} | as_json(job) for job in store.jobs.values()]
+        case "runs":
+            return [run_row(run) for run in store.runs.values()]
+        case "ranks":
+            ranks = selectors.ranks_in_order(run) if run else []
+            return [rank_row(store, rank) for rank in ranks]
+        case _:
+            found = [as_json(notice) for notice in store.notices]
+            found += [row for run in store.runs.values() for row in run_events(run)]
+            return sorted(found, key=lambda row: row["at_s"])
+
+
+def status(store: Store) -> dict[str, Any]:
+    """The whole present in one object."""
+    run = selectors.current_run(store)
+    ref = store.ref
+    return {
+        "cluster": {
+            "name": ref.name if ref else "",
+            "backend": ref.backend if ref else "",
+            "context": ref.context if ref else "",
+            "namespace": ref.namespace if ref else "",
+            "health": store.health,
+            "message": store.health_message,
+            "ray_version": store.ray_version,
+        },
+        "groups": rows_of("groups", store),
+        "pods": rows_of("pods", store),
+        "jobs": rows_of("jobs", store),
+        "run": run_row(run) if run else None,
+        "ranks": rows_of("ranks", store),
+        "sources": [as_json(source) for source in store.sources.values()],
+    }
+
+
+def print_status(store: Store, how: str, now_s: float) -> None:
+    if how != "table":
+        print_json(status(store), indent=2 if how == "json" else None)
+        return
+    message = f": {store.health_message}" if store.health_message else ""
+    print(f"Cluster {store.ref} is {store.health.value}{message}")
+    groups = rows_of("groups", store)
+    print_rows(groups, columns("groups", groups), how, empty="No worker groups.")
+    run = selectors.current_run(store)
+    if run is None:
+        going = [job.id for job in store.jobs.values() if not job.status.is_over]
+        print(f"No training run. Jobs: {', '.join(going)}" if going else "No training run.")
+    else:
+        print("", *run_lines(run, now_s), sep="\n")
+        print_ranks(store)
+    for name, age, why in selectors.stale_sources(store, now_s):
+        heard = "never heard" if age is None else f"{age:.0f} s old"
+        print(f"Source {name} is stale ({heard}){': ' + why if why else ''}")
+
+
+def print_ranks(store: Store) -> None:
+    rows = rows_of("ranks", store)
+    shown = columns("ranks", rows)
+    run = selectors.current_run(store)
+    if run is not None and selectors.only_reports(run):
+        rows, shown = reported_rows(rows)
+    print_rows(rows, shown, "table", empty="No ranks yet.")

@@ -1,0 +1,76 @@
+"""`cockpit watch [RUN]`: the telemetry as it comes, one sample a line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from cockpit.backends.protocol import Backend
+from cockpit.cli.options import connect
+from cockpit.cli.output.tables import as_json, print_json
+from cockpit.model.event import Event, MetricsReported, RankSampled, RunSeen, SourceHealth
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry.source import TelemetrySource
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("run", nargs="?", default="", help="only this run, by id or name")
+
+
+def run(args: argparse.Namespace) -> int:
+    import asyncio
+
+    asyncio.run(_follow(connect.backend(args, kinds=()), args.run))
+    return 0
+
+
+async def _follow(backend: Backend, run: str) -> None:
+    watched = Watched(run)
+    try:
+        async with Dashboard(backend.dashboard) as dashboard:
+            async for event in TelemetrySource(dashboard).events():
+                watched.hear(event)
+    finally:
+        await backend.aclose()
+
+
+class Watched:
+    """Prints samples; says once, on standard error, why there are none to print."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted = wanted
+        self._names: dict[str, str] = {}
+        self._sampled: set[str] = set()
+        self._said: set[str] = set()
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, RunSeen):
+            self._names[event.run_id] = event.name
+        elif isinstance(event, RankSampled):
+            self._sampled.add(event.run_id)
+            if self._means(event.run_id):
+                for sample in event.samples:
+                    names = {"run_id": event.run_id, "run": self._names.get(event.run_id, "")}
+                    print_json(names | as_json(sample), indent=None)
+        elif isinstance(event, MetricsReported):
+            if self._means(event.run_id) and event.run_id not in self._sampled:
+                name = self._names.get(event.run_id) or event.run_id
+                self._say(
+                    f"Run {name} only reports, and tells no samples: its script has no "
+                    "telemetry.step. What it reports: cockpit runs --watch"
+                )
+        elif isinstance(event, SourceHealth) and event.ok:
+            # All that is kept has been read by then.
+            if self._wanted and not any(map(self._means, self._names)):
+                known = ", ".join(name or run_id for run_id, name in self._names.items())
+                self._say(f"Waiting for a run {self._wanted!r}. There is: {known or 'none'}.")
+            elif not self._names:
+                self._say("Waiting for a run.")
+
+    def _means(self, run_id: str) -> bool:
+        return not self._wanted or self._wanted in (run_id, self._names.get(run_id, ""))
+
+    def _say(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            print(line, file=sys.stderr)

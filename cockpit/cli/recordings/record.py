@@ -1,0 +1,171 @@
+"""`cockpit record [RUN]`: the flight recorder without a screen, for nohup and systemd."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from cockpit.cli.options import connect, monitored_session
+from cockpit.cli.output.streams import tell
+from cockpit.model.error import ExitCode
+from cockpit.model.event import Notice
+from cockpit.model.text import one_line
+from cockpit.recorder.writing.recorder import Recorder
+from cockpit.session.monitored import WatchedSession
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.logs import JobLogSource
+from cockpit.store.run import RunView
+from cockpit.store.selectors import loss_of, step_of
+
+LINE_EVERY_S = 60.0
+LOOK_EVERY_S = 1.0
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("run", nargs="?", default="", help="only this run, by id or name")
+    parser.add_argument(
+        "--forever", action="store_true", help="continue with the next run, until interrupted"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    session = monitored_session.session_on(connect.backend(args, say=tell), record=args.run)
+    watch = Watch(session, args.run)
+    with _closed_in_the_end(session), _ended_by_a_signal(watch):
+        watch.until_over(forever=args.forever)
+        if watch.is_ended:
+            tell("Ended; what was recorded is complete.")
+    return int(ExitCode.DONE)
+
+
+class Watch:
+    """Says once a minute how things are, and knows when there is no more to record."""
+
+    def __init__(self, session: WatchedSession, wanted: str) -> None:
+        self.session, self.wanted = session, wanted
+        self._begun: dict[str, Recorder] = {}
+        """Those that are not done, by run."""
+        self._is_any_done = False
+        self._followed: dict[str, str] = {}
+        """By run, the name of the source of its job's log."""
+        self._said_s = float("-inf")
+        self._notices = 0
+        self.is_ended = False
+        """The user has had enough."""
+
+    def until_over(self, *, forever: bool) -> None:
+        """Until each run that was recorded is over; with `forever`, until it is ended."""
+        while not self.is_ended and (forever or self._begun or not self._is_any_done):
+            self.session.wait(lambda store: False, LOOK_EVERY_S)
+            self._look()
+
+    def _look(self) -> None:
+        recording = self.session.recording
+        assert recording is not None  # it was asked for
+        going, store = recording.recorders(), self.session.store
+        for run_id, recorder in going.items():
+            run = store.runs.get(run_id)
+            if self._begun.get(run_id) is not recorder:
+                self._begun[run_id] = recorder
+                tell(f"{_clock()} recording {_name(run, run_id)} in {recorder.path}")
+            self._follow_log(run)
+        for run_id, recorder in list(self._begun.items()):
+            if run_id not in going and not recorder.going:
+                run = store.runs.get(run_id)
+                about = f"{_clock()} {run_id}" if run is None else self._line(run)
+                tell(f"{about}. Done: {recorder.path}")
+                del self._begun[run_id]
+                self._is_any_done = True
+                self._unfollow_log(run_id)
+        self._tell_notices()
+        if time.monotonic() - self._said_s >= LINE_EVERY_S:
+            self._said_s = time.monotonic()
+            lines = [self._line(store.runs[run_id]) for run_id in going if run_id in store.runs]
+            for line in lines or [f"{_clock()} waiting for {self.wanted or 'a run'}"]:
+                tell(line)
+
+    def _follow_log(self, run: RunView | None) -> None:
+        """Nobody looks at the log here, so nothing but this would read it."""
+        if run is not None and run.submission_id and run.id not in self._followed:
+            source = JobLogSource(Dashboard(self.session.backend.dashboard), run.submission_id)
+            self._followed[run.id] = source.name
+            self.session.add(source)  # once, however many runs the job has
+
+    def _unfollow_log(self, run_id: str) -> None:
+        name = self._followed.pop(run_id, "")
+        if name and name not in self._followed.values():
+            self.session.remove(name)
+
+    def _tell_notices(self) -> None:
+        """What the recorder itself has to say."""
+        own = [notice for notice in self.session.store.notices if _is_own(notice)]
+        for notice in own[self._notices :]:
+            tell(f"{_clock()} {notice.message}")
+        self._notices = len(own)
+
+    def _line(self, run: RunView) -> str:
+        parts = [f"{_clock()} {_name(run, run.id)} {run.state.value}"]
+        if run.attempt is not None:
+            parts.append(f"attempt {run.attempt.number}")
+        if (step := step_of(run)) is not None:
+            parts.append(f"step {step}")
+        if (loss := loss_of(run)) is not None:
+            parts.append(f"loss {loss:.4g}")
+        if (rate := run.curves["samples_per_s"].last) is not None:
+            parts.append(f"{rate:.4g} samples/s")
+        recorder = self._begun.get(run.id)
+        if recorder is not None and recorder.path.exists():
+            parts.append(f"{recorder.path.stat().st_size / 1e6:.1f} MB")
+            if recorder.dropped:
+                parts.append(f"{recorder.dropped} events lost")
+        for state in self.session.store.sources.values():
+            if not state.ok and not state.absent:
+                parts.append(f"{state.name}: {one_line(state.error, 80)}")
+        return ", ".join(parts)
+
+
+def _is_own(notice: Notice) -> bool:
+    return notice.source == "recorder"
+
+
+def _name(run: RunView | None, run_id: str) -> str:
+    return one_line(run.name if run is not None and run.name else run_id, 80)
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+@contextmanager
+def _closed_in_the_end(session: WatchedSession) -> Iterator[None]:
+    session.start()
+    try:
+        yield
+    finally:
+        session.close()
+
+
+@contextmanager
+def _ended_by_a_signal(watch: Watch) -> Iterator[None]:
+    """SIGTERM and Ctrl-C are seen at the next look. An exception could come while a lock is taken
+    back, which then fails in its turn.
+    """
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        watch.is_ended = True
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

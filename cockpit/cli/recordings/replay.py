@@ -1,0 +1,133 @@
+"""`cockpit replay FILE|RUN`: a recording on the same screens, or one moment of it as text."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from cockpit.cli.output import tables, terminal
+from cockpit.config import paths
+from cockpit.model.error import UsageError
+
+if TYPE_CHECKING:
+    from cockpit.recorder.reading.player import Player
+    from cockpit.tui.changes.actions import Connection, Say
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("recording", help="a recording's file, its name, its run or its job")
+    parser.add_argument(
+        "--speed", type=float, default=10.0, metavar="N", help="times real time (default: 10)"
+    )
+    parser.add_argument(
+        "--at",
+        default="",
+        metavar="TIME",
+        help="start at 90, 5m or 1h30m after the beginning, or at: end",
+    )
+    parser.add_argument(
+        "--headless", action="store_true", help="print the state at --at (default: the end)"
+    )
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 0 < args.speed <= 100_000:
+        raise UsageError(f"A speed of {args.speed:g} is none.", todo="Try: --speed 10")
+    at_s = seconds(args.at) if args.at not in ("", "end") else None
+    if args.headless or args.output != "table":
+        return _headless(args, at_s)
+    return _screen(args, at_s)
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `5m`, `1h30m`. Raises UsageError."""
+    found = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    if not text or found is None:
+        raise UsageError(f"{text!r} is not a time.", todo="Like this: --at 90, --at 5m, --at 1h30m")
+    sizes = (86_400, 3_600, 60, 1)
+    return sum(float(n) * size for n, size in zip(found.groups(), sizes, strict=True) if n)
+
+
+def _player(args: argparse.Namespace, at_s: float | None) -> Player:
+    from cockpit.recorder.reading.library import Library
+    from cockpit.recorder.reading.player import Player
+    from cockpit.recorder.reading.recording import opened
+
+    player = Player(
+        opened(Library(paths.state_dir()).find(args.recording)), speed=args.speed, paused=True
+    )
+    if at_s is not None:
+        player.seek(player.begin_s + at_s)
+    elif args.at == "end" or args.headless or args.output != "table":
+        player.seek(player.end_s)
+    return player
+
+
+def _headless(args: argparse.Namespace, at_s: float | None) -> int:
+    from cockpit.cli.read import snapshot
+
+    player = _player(args, at_s)
+    recording = player.recording
+    with recording:
+        player.settle()
+        if args.output == "table":
+            print(f"{recording.path.stem} at {_clock(player.position_s)}")
+            snapshot.print_status(player.store, "table", player.position_s)
+        else:
+            told = {
+                "name": recording.path.stem,
+                "path": str(recording.path),
+                "begin_s": player.begin_s,
+                "end_s": player.end_s,
+                "at_s": player.position_s,
+                "summary": recording.run,
+                "markers": player.markers,
+                "damage": recording.damage,
+                **snapshot.status(player.store),
+            }
+            tables.print_json(told, indent=2 if args.output == "json" else None)
+        if recording.damage:
+            print(
+                f"The recording is damaged, this is the rest: {recording.damage}", file=sys.stderr
+            )
+    return 0
+
+
+def _clock(at_s: float) -> str:
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
+
+
+def _screen(args: argparse.Namespace, at_s: float | None) -> int:
+    terminal.require("Without one: cockpit replay --headless, or cockpit report.")
+    from cockpit.config.theme_files import theme_named
+    from cockpit.tui.replay.app import ReplayApp
+    from cockpit.tui.terminal.symbols import symbols
+    from cockpit.tui.theme import DEFAULT_THEME
+
+    symbols()  # a word that is no symbol set is told before the screen comes up
+    player = _player(args, at_s)  # and so is what is no recording
+
+    def start(say: Say) -> Connection:
+        from cockpit.tui.replay.session import connection
+
+        player.play(paused=player.at_end)
+        return connection(player)
+
+    theme = theme_named(args.theme).name if args.theme else DEFAULT_THEME
+    app = ReplayApp(start, read_only=args.read_only, cluster=args.recording, theme_name=theme)
+    try:
+        app.run()
+        return app.return_code or 0
+    finally:
+        if app.connection is not None:
+            app.connection.close()
+        if player.recording.damage:
+            print(
+                f"The recording is damaged, that was the rest: {player.recording.damage}.",
+                file=sys.stderr,
+            )

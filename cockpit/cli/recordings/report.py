@@ -1,0 +1,146 @@
+"""`cockpit report FILE|RUN`: a recorded run as one HTML file, as Markdown or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cockpit.config import paths
+from cockpit.model.error import CockpitError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from cockpit.report.document import Document
+
+ENDINGS = {"html": ".html", "md": ".md", "json": ".json"}
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument(
+        "recording",
+        metavar="FILE|RUN",
+        help="a recording, or the name or id of a recorded run, or its job's",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=tuple(ENDINGS),
+        help="the format (default: html, or by the ending of --out)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="PATH",
+        help="file or directory (default: here, named after the run); - for standard output",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    how = form(args.output, args.out)
+    stem, document = _read(args.recording)
+    text = written(document, how)
+    if args.out == "-":
+        sys.stdout.write(text)
+        return int(ExitCode.DONE)
+    target = Path(args.out or ".").expanduser()
+    if target.is_dir():
+        target /= stem + ENDINGS[how]
+    write(target, text)
+    print(f"Wrote {target} ({len(text.encode()) / 1024:,.0f} KiB)")
+    return int(ExitCode.DONE)
+
+
+def form(given: str | None, out: str | None) -> str:
+    """What to write: as the flag says, else as the ending of the file, else HTML."""
+    if given:
+        return given
+    ending = Path(out).suffix.lower() if out and out != "-" else ""
+    found = {".htm": "html", ".markdown": "md"} | {value: key for key, value in ENDINGS.items()}
+    return found.get(ending, "html")
+
+
+def written(document: Document, how: str) -> str:
+    if how == "md":
+        from cockpit.report.markdown import markdown
+
+        return markdown(document)
+    if how == "json":
+        from cockpit.report.data import data
+
+        return json.dumps(data(document), indent=2, allow_nan=False) + "\n"
+    from cockpit.report.html import html
+
+    return html(document)
+
+
+def _read(name: str) -> tuple[str, Document]:
+    """The report, and what a file of it is called: by the run's name and its recording's."""
+    from cockpit.recorder.reading.library import Library
+    from cockpit.recorder.reading.recording import opened
+    from cockpit.recorder.writing.lock import is_held
+    from cockpit.report.run_report import report
+    from cockpit.store.selectors import current_run
+
+    library = Library(paths.state_dir())
+    path = library.find(name)
+    with opened(path) as recording:
+        store = recording.store()
+        run = store.runs.get(recording.run.run_id) or current_run(store)
+        if run is None:
+            raise UsageError(
+                f"{path.name} holds no run yet.",
+                "It has no event of one.",
+                "cockpit recordings lists what there is.",
+            )
+        trouble = [f"The recording is damaged: {recording.damage}."] if recording.damage else []
+        if recording.dropped:
+            trouble.append(f"Its recorder lost {recording.dropped:,} events.")
+        if run.started_s and recording.begin_s > run.started_s + 5:
+            late = recording.begin_s - run.started_s
+            trouble.append(f"It was recorded from {late:,.0f} s after its start on.")
+        words = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
+        return _plain(words), report(
+            store,
+            run,
+            past=library.summaries(),
+            read_from=path.name,
+            trouble=trouble,
+            left=not is_held(path),
+        )
+
+
+def write(target: Path, text: str) -> None:
+    """Whole or not at all: a report that is there stays until the new one is complete."""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    half = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        half.chmod(0o666 & ~umask)
+        half.replace(target)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def _unwritable(target: Path, error: OSError) -> CockpitError:
+    return CockpitError(
+        f"The report cannot be written to {target}.",
+        error.strerror or str(error),
+        "Name another place with --out, or - for standard output.",
+    )
+
+
+def _plain(name: str) -> str:
+    """As a file's name, whatever the run was called."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:120] or "report"

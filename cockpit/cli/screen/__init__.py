@@ -1,0 +1,1 @@
+"""`cockpit` without a verb: the terminal UI."""

@@ -1,0 +1,154 @@
+"""`cockpit` and `cockpit demo`: the screen, connected to a cluster while it is already up.
+
+What is needed to connect is imported in the thread that connects, after the first paint.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cockpit.cli.output import terminal
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Connection, Say
+from cockpit.tui.terminal.symbols import symbols
+from cockpit.tui.theme import DEFAULT_THEME
+
+if TYPE_CHECKING:
+    from cockpit.backends.protocol import Backend
+    from cockpit.session.session import Session, Source
+    from cockpit.store.store import Store
+
+WITHOUT_SCREEN = "Without one: cockpit status -o json, or cockpit demo --headless."
+
+
+def run(args: argparse.Namespace) -> int:
+    """The screen on the cluster that the flags name; on Kubernetes with all others beside it."""
+    terminal.require(WITHOUT_SCREEN)
+
+    def start(say: Say) -> Connection:
+        from cockpit.cli.options import connect
+
+        found = connect.found(args, say)
+        if isinstance(found, connect.OnKubernetes):
+            from cockpit.cli.screen import kubernetes
+
+            return kubernetes.connection(
+                args.where, found.configured, say, undoes=not args.read_only
+            )
+        return connection(found, undoes=not args.read_only)
+
+    return _show(args, start, args.where.cluster)
+
+
+def demo(args: argparse.Namespace) -> int:
+    """The screen on a cluster that is started for it, with a run on it, and that ends with it."""
+    terminal.require(WITHOUT_SCREEN)
+    ours = False
+
+    def start(say: Say) -> Connection:
+        from cockpit.actions.cluster import ClusterActions
+        from cockpit.cli.cluster import demo_cluster
+
+        def claimed() -> None:
+            nonlocal ours
+            ours = True
+
+        backend = demo_cluster.start(args, say, claimed)
+        say("Launching the training job …")
+        ends = "" if args.keep else f"the local cluster {args.name} and its run"
+        made = connection(backend, ends_with_screen=ends)
+        assert made.session is not None
+        try:
+            settings = demo_cluster.settings(args)
+            made.session.call(ClusterActions(backend).launch("checkpointed", settings))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    try:
+        return _show(args, start, args.name)
+    finally:
+        if ours:
+            from cockpit.cli.cluster import demo_cluster
+            from cockpit.cli.output import streams
+
+            demo_cluster.end(args, streams.tell)
+
+
+def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = True) -> Connection:
+    """A started session on the backend, and what the screen may ask for.
+
+    `undoes`: what an earlier drill left there a moment ago is undone.
+    """
+    from cockpit.cli.options import monitored_session
+    from cockpit.cli.screen.actions import ScreenActions
+    from cockpit.config import file
+    from cockpit.drills.plan import blast_radius
+
+    session = monitored_session.session_on(backend)
+    session.start()
+    limits = blast_radius.parse(file.read().tables.get("drills", {}))
+    actions = ScreenActions(session, monitored_session.prober_on(session), limits)
+    if undoes:
+        actions.begin_undo()
+    return Connection(
+        session=session,
+        actions=actions,
+        log_source=_log_source(backend, session),
+        ends_with_screen=ends_with_screen,
+    )
+
+
+def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | None]:
+    from cockpit.backends.pod_log import PodLogSource
+    from cockpit.sources.ray.dashboard import Dashboard
+    from cockpit.sources.ray.logs import JobLogSource
+    from cockpit.sources.ray.rank_log import RankLogSource
+    from cockpit.store.selectors import current_run
+
+    def job_of_run(store: Store) -> str:
+        run = current_run(store)
+        return run.submission_id if run is not None else ""
+
+    def source(stream: str) -> Source | None:
+        kind, _, name = stream.partition(":")
+        if kind == "job":
+            return JobLogSource(Dashboard(backend.dashboard), name)
+        if kind == "rank":
+            return RankLogSource(
+                Dashboard(backend.dashboard),
+                int(name),
+                submission=lambda: session.ask(job_of_run),
+            )
+        if kind in ("pod", "previous"):
+            return PodLogSource(backend, name, previous=kind == "previous")
+        return None
+
+    return source
+
+
+def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster: str) -> int:
+    symbols()  # a word that is no symbol set is told before the screen comes up
+    app = CockpitApp(
+        start,
+        read_only=args.read_only,
+        protected=args.protected,
+        cluster=cluster,
+        theme_name=_theme_name(args),
+    )
+    try:
+        app.run()
+        return app.return_code or 0
+    finally:
+        if app.connection is not None:
+            app.connection.close()
+
+
+def _theme_name(args: argparse.Namespace) -> str:
+    """The theme that is asked for, or the default. UsageError when there is none such."""
+    from cockpit.config.theme_files import theme_named
+
+    return theme_named(args.theme).name if args.theme else DEFAULT_THEME

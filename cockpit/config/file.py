@@ -1,0 +1,240 @@
+"""The user's configuration: `$XDG_CONFIG_HOME/cockpit/config.toml`."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cockpit.cli.options.cluster_flags import FLAGS, Place
+from cockpit.config import paths
+from cockpit.model.error import UsageError
+from cockpit.model.protection import ClusterPattern
+from cockpit.model.text import one_line
+
+TEMPLATE = """\
+# Cockpit's configuration. Flags beat the environment (COCKPIT_*), which beats what is here.
+
+# profile = "prod"        # the profile to take when --profile names none
+# theme = "cockpit-light" # see: cockpit themes
+
+# [profiles.prod]
+# context = "prod"        # of the kubeconfig
+# namespace = "ml"
+# cluster = "trainer"
+# read_only = true
+# protected = true        # a destructive act asks for the cluster's name
+#
+# [profiles.bench]
+# address = "http://head:8265"
+#
+# [profiles.here]
+# local = true
+
+# [drills]
+# max_share = 0.5         # at most this share of a worker group is hit at once
+# max_pods = 4
+
+# [recorder]
+# enabled = true          # record every run that the screen sees
+# max_age_days = 90
+# max_bytes = 10000000000 # of all recordings together; the oldest go first
+
+# [prometheus]
+# url = "http://prometheus:9090"
+
+# [mlflow]
+# uri = "http://mlflow:5000"
+
+# [alerts]
+# straggler_percent = 30  # see docs/diagnosis.md for every threshold
+#
+# [[hooks]]
+# command = ["notify-send", "cockpit"] # the alert is JSON on its standard input
+"""
+
+TABLES = ("recorder", "alerts", "prometheus", "mlflow", "drills")
+"""Those whose settings the part that they are of reads itself."""
+_TOP = ("profile", "theme", "read_only", "protected", "profiles", "hooks", *TABLES)
+_OWN = (*FLAGS, "theme", "read_only", "protected")
+_PATTERN = ("context", "namespace", "cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A place with a name, and how cockpit is to be there."""
+
+    name: str = ""
+    place: Place = field(default_factory=Place)
+    theme: str = ""
+    read_only: bool | None = None
+    protected: tuple[ClusterPattern, ...] = ()
+    """Clusters that are protected whichever profile is in use: those that this one describes."""
+    protected_in_use: tuple[ClusterPattern, ...] = ()
+    """With `protected = true`: what else is protected while this profile is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    path: Path
+    profile: str = ""
+    """The name of the profile that is taken when none is said."""
+    theme: str = ""
+    read_only: bool | None = None
+    protected: tuple[ClusterPattern, ...] = ()
+    """Those of all profiles too."""
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By name, those of TABLES that there are, as they are written."""
+    hooks: Sequence[Any] = ()
+    """Who is told of alerts: the tables [[hooks]], as they are written."""
+
+    def named(self, name: str) -> Profile:
+        """The profile of that name, with what is set for all of them. Raises UsageError."""
+        wanted = name or self.profile
+        if wanted and wanted not in self.profiles:
+            raise UsageError(
+                f"There is no profile {wanted!r}.",
+                f"{self.path} has: {', '.join(self.profiles) or 'no profile'}.",
+                "cockpit config edit opens it.",
+            )
+        own = self.profiles[wanted] if wanted else Profile()
+        return replace(
+            own,
+            theme=own.theme or self.theme,
+            read_only=self.read_only if own.read_only is None else own.read_only,
+        )
+
+
+def path() -> Path:
+    return paths.config_dir() / "config.toml"
+
+
+def read() -> Configuration:
+    """Empty when there is no file. Raises UsageError for one that is not understood."""
+    where = path()
+    try:
+        text = where.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return Configuration(where)
+    except UnicodeDecodeError as error:
+        raise _wrong(where, f"It is not UTF-8: {error}.") from error
+    import tomllib
+
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _wrong(where, f"It is not TOML: {error}.") from error
+    _require_known(where, raw, _TOP, "")
+    profiles = raw.get("profiles", {})
+    if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
+        raise _wrong(where, "profiles are tables: [profiles.NAME].")
+    by_name = {name: _profile(where, name, own) for name, own in profiles.items()}
+    return Configuration(
+        where,
+        profile=_text(where, raw, "profile"),
+        theme=_text(where, raw, "theme"),
+        read_only=_truth(where, raw, "read_only"),
+        protected=(
+            *_protected(where, raw, "", Place()),
+            *(pattern for profile in by_name.values() for pattern in profile.protected),
+        ),
+        profiles=by_name,
+        tables={name: _table(where, raw, name) for name in TABLES if name in raw},
+        hooks=_hooks(where, raw),
+    )
+
+
+def _hooks(where: Path, raw: Mapping[str, Any]) -> Sequence[Any]:
+    hooks = raw.get("hooks", [])
+    if not isinstance(hooks, list):
+        raise _wrong(where, "hooks are tables: [[hooks]].")
+    return hooks
+
+
+def _table(where: Path, raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    table = raw[name]
+    if not isinstance(table, dict):
+        raise _wrong(where, f"{name} is a table: [{name}].")
+    return table
+
+
+def _profile(where: Path, name: str, raw: Mapping[str, Any]) -> Profile:
+    section = f"profiles.{name}."
+    _require_known(where, raw, _OWN, section)
+    texts = {key: _text(where, raw, key, section) for key in FLAGS if key != "local"}
+    place = Place(local=bool(_truth(where, raw, "local", section)), **texts)
+    place.require_one_kind(f"The settings of profile {name!r}")
+    own = raw.get("protected") is True
+    # A profile that names no cluster, such as a kubeconfig alone, protects what it is used for.
+    names_none = _exactly(place) in (ClusterPattern(), ClusterPattern(backend="kuberay"))
+    return Profile(
+        name,
+        place,
+        theme=_text(where, raw, "theme", section),
+        read_only=_truth(where, raw, "read_only", section),
+        protected=() if own and names_none else _protected(where, raw, section, place),
+        # A flag may name another namespace or cluster of the profile's context.
+        protected_in_use=(replace(_exactly(place), namespace="*", cluster="*"),) if own else (),
+    )
+
+
+def _protected(
+    where: Path, raw: Mapping[str, Any], section: str, place: Place
+) -> tuple[ClusterPattern, ...]:
+    """True, a table of patterns or a list of such; what a table leaves out is as `place` has it."""
+    value = raw.get("protected", False)
+    if isinstance(value, bool):
+        return (_exactly(place),) if value else ()
+    tables = value if isinstance(value, list) else [value]
+    for table in tables:
+        if not (isinstance(table, dict) and all(isinstance(one, str) for one in table.values())):
+            example = 'protected = { context = "prod-*" }'
+            raise _wrong(where, f"{section}protected is true or patterns: {example}.")
+        _require_known(where, table, _PATTERN, f"{section}protected.")
+        if not table:
+            raise _wrong(where, f"{section}protected names no pattern: {', '.join(_PATTERN)}.")
+    return tuple(replace(_exactly(place), **table) for table in tables)
+
+
+def _exactly(place: Place) -> ClusterPattern:
+    """The pattern of the clusters that the place describes."""
+    cluster = place.cluster
+    if place.address:
+        cluster = urlsplit(place.address).netloc.rpartition("@")[2]
+
+    def only(name: str) -> str:
+        return glob.escape(name) or "*"
+
+    return ClusterPattern(
+        only(place.context), only(place.namespace), only(cluster), only(place.kind)
+    )
+
+
+def _require_known(
+    where: Path, raw: Mapping[str, Any], known: tuple[str, ...], section: str
+) -> None:
+    for key in raw:
+        if key not in known:
+            raise _wrong(where, f"{section}{one_line(key)} is no setting: {', '.join(known)}.")
+
+
+def _text(where: Path, raw: Mapping[str, Any], key: str, section: str = "") -> str:
+    value = raw.get(key, "")
+    if not isinstance(value, str):
+        raise _wrong(where, f'{section}{key} is a text: {key} = "…".')
+    return value
+
+
+def _truth(where: Path, raw: Mapping[str, Any], key: str, section: str = "") -> bool | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise _wrong(where, f"{section}{key} is true or false.")
+    return value
+
+
+def _wrong(where: Path, why: str) -> UsageError:
+    return UsageError(f"{where} is not understood.", why, "cockpit config edit opens it.")

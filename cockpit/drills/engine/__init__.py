@@ -1,0 +1,1 @@
+"""Running one drill: inject, measure, undo."""

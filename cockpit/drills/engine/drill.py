@@ -1,0 +1,341 @@
+"""One drill from its choice of targets to its verdict.
+
+    preparing -> checking before -> injecting -> fault lasts -> undoing -> recovering
+              -> checking after -> ended
+
+It runs as one coroutine on the session's loop, asks the store for what it needs to know, and tells
+each stage as an event: so the screen, the recorder and a report see the same drill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from cockpit.drills.engine import lease, undo
+from cockpit.drills.engine.abort import Aborted, Brake, to_the_end
+from cockpit.drills.engine.drill_log import Chronicle
+from cockpit.drills.engine.injection import Injection
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.engine.verdict import judge
+from cockpit.drills.faults import catalog, parameters
+from cockpit.drills.faults.fault import Aim, Armed, Fault, Ground, Order, Victims, injected
+from cockpit.drills.plan import blast_radius, target
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.drills.plan.warnings import warnings
+from cockpit.drills.probes.probe import Prober
+from cockpit.drills.probes.probe_runner import EVERY_S, Inquiry
+from cockpit.insight.recovery.measurement import Reading, baseline
+from cockpit.model.drill import DrillRecord, Stage, Verdict
+from cockpit.model.error import CockpitError, ReplacedError, UsageError
+from cockpit.model.saved_drill import KeptDrill
+from cockpit.model.text import as_sentence, one_line
+from cockpit.store.store import Store
+
+T = TypeVar("T")
+
+LOOK_S = 0.25
+"""How often the store is asked while something is waited for."""
+
+
+class Experiment:
+    """One drill. `conduct` it once; `abort` may be called from any thread."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        plan: DrillPlan,
+        prober: Prober,
+        *,
+        journal: Journal | None = None,
+        drill_id: str = "",
+        fault: Callable[[str], Fault] = catalog.fault,
+        keep: Callable[[KeptDrill], None] | None = None,
+        timing: lease.Timing = lease.TIMING,
+    ) -> None:
+        """`keep` is given the drill once it is over, for the history."""
+        self.id = drill_id or f"drill-{secrets.token_hex(4)}"
+        self.plan = plan
+        self.seed = plan.seed if plan.seed is not None else secrets.randbelow(2**31)
+        self._ground = ground
+        self._fault, self._keep = fault, keep
+        self._journal = journal or Journal()
+        self._chronicle = Chronicle(ground, plan, self.id, self.seed)
+        self._inquiry = Inquiry(ground, prober, plan, self._chronicle)
+        self._brake = Brake(self._inquiry.abort_conditions, EVERY_S)
+        self._timing = timing
+        self._injections: list[Injection] = []
+        self._agreed: list[Victims] | None = None
+        """Whom the faults hit, as it was told before."""
+
+    @property
+    def readings(self) -> dict[str, Reading]:
+        """How the run was just before each drill that was injected, by the drill's id."""
+        return self._chronicle.readings
+
+    def abort(self, why: str = "by the user") -> None:
+        """End it: the fault is undone, and what was measured so far is kept."""
+        self._brake.pull(why)
+
+    async def prepare(self) -> tuple[Armed, ...]:
+        """Choose the targets and look whether all can be done. Changes nothing.
+
+        Raises CockpitError. The same seed on the same cluster gives the same targets, so that a
+        dry run tells what will be hit. Once they have been told, others are not hit: raises
+        CockpitError when the cluster has changed so that they would be.
+        """
+        random = Random(self.seed)
+        armed: list[Armed] = []
+        for number, spec in enumerate(self.plan.faults, start=1):
+            found = self._fault(spec.fault)
+            if why := found.obstacle(self._ground.backend.ref.backend):
+                raise UsageError(f"There is no {spec.fault} on this cluster.", as_sentence(why))
+            given = parameters.parsed(found.kind, spec.values)
+            victims = await self._ground.ask(
+                partial(target.choose, kind=found.kind, spec=spec.target, random=random)
+            )
+            order = Order(f"{self.id}.{number}", given, random, self.plan.blast_radius)
+            prepared = await found.prepare(self._ground, victims, order)
+            armed.append(Armed(spec, found, victims, prepared))
+        await self._ground.ask(partial(self._require_within, armed=armed))
+        self._agreed = _same([one.victims for one in armed], self._agreed)
+        return tuple(armed)
+
+    def _require_within(self, store: Store, armed: Sequence[Armed]) -> None:
+        pods = [
+            pod
+            for one in armed
+            # A checkpoint is damaged through a pod, which is not hit itself.
+            if one.fault.kind.aim is not Aim.CHECKPOINT
+            for pod in one.victims.pods
+        ]
+        blast_radius.require_within(store, pods, self.plan.blast_radius)
+
+    async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
+        """What the user should know before: a run that will not come back, above all."""
+        every = tuple(one.victims for one in armed)
+        return await self._ground.ask(lambda store: warnings(store, every))
+
+    async def conduct(self) -> DrillRecord:
+        """All of it. Does not raise CockpitError: what went wrong is in the record.
+
+        When it is cancelled, what was done is undone before the cancellation goes on.
+        """
+        verdict, why = Verdict.BROKEN, "cockpit hit a defect"
+        try:
+            self._chronicle.stage(Stage.PREPARING)
+            async with lease.held(
+                self._ground.backend,
+                self.id,
+                guard=self._brake.guard,
+                waits=partial(self._chronicle.stage, Stage.PREPARING),
+                note=self._chronicle.note,
+                lost=self.abort,
+                timing=self._timing,
+            ):
+                verdict, why = await self._held()
+        except CockpitError as error:
+            verdict, why = self._failed(error)
+        except Aborted as aborted:
+            verdict, why = Verdict.ABORTED, str(aborted)
+        except asyncio.CancelledError:
+            verdict, why = Verdict.ABORTED, "interrupted"
+            raise
+        finally:
+            record = await self._chronicle.end(verdict, why, self._keep)
+        return record
+
+    async def _held(self) -> tuple[Verdict, str]:
+        """While the cluster is ours. What was done is undone when it returns or raises."""
+        try:
+            verdict, why = await self._run()
+        except CockpitError as error:
+            verdict, why = self._failed(error)
+        except Aborted as aborted:
+            verdict, why = Verdict.ABORTED, str(aborted)
+        finally:
+            trouble = await self._undone()
+        return (Verdict.BROKEN, trouble) if trouble else (verdict, why)
+
+    # -- the stages
+
+    async def _run(self) -> tuple[Verdict, str]:
+        refused, during = await self._brake.guard(self._break())
+        if refused:
+            return Verdict.REFUSED, refused
+        if trouble := await self._undone():
+            return Verdict.BROKEN, trouble
+        after = await self._brake.guard(self._recover())
+        return judge(self.plan, during, after, await self._chronicle.measured())
+
+    async def _break(self) -> tuple[str, str]:
+        """Up to the end of the fault: why it was not done, and what did not hold meanwhile."""
+        armed = await self._within(self.plan.timeouts.prepare_s, "preparing", self.prepare())
+        self._chronicle.note(*await self.caution(armed))
+        self._chronicle.stage(Stage.BEFORE)
+        failed = await self._inquiry.holds_before() or await self._inquiry.abort_conditions()
+        if failed:
+            return f"the hypothesis does not hold before the fault: {failed}", ""
+        self._brake.armed = True
+        self._chronicle.stage(
+            Stage.INJECTING, "; ".join(one_line(one.prepared.lines[0]) for one in armed)
+        )
+        for one in armed:
+            await self._inject(one)
+        return "", await self._during(armed)
+
+    async def _inject(self, one: Armed) -> None:
+        """Journal, then fault, then the event that says so with the instant before it."""
+        name = f"{self.id}.{len(self._chronicle.drills) + 1}"
+        ask, kind = self._ground.ask, one.fault.kind
+        seen = await ask(lambda store: target.as_now(store, one.victims))
+        reading = await ask(lambda store: baseline(store, seen.run_id))
+        workload, profile = await ask(lambda store: target.workload(store, seen))
+        drill = replace(
+            injected(name, kind, seen, self._ground.clock(), one.prepared),
+            seed=self.seed,
+            game_day=self.plan.game_day,
+            workload=workload,
+            profile=profile,
+        )
+        entry: Entry | None = None
+        if one.prepared.undo:
+            uids = {pod.name: pod.uid for pod in one.victims.pods}
+            entry = self._journal.write(
+                name,
+                kind.name,
+                seen.name,
+                self._ground.backend.ref,
+                [
+                    replace(each, uid=each.uid or uids.get(each.pod, ""))
+                    for each in one.prepared.undo
+                ],
+                self._ground.clock(),
+            )
+        self._chronicle.begins(drill, reading)
+        limit_s = self.plan.timeouts.inject_s
+        injection = Injection(entry, one.prepared.apply(), limit_s)
+        self._injections.append(injection)
+        await self._within(limit_s, f"injecting {kind.name}", injection.begun())
+        self._chronicle.injected(drill)
+        if entry is not None:
+            try:
+                self._journal.answered(entry)
+            except CockpitError as error:
+                self._chronicle.note(f"{error.what} {error.why}")
+
+    async def _during(self, armed: Sequence[Armed]) -> str:
+        """Until the longest fault is over. The first probe that failed meanwhile, or nothing."""
+        lasts_s = max((one.prepared.lasts_s for one in armed), default=0.0)
+        if not lasts_s:
+            return ""
+        self._chronicle.stage(Stage.DURING, f"for {lasts_s:g} s")
+        doing = [asyncio.create_task(_do(one.prepared.meanwhile)) for one in armed]
+        failed, asked_s = "", -math.inf
+        until_s = time.monotonic() + lasts_s
+        try:
+            while (now_s := time.monotonic()) < until_s:
+                for task in doing:
+                    if task.done():
+                        task.result()
+                if now_s - asked_s >= EVERY_S:
+                    asked_s = now_s
+                    found = await self._inquiry.holds_meanwhile()
+                    failed = failed or found
+                await asyncio.sleep(max(0.0, min(LOOK_S, until_s - time.monotonic())))
+        finally:
+            for task in doing:
+                task.cancel()
+            await asyncio.gather(*doing, return_exceptions=True)
+        return failed
+
+    async def _recover(self) -> str:
+        """Until nothing more is to come, and the hypothesis holds again: what does not."""
+        self._chronicle.stage(Stage.RECOVERING)
+        limit_s = self.plan.timeouts.recover_s
+        if not await self._wait(self._chronicle.is_complete, limit_s):
+            self._chronicle.note(f"not all was seen within {limit_s:g} s")
+        await asyncio.sleep(self.plan.settle_s)
+        self._chronicle.stage(Stage.AFTER)
+        return await self._inquiry.holds_again()
+
+    async def _undone(self) -> str:
+        """Everything undone, whoever cancels meanwhile; why not, if something is left."""
+        return await to_the_end(self._take_back) if self._injections else ""
+
+    async def _take_back(self) -> str:
+        if any(injection.entry for injection in self._injections):
+            self._chronicle.stage(Stage.UNDOING)
+        left: list[str] = []
+        limit_s = self.plan.timeouts.undo_s
+        for injection in self._injections:
+            answered = await injection.answered()
+            if injection.entry is None:
+                continue
+            entry = replace(injection.entry, answered=answered)
+            try:
+                async with asyncio.timeout(limit_s):
+                    said = await undo.take_all_back(self._ground.backend, self._journal, entry)
+                    self._chronicle.note(*said)
+            except TimeoutError:
+                left.append(f"undoing {entry.fault} took more than {limit_s:g} s")
+            except CockpitError as error:
+                left.append(one_line(" ".join((error.what, error.why))))
+        self._injections = []
+        if not left:
+            return ""
+        trouble = f"{'; '.join(left)}. It is in the journal: cockpit drill undo"
+        self._chronicle.note(trouble)
+        return trouble
+
+    # -- waiting
+
+    async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
+        """Whether it came true in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while not await self._ground.ask(until):
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            await asyncio.sleep(min(LOOK_S, left_s))
+        return True
+
+    async def _within(self, limit_s: float, what: str, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(limit_s):
+                return await work
+        except TimeoutError as error:
+            raise CockpitError(f"{what} took more than {limit_s:g} s.") from error
+
+    def _failed(self, error: CockpitError) -> tuple[Verdict, str]:
+        why = one_line(" ".join(part for part in (error.what, error.why) if part))
+        return (Verdict.BROKEN if self._chronicle.drills else Verdict.REFUSED), why
+
+
+def _same(now: list[Victims], before: list[Victims] | None) -> list[Victims]:
+    if before is None:
+        return now
+    was, is_now = ("; ".join(one_line(one.words) for one in them) for them in (before, now))
+    if was != is_now:
+        raise CockpitError(
+            f"The cluster has changed: it would hit {is_now}.",
+            f"What was agreed to is {was}.",
+            "Nothing was done; ask for the drill again.",
+        )
+    for old, new in zip(before, now, strict=True):
+        for pod, same_name in zip(old.pods, new.pods, strict=True):
+            if pod.uid != same_name.uid:
+                raise ReplacedError("Pod", pod.name)
+    return now
+
+
+async def _do(work: Callable[[], Awaitable[None]] | None) -> None:
+    if work is not None:
+        await work()

@@ -1,0 +1,153 @@
+"""What one drill did and found, told as events while it goes on and as a record at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from cockpit.drills.faults.fault import Ground
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.insight.recovery.drill_comparison import BEFORE_S, curves
+from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
+from cockpit.model.drill import Drill, DrillRecord, ProbeResult, Recovery, Stage, Verdict
+from cockpit.model.error import CockpitError
+from cockpit.model.event import DrillEnded, DrillInjected, DrillProbed, DrillStaged
+from cockpit.model.saved_drill import KeptDrill
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+
+ANSWER_S = 5.0
+"""How long the store may take to answer at the end: nobody drains a session that is being closed,
+and the drill ends all the same."""
+
+
+class Chronicle:
+    """Of the drill with this id."""
+
+    def __init__(self, ground: Ground, plan: DrillPlan, drill_id: str, seed: int) -> None:
+        self._ground, self._plan = ground, plan
+        self.id, self.seed = drill_id, seed
+        self.drills: list[Drill] = []
+        self.readings: dict[str, Reading] = {}
+        """How the run was just before each drill, by the drill's id."""
+        self._stages: list[tuple[Stage, float]] = []
+        self._probes: list[ProbeResult] = []
+        self._notes: list[str] = []
+
+    def stage(self, stage: Stage, message: str = "") -> None:
+        """It begins; said again, it goes on with another message."""
+        at_s = self._ground.clock()
+        if not self._stages or self._stages[-1][0] is not stage:
+            self._stages.append((stage, at_s))
+        self._ground.dispatch(
+            DrillStaged(
+                at_s=at_s,
+                source="user",
+                drill_id=self.id,
+                name=self._plan.name,
+                stage=stage,
+                message=message,
+            )
+        )
+
+    def probed(self, result: ProbeResult) -> None:
+        self._probes.append(result)
+        self._ground.dispatch(
+            DrillProbed(at_s=result.at_s, source="user", drill_id=self.id, result=result)
+        )
+
+    def note(self, *lines: str) -> None:
+        """What the reader should know."""
+        self._notes += lines
+
+    def begins(self, drill: Drill, reading: Reading) -> None:
+        """It is about to be injected: what it breaks is measured against this moment."""
+        self.drills.append(drill)
+        self.readings[drill.id] = reading
+
+    def injected(self, drill: Drill) -> None:
+        self._ground.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+
+    def is_complete(self, store: Store) -> bool:
+        """Whether nothing more is to come of any of the drills."""
+        now_s = self._ground.clock()
+        return all(
+            is_complete(store, drill, self._reading(drill.id), now_s) for drill in self._hit(store)
+        )
+
+    async def measured(self) -> tuple[Recovery, ...]:
+        """How the run came back from each of the drills, as far as it has."""
+        return await self._ground.ask(
+            lambda store: tuple(
+                recovery(store, drill, self._reading(drill.id)) for drill in self._hit(store)
+            )
+        )
+
+    async def end(
+        self, verdict: Verdict, why: str, keep: Callable[[KeptDrill], None] | None
+    ) -> DrillRecord:
+        """The last word; it is kept before it is told."""
+        measured, kept = await self._at_last()
+        self.stage(Stage.ENDED, why)
+        record = DrillRecord(
+            id=self.id,
+            name=self._plan.name,
+            cluster=str(self._ground.backend.ref),
+            # Not when it was planned: a person may have thought about it for a while.
+            began_s=self._stages[0][1],
+            ended_s=self._ground.clock(),
+            verdict=verdict,
+            why=why,
+            drills=tuple(one.drill for one in measured),
+            recoveries=measured,
+            stages=tuple(self._stages),
+            probes=tuple(self._probes),
+            notes=self._own_notes(),
+            game_day=self._plan.game_day,
+            asked=tuple(spec.fault for spec in self._plan.faults),
+        )
+        if keep is not None:
+            try:
+                keep(replace(kept, record=record))
+            except CockpitError as error:
+                self.note(f"{error.what} {error.why}")
+                record = replace(record, notes=self._own_notes())
+        self._ground.dispatch(DrillEnded(at_s=record.ended_s, source="user", record=record))
+        return record
+
+    async def _at_last(self) -> tuple[tuple[Recovery, ...], KeptDrill]:
+        """What was measured, and the run's curves around it, but for the record."""
+        empty = KeptDrill(DrillRecord(self.id, "", "", 0.0, 0.0, Verdict.BROKEN, ""))
+        if not self.drills:
+            return (), empty
+        first = min(drill.injected_s for drill in self.drills)
+        run_id = next((drill.run_id for drill in self.drills if drill.run_id), "")
+        end_s = self._ground.clock()
+
+        def curves_of(store: Store) -> KeptDrill:
+            run = store.runs.get(run_id)
+            found = curves(store, run_id, first - BEFORE_S, end_s)
+            return replace(empty, run=run.name if run else "", curves=found)
+
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self.measured(), await self._ground.ask(curves_of)
+        except TimeoutError:
+            self.note("the recovery was not measured: cockpit was being ended")
+            return tuple(Recovery(drill) for drill in self.drills), empty
+
+    def _own_notes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one_line(note) for note in self._notes))
+
+    def _hit(self, store: Store) -> list[Drill]:
+        """What was injected: of a fault that kills again and again, each of its kills."""
+        ours = {drill.id: drill for drill in store.drills if drill.id.startswith(f"{self.id}.")}
+        known = {drill.id: drill for drill in self.drills} | ours
+        several = {drill_id.rpartition(".")[0] for drill_id in known}
+        return [drill for drill_id, drill in known.items() if drill_id not in several]
+
+    def _reading(self, drill_id: str) -> Reading:
+        """Its own, or that of the drill which it is a part of."""
+        own = self.readings.get(drill_id)
+        return own or self.readings.get(drill_id.rpartition(".")[0], Reading())

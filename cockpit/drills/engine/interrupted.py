@@ -1,0 +1,125 @@
+"""What a cockpit that was killed in the middle of a drill has left: found, described, undone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from cockpit.backends.protocol import Backend
+from cockpit.config.process_identity import Life
+from cockpit.drills.engine import lease, undo
+from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.format import plural
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError
+from cockpit.model.text import one_line
+
+RECENT_S = 900.0
+"""What is older is undone only when somebody has seen it and said so: the cluster has gone on."""
+SKEW_S = 60.0
+"""An entry that is further in the future than this has a time that nobody can rely on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of one entry."""
+
+    entry: Entry
+    lines: tuple[str, ...]
+    error: CockpitError | None = None
+    """Something is left: it is in the journal still."""
+
+
+def left_on(journal: Journal, ref: ClusterRef, only: str = "") -> list[Entry]:
+    """What is left on this cluster, the oldest first; `only` of the drill of this id."""
+    return [entry for entry in journal.orphans() if entry.cluster == ref and is_of(entry, only)]
+
+
+def elsewhere(journal: Journal, ref: ClusterRef) -> list[Entry]:
+    """What is left on other clusters."""
+    return [entry for entry in journal.orphans() if entry.cluster != ref]
+
+
+def is_of(entry: Entry, drill_id: str) -> bool:
+    """Whether the entry is of that drill, by the id of its record or its own; of any, by ""."""
+    return not drill_id or drill_id in (entry.drill_id, entry.record_id)
+
+
+def is_recent(entry: Entry, now_s: float) -> bool:
+    """Whether it may be undone without a question: a moment ago, by a process that has ended."""
+    return -SKEW_S <= now_s - entry.written_s <= RECENT_S and entry.process.life is Life.ENDED
+
+
+def split(entries: Iterable[Entry], now_s: float) -> tuple[list[Entry], list[Entry]]:
+    """Those that may be undone without a question, and those that are asked about."""
+    recent: list[Entry] = []
+    others: list[Entry] = []
+    for entry in entries:
+        (recent if is_recent(entry, now_s) else others).append(entry)
+    return recent, others
+
+
+async def undo_entries(
+    backend: Backend,
+    journal: Journal,
+    entries: Sequence[Entry],
+    waits: Callable[[str], None] = lambda line: None,
+    timing: lease.Timing = lease.TIMING,
+) -> AsyncIterator[Undone]:
+    """Undo what belongs to this cluster, as far as it is still as the drill left it.
+
+    `waits` is given a line when it takes the duration of a lease to find out whether the drill
+    still runs on another node.
+    """
+    for entry in entries:
+        if entry.cluster != backend.ref:
+            continue
+        holder = lease.holder_of(entry.record_id, entry.process.pid, entry.process.host)
+        try:
+            if entry.process.life is Life.UNKNOWN:
+                holder = lease.holder_of(entry.record_id, os.getpid())
+                await lease.acquire(backend, holder, waits, timing)
+            try:
+                lines = tuple(await undo.take_all_back(backend, journal, entry))
+            finally:
+                # A process that has ended would have released it.
+                await backend.release(holder)
+            yield Undone(entry, lines)
+        except CockpitError as error:
+            yield Undone(entry, (), error)
+
+
+def described(entry: Entry, now_s: float) -> str:
+    """What was left, when, by whom, and what undoing it would do, in one line."""
+    effects = "; ".join(each.text for each in entry.undo)
+    return one_line(f"{_what(entry)} {_when(entry, now_s)}{_where(entry)}: {effects}", 400)
+
+
+def outcome(undone: Undone) -> str:
+    """What became of it, in one line."""
+    about = f"{_what(undone.entry)} unfinished"
+    if undone.error is None:
+        return one_line(f"{about}; {'; '.join(undone.lines)}", 400)
+    why = undone.error.why or undone.error.what
+    return one_line(f"{about}, and it is NOT all undone: {why}", 400)
+
+
+def _what(entry: Entry) -> str:
+    return f"Drill {entry.drill_id} left {entry.fault} of {entry.target or entry.cluster.name}"
+
+
+def _when(entry: Entry, now_s: float) -> str:
+    age_s = now_s - entry.written_s
+    if age_s < -SKEW_S:
+        return "at a time in the future"
+    for unit_s, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if (count := int(age_s // unit_s)) > 0:
+            return f"{plural(count, name)} ago"
+    return f"{max(0, int(age_s))} s ago"
+
+
+def _where(entry: Entry) -> str:
+    if entry.process.life is not Life.UNKNOWN:
+        return ""
+    return f" on {entry.process.host or 'another node'}, where it may still run"

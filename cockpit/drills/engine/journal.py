@@ -1,0 +1,188 @@
+"""What has to be undone, on disk: written before a fault is applied, removed once it is undone.
+
+One file a drill under the state directory, each replaced whole. Whatever was killed in between, the
+next start finds what is left. A file that cannot be read is reported, and keeps no other from being
+read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cockpit.config import paths
+from cockpit.config.process_identity import Life, ProcessId
+from cockpit.drills.faults.fault import Undo
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError
+from cockpit.model.text import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one drill has left to undo."""
+
+    drill_id: str
+    fault: str
+    target: str
+    cluster: ClusterRef
+    written_s: float
+    """Unix seconds."""
+    undo: tuple[Undo, ...]
+    process: ProcessId
+    """It runs the drill: while it lives, the undo is its own to do."""
+    answered: bool = False
+    """The fault has begun, or cannot begin any more. Until then it may still begin, on a connection
+    that was cut off."""
+
+    @property
+    def record_id(self) -> str:
+        """Of the drill's record, which may have several entries."""
+        return self.drill_id.rpartition(".")[0] or self.drill_id
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A file of the journal that says nothing."""
+
+    path: Path
+    why: str
+
+    @property
+    def line(self) -> str:
+        """What to do about it, in one line."""
+        return one_line(
+            f"the journal's file {self.path} cannot be read ({self.why}): undo by hand what it "
+            "names, and remove it",
+            400,
+        )
+
+
+class Journal:
+    """`directory` is made when something is written."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or paths.state_dir() / "drills" / "journal"
+
+    def write(
+        self,
+        drill_id: str,
+        fault: str,
+        target: str,
+        cluster: ClusterRef,
+        undo: Sequence[Undo],
+        at_s: float,
+        process: ProcessId | None = None,
+    ) -> Entry:
+        """All that this drill has to undo by now. On disk when it returns; else CockpitError.
+
+        `process` conducts the drill; None: this one.
+        """
+        by = process or ProcessId.own()
+        entry = Entry(drill_id, fault, target, cluster, at_s, tuple(undo), by)
+        self._replace(entry)
+        return entry
+
+    def answered(self, entry: Entry) -> None:
+        """Note that the pods or the API have answered. Raises CockpitError."""
+        self._replace(replace(entry, answered=True))
+
+    def done(self, drill_id: str, undone: Undo) -> None:
+        """This one is undone; the file is removed with the last. Raises CockpitError."""
+        path = self._path(drill_id)
+        entry = self._read(path)
+        if not isinstance(entry, Entry):
+            return
+        left = [undo for undo in entry.undo if undo != undone]
+        if left:
+            self._replace(replace(entry, undo=tuple(left)))
+        else:
+            self._remove(path)
+
+    def forget(self, entry: Entry) -> None:
+        """Its effects have ended with its cluster. Raises CockpitError."""
+        self._remove(self._path(entry.drill_id))
+
+    def of(self, record_id: str) -> list[Entry]:
+        """What the drills of this record have left, as far as it can be read."""
+        found = [self._read(path) for path in sorted(self.directory.glob(f"{record_id}.*.json"))]
+        return [entry for entry in found if isinstance(entry, Entry)]
+
+    def entries(self) -> list[Entry]:
+        """What can be read, the oldest first."""
+        found = [entry for entry in self._all() if isinstance(entry, Entry)]
+        return sorted(found, key=lambda entry: entry.written_s)
+
+    def unreadable(self) -> list[Unreadable]:
+        """The files that say nothing."""
+        return [found for found in self._all() if isinstance(found, Unreadable)]
+
+    def orphans(self) -> list[Entry]:
+        """Those whose process has ended, or may have: it ran on another node."""
+        return [entry for entry in self.entries() if entry.process.life is not Life.RUNS]
+
+    def _all(self) -> list[Entry | Unreadable | None]:
+        return [self._read(path) for path in sorted(self.directory.glob("*.json"))]
+
+    def _path(self, drill_id: str) -> Path:
+        return self.directory / f"{drill_id}.json"
+
+    def _replace(self, entry: Entry) -> None:
+        try:
+            paths.make_private(self.directory)
+            fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
+            try:
+                with os.fdopen(fd, "w", encoding="utf-8") as file:
+                    json.dump(asdict(entry), file, indent=1)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(name).replace(self._path(entry.drill_id))
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+            self._sync()
+        except OSError as error:
+            raise self._cannot_be_written(error) from error
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+            self._sync()
+        except OSError as error:
+            raise self._cannot_be_written(error) from error
+
+    def _sync(self) -> None:
+        """A rename or removal is on disk once the directory is (fsync(2), NOTES)."""
+        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _cannot_be_written(self, error: OSError) -> CockpitError:
+        return CockpitError(
+            f"The journal of undo in {self.directory} cannot be written.",
+            error.strerror or str(error),
+            "Make room there, or set XDG_STATE_HOME to a directory of yours.",
+        )
+
+    def _read(self, path: Path) -> Entry | Unreadable | None:
+        try:
+            raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            undo = tuple(Undo(**(one | {"argv": tuple(one["argv"])})) for one in raw.pop("undo"))
+            process = ProcessId(**raw.pop("process"))
+            cluster = ClusterRef(**raw.pop("cluster"))
+            written_s = float(raw.pop("written_s"))
+            entry = Entry(undo=undo, cluster=cluster, process=process, written_s=written_s, **raw)
+            if entry.drill_id != path.stem:
+                raise ValueError(f"it is of drill {entry.drill_id}")
+            return entry
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            return Unreadable(path, f"{type(error).__name__}: {error}")

@@ -1,0 +1,105 @@
+"""Running a script of ours inside a pod: how faults reach processes, files and networks there.
+
+The scripts lie beside this module in `scripts/`: plain Python with nothing but the standard
+library, for any Python from 3.9 on, since they run in the pod's. They are sent as text with each
+call; nothing is installed. What a script imports of its neighbours is put before it. A script
+prints what it did; on a failure it prints one line on standard error and exits with 1, or with 3
+when a right is missing. An effect that lasts is held by a process that the script leaves behind,
+which ends it by itself after its time: a fault is undone also when nobody is there any more to undo
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+
+from cockpit.backends.protocol import Backend, ExecResult
+from cockpit.drills.faults.fault import Undo
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.text import one_line
+
+PYTHON = "python"
+NOT_ALLOWED = 3
+
+
+_FUTURE = "from __future__ import annotations\n"
+_NEIGHBOUR = re.compile(
+    r"^from cockpit\.drills\.pod_scripts\.(\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
+)
+
+
+@cache
+def source(script: str) -> str:
+    """The text of `pod_scripts/SCRIPT.py`, after that of the neighbours that it imports from."""
+    parts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = (files("cockpit.drills") / "pod_scripts" / f"{name}.py").read_text(encoding="utf-8")
+        for neighbour in _NEIGHBOUR.findall(text):
+            if neighbour not in parts:
+                add(neighbour)
+        parts[name] = _NEIGHBOUR.sub("", text).replace(_FUTURE, "")
+
+    add(script)
+    return _FUTURE + "".join(parts.values())
+
+
+def argv(script: str, *arguments: str) -> tuple[str, ...]:
+    """The command line for the pod."""
+    return (PYTHON, "-c", source(script), *arguments)
+
+
+def undo(text: str, pod: str, script: str, *arguments: str, anywhere: bool = False) -> Undo:
+    """What is taken back by a script in the pod."""
+    return Undo("exec", text, pod=pod, argv=argv(script, *arguments), anywhere=anywhere)
+
+
+REFUSE = "refuse"
+"""The last argument of an undo after which the same fault may not begin any more."""
+
+
+def refusing(undo: Undo) -> Undo:
+    """The same, by which the script also refuses to begin the fault, should it come late."""
+    return replace(undo, argv=(*undo.argv, REFUSE))
+
+
+async def run(backend: Backend, pod: str, script: str, *arguments: str, what: str = "") -> str:
+    """What the script printed, stripped. Raises CockpitError, or NotAllowedError.
+
+    `what` could not be done then, in a sentence.
+    """
+    done = await backend.exec(pod, argv(script, *arguments))
+    if done.exit_code == 0:
+        return done.stdout.strip()
+    kind = NotAllowedError if done.exit_code == NOT_ALLOWED else CockpitError
+    raise kind(
+        what or f"{' '.join((script, *arguments[:1]))} failed in pod {pod}.", last_words(done)
+    )
+
+
+def last_words(done: ExecResult) -> str:
+    """Why it failed, in a line: the last one of its standard error, else its exit code."""
+    said = done.stderr.strip().splitlines()
+    return (one_line(said[-1]) if said else "") or f"It ended with code {done.exit_code}."
+
+
+async def run_in_each(backend: Backend, calls: Iterable[tuple[str, ...]]) -> None:
+    """Run a script in several pods at once, each as `pod, script, *arguments`.
+
+    Raises an error once all have ended: what can be done is done. One that does not say whether
+    the script has begun comes before those that do.
+    """
+    ran = await asyncio.gather(*(run(backend, *call) for call in calls), return_exceptions=True)
+    failed = [result for result in ran if isinstance(result, BaseException)]
+    for error in sorted(failed, key=lambda error: has_answered(error)):
+        raise error
+
+
+def has_answered(error: BaseException) -> bool:
+    """Whether it came from the pod or the API, rather than from a connection that was cut off."""
+    return isinstance(error, CockpitError) and not isinstance(error, UnreachableError)

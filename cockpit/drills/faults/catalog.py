@@ -1,0 +1,75 @@
+"""All faults by name. A family's module is imported when one of its faults is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib import import_module
+
+from cockpit.drills.faults.fault import Fault
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "pods": ("pod-kill", "pod-delete", "container-kill", "head-kill"),
+    "processes": (
+        "rank-kill",
+        "raylet-kill",
+        "rank-freeze",
+        "slow-rank",
+        "gcs-kill",
+        "dashboard-kill",
+    ),
+    "pressure": ("cpu-hog", "memory-hog"),
+    "cluster": ("node-drain", "spot-preemption", "evict", "scale-down"),
+    "network": (
+        "network-partition",
+        "network-loss",
+        "network-delay",
+        "network-rate",
+        "network-isolate",
+    ),
+    "storage": (
+        "storage-full",
+        "storage-read-only",
+        "storage-slow",
+        "checkpoint-corrupt",
+        "checkpoint-delete",
+    ),
+    "chaos": ("random-kills",),
+}
+"""By module of `cockpit.drills.faults`, each of which has FAULTS: its faults by name."""
+
+SLIP = 0.8
+"""How much a mistyped name is like the one that was meant, of 1."""
+NAMES = tuple(name for names in FAMILIES.values() for name in names)
+
+
+def fault(name: str) -> Fault:
+    """Raises UsageError for a name that there is not."""
+    for family, names in FAMILIES.items():
+        if name in names:
+            module = import_module(f"cockpit.drills.faults.{family}")
+            found: Fault = module.FAULTS[name]
+            return found
+    raise UsageError(
+        f"There is no fault {one_line(name, 60)!r}{perhaps(name, NAMES)}",
+        todo="cockpit drill list shows all.",
+    )
+
+
+def perhaps(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence that says there is no such name: those that are like it, three at most.
+
+    A slip of a letter or two means one; a part of a name (`kill`, `network`) may mean several.
+    """
+    known = tuple(names)
+    near = get_close_matches(name, known, n=1, cutoff=SLIP)
+    near = near or [one for one in known if name and name in one][:3]
+    near = near or get_close_matches(name, known, n=3)
+    return f": did you mean {' or '.join(near)}?" if near else "."
+
+
+def faults() -> tuple[Fault, ...]:
+    """All of them, in the catalogue's order."""
+    return tuple(fault(name) for name in NAMES)

@@ -1,0 +1,246 @@
+"""What a fault is: its description, whom it hits, how it is made, and how it is undone.
+
+A fault is prepared first: it looks whether it can be done, says what it will do, and gives its
+undo as data. The engine writes the undo down, and only then applies the fault: whatever dies in
+between, the next start finds it (`cockpit.drills.engine.journal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import Literal, Protocol, TypeVar
+
+from cockpit.backends.protocol import Backend
+from cockpit.drills.plan.blast_radius import BlastRadius
+from cockpit.drills.plan.plan import FaultSpec
+from cockpit.model.cluster import Pod
+from cockpit.model.drill import Drill
+from cockpit.model.event import Event
+from cockpit.store.store import Store
+
+T = TypeVar("T")
+Value = bool | int | float | str
+
+
+class Ground(Protocol):
+    """Where a drill takes place: what faults, probes and the engine use. A Session is one."""
+
+    @property
+    def backend(self) -> Backend: ...
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Unix seconds."""
+        ...
+
+    async def ask(self, question: Callable[[Store], T]) -> T:
+        """What the store says; only so may it be read while others change it."""
+        ...
+
+    def dispatch(self, event: Event) -> None: ...
+
+
+class Aim(StrEnum):
+    """What a fault is aimed at."""
+
+    POD = "pod"
+    RANK = "rank"
+    HEAD = "head"
+    MACHINE = "machine"
+    GROUP = "group"
+    STORAGE = "storage"
+    """The directory of the run's checkpoints, as a pod sees it."""
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`default` gives the type too. Names of times end in `_s`, of sizes in `_bytes`."""
+
+    name: str
+    default: Value
+    about: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """A row of the catalogue."""
+
+    name: str
+    summary: str
+    aim: Aim
+    parameters: tuple[Parameter, ...] = ()
+    needs: tuple[str, ...] = ()
+    """What it takes, in words: `exec in the pod`, `NET_ADMIN in the pod`."""
+    ends_by_itself: bool = True
+    """Nothing has to be undone: the cluster mends it, or it passes."""
+    undo: str = ""
+    """What the undo does, in words; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankVictim:
+    """A rank's process. `pid` is as its pod sees it (Ray tells `os.getpid()`)."""
+
+    rank: int
+    pod: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Whom one fault hits: chosen from the store, by `cockpit.drills.plan.target`."""
+
+    pods: tuple[Pod, ...]
+    ranks: tuple[RankVictim, ...] = ()
+    """For pods, those that run on them."""
+    run_id: str = ""
+    run_name: str = ""
+    submission_id: str = ""
+    attempt: int = 0
+    step: int = 0
+    world_size: int = 0
+    checkpoint_path: str = ""
+    """The newest checkpoint of the run, as the run names it."""
+    storage_path: str = ""
+    """The run's directory, which holds its checkpoints."""
+
+    @property
+    def name(self) -> str:
+        """In a few words, for the journal and the screen."""
+        return ", ".join(pod.name for pod in self.pods)
+
+    @property
+    def words(self) -> str:
+        """The same, with the ranks that are hit."""
+        ranks = ", ".join(str(victim.rank) for victim in self.ranks)
+        return f"{self.name} (rank {ranks})" if ranks else self.name
+
+
+Verb = Literal["exec", "uncordon", "rejoin", "scale", "replace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """How one effect is undone, as data that outlives this process. It may be done twice.
+
+    It is done only where the effect is still there: on the object of this UID, and for a group that
+    still has the size that the drill gave it.
+    """
+
+    verb: Verb
+    text: str
+    """What it does, in a line: `let rank 1 (pid 4711 in gpu-abc) run again`."""
+    pod: str = ""
+    """For `exec` and `replace`. An effect inside a pod that is gone is gone too."""
+    uid: str = ""
+    """Of the pod (`exec`, `replace`), machine (`uncordon`) or cluster (`scale`): another one may
+    have its name by then."""
+    argv: tuple[str, ...] = ()
+    """For `exec`; exit code 0 is done, and also where there was nothing to do."""
+    name: str = ""
+    """Of the machine (`uncordon`), of the network policy (`rejoin`), of the group (`scale`)."""
+    replicas: int = 0
+    """For `scale`: what there was before."""
+    drilled: int | None = None
+    """For `scale`: what the drill has set; with any other number the group is left as it is."""
+    anywhere: bool = False
+    """For `exec`: the effect is on storage that pods share; when this pod is gone, another does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A fault that can be done now."""
+
+    lines: tuple[str, ...]
+    """What it will do to whom, in sentences: shown before it is done, and all of a dry run."""
+    apply: Callable[[], Awaitable[None]]
+    """Do it; returns once it is done, or has begun. Raises CockpitError."""
+    undo: tuple[Undo, ...] = ()
+    lasts_s: float = 0.0
+    """How long it goes on before it is undone or has ended by itself; 0: it is over at once."""
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    """What is to be done while it lasts; cancelled when the drill is aborted."""
+    grace_s: float = 0.0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """As they were used, for the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one fault is asked for."""
+
+    drill_id: str
+    """Of the drill that will be told; a fault that injects more of them adds `.1`, `.2`, …"""
+    values: Mapping[str, Value]
+    """All parameters of the kind, as their types."""
+    random: Random
+    """The plan's seeded choice: the only source of chance."""
+    blast_radius: BlastRadius = field(default_factory=BlastRadius)
+    """For a fault that chooses targets later than when it is prepared."""
+
+    @property
+    def used(self) -> dict[str, str]:
+        """The values as they would be typed, for the record."""
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.values.items()
+        }
+
+
+class Fault(Protocol):
+    """One kind of fault. Stateless: all that it knows of a drill is in `Prepared`."""
+
+    @property
+    def kind(self) -> FaultKind: ...
+
+    def obstacle(self, backend: str) -> str:
+        """Why there is no such fault on this kind of cluster, in one line; empty where there is.
+
+        `backend` is `kuberay`, `local` or `address`.
+        """
+        ...
+
+    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        """Look whether it can be done here and now, and how.
+
+        Raises CockpitError that says what is missing (a right, a program, a run) and how to get
+        it. Changes nothing.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    """One fault of a plan with its victims, ready to be applied."""
+
+    spec: FaultSpec
+    fault: Fault
+    victims: Victims
+    prepared: Prepared
+
+
+def no_way_in(backend: str) -> str:
+    """The obstacle of every fault that works inside a pod; empty where there is none."""
+    return "there is no way into its pods" if backend == "address" else ""
+
+
+def injected(drill_id: str, kind: FaultKind, victims: Victims, at_s: float, p: Prepared) -> Drill:
+    """What is told of it: at the instant before it was applied."""
+    return Drill(
+        id=drill_id,
+        fault=kind.name,
+        target=victims.name,
+        ranks=tuple(sorted(victim.rank for victim in victims.ranks)),
+        injected_s=at_s,
+        grace_s=p.grace_s,
+        run_id=victims.run_id,
+        attempt=victims.attempt,
+        step=victims.step,
+        pods=tuple(pod.name for pod in victims.pods),
+        parameters=dict(p.parameters),
+    )

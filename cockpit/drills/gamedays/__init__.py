@@ -1,0 +1,1 @@
+"""Game days: files of drills, run one after the other."""

@@ -1,0 +1,95 @@
+"""The steps of a game day, as they are said before it begins: what it does here, and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from cockpit.drills.faults import catalog
+from cockpit.drills.faults.availability import why_not
+from cockpit.drills.gamedays.gameday import Expect, GameDay, Inject, Launch, Step
+from cockpit.drills.gamedays.runner import missing
+from cockpit.drills.plan.plan import ProbeSpec
+from cockpit.launch.existing_jobs import beside
+from cockpit.model.cluster import Capability
+from cockpit.model.run import Job
+from cockpit.model.text import one_line
+from cockpit.store.selectors import going_run
+from cockpit.store.store import Store
+
+MOST = 10_000
+"""Characters of a command: nobody may hide its end from the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What of a cluster decides how a day goes there."""
+
+    backend: str
+    rights: Mapping[str, Capability]
+    run: str = ""
+    """The name of the one that goes on, which a day takes as its own; empty: there is none."""
+    jobs: Sequence[Job] = ()
+
+
+def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
+    """The cluster as it is now."""
+    run = going_run(store)
+    return Here(backend, rights, run.name if run else "", tuple(store.jobs.values()))
+
+
+def steps_said(day: GameDay, at: Here | None) -> list[str]:
+    """A line for each step, and one below it where it will not go as it says. None: no cluster."""
+    lines = [f"Game day {day.name}: {day.about}" if day.about else f"Game day {day.name}."]
+    for number, step in enumerate(day.steps, start=1):
+        faults = ""
+        if isinstance(step.doing, Inject):
+            faults = ", ".join(spec.fault for spec in step.doing.plan.faults)
+            faults = f" ({faults})" if faults != step.name else ""
+        lines.append(f"{number:3}. {step.name}{faults}")
+        lines += [f"     {line}" for line in commands_of(_probes(step))]
+        lines += [f"     {one_line(mark, 300)}" for mark in (_marks(step, at) if at else ())]
+    return lines
+
+
+def commands_of(probes: Iterable[ProbeSpec]) -> list[str]:
+    """A line for each command that these probes run on this machine, whole."""
+    commands = dict.fromkeys(probe.query for probe in probes if probe.kind == "command")
+    return [f"Runs on this machine: {one_line(command, MOST)}" for command in commands]
+
+
+def _probes(step: Step) -> tuple[ProbeSpec, ...]:
+    """All that the step asks, before, during and after its fault."""
+    match step.doing:
+        case Expect():
+            return step.doing.probes
+        case Inject():
+            return (*step.doing.plan.hypothesis, *step.doing.plan.abort)
+    return ()
+
+
+def _marks(step: Step, at: Here) -> Iterator[str]:
+    if isinstance(step.doing, Launch):
+        yield from _of_launch(step.doing, at)
+    elif isinstance(step.doing, Inject):
+        why = missing(step.doing, at.backend)
+        if why and step.doing.optional:
+            yield f"Left out: {why}."
+        elif why := why or _forbidden(step.doing, at):
+            yield f"It cannot be done, and the day will not have passed: {why}."
+
+
+def _of_launch(launch: Launch, at: Here) -> Iterator[str]:
+    if at.run and not launch.always:
+        yield f"Nothing is launched: run {at.run} goes on, and the drills hit that one."
+    elif words := beside(at.jobs):
+        yield f"Note: {words}"
+        yield f"The day ends if it has no checkpoint within {launch.within_s:g} s."
+
+
+def _forbidden(inject: Inject, at: Here) -> str:
+    """What this user may not do there that one of the faults needs."""
+    for spec in inject.plan.faults:
+        if why := why_not(catalog.fault(spec.fault), at.backend, at.rights):
+            return f"for {spec.fault} there is no right to {why}"
+    return ""

@@ -1,0 +1,101 @@
+"""A game day: drills one after the other, with what happens between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cockpit.drills.plan.plan import DrillPlan, ProbeSpec
+from cockpit.model.drill import DrillRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A bundled job is launched and waited for, unless a run is going; it is stopped at the end."""
+
+    job: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    within_s: float = 180.0
+    """Until its first checkpoint."""
+    always: bool = False
+    """Also when a run is going."""
+    resubmit: int = 0
+    """So often it is sent again, until the day's end, when the cluster has lost it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """All of the probes have to hold at once, within the time."""
+
+    probes: tuple[ProbeSpec, ...]
+    within_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    group: str
+    to: int
+    within_s: float = 180.0
+    """Until the pods are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inject:
+    plan: DrillPlan
+    optional: bool = False
+    """Where the cluster has no such fault, the step is left out."""
+
+
+Doing = Launch | Wait | Expect | Scale | Inject
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    name: str
+    doing: Doing
+
+
+@dataclass(frozen=True, slots=True)
+class GameDay:
+    name: str
+    about: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """How one step went."""
+
+    number: int
+    """From 1."""
+    name: str
+    kind: str
+    """`launch`, `wait`, `expect`, `scale` or `drill`."""
+    ok: bool | None
+    """None: it was left out."""
+    why: str
+    began_s: float
+    ended_s: float
+    record: DrillRecord | None = None
+    """Of a drill that was conducted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GameDayResult:
+    """How the whole day went."""
+
+    id: str
+    name: str
+    about: str
+    cluster: str
+    began_s: float
+    ended_s: float
+    passed: bool
+    why: str
+    """One line: what decided."""
+    steps: tuple[StepResult, ...]

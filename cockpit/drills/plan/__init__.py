@@ -1,0 +1,1 @@
+"""What a drill will do: targets, limits, warnings."""

@@ -1,0 +1,97 @@
+"""What the user should know before a fault is injected. Pure.
+
+How often a run may restart is what its stream or Ray Train's API tells, else what its job's command
+line says; Ray's own default is not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from cockpit.drills.faults.fault import Victims
+from cockpit.model.run import RunState
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+FAILURES = "max_failures"
+PREEMPTIONS = "max_preemption_failures"
+DRIVER_GONE = "its driver went away"
+"""The reason of an attempt whose driver could not tell its end: Ray counts anew after it."""
+_FLAG = re.compile(r"(?<![\w-])(?:--)?max[-_]failures[= ](-?\d+)(?!\w)")
+
+
+def warnings(store: Store, hit: Sequence[Victims]) -> tuple[str, ...]:
+    """A line each, what costs most first."""
+    found: list[str] = []
+    runs = dict.fromkeys(victims.run_id for victims in hit if victims.run_id in store.runs)
+    if not runs:
+        found.append("there is no run: pods alone are timed")
+    for run_id in runs:
+        found += _of_run(store, store.runs[run_id], hit)
+    for group in dict.fromkeys(pod.group for victims in hit for pod in victims.pods):
+        found += _of_group(store, group)
+    return tuple(found)
+
+
+def _of_run(store: Store, run: RunView, hit: Sequence[Victims]) -> Iterator[str]:
+    name = run.name or run.id
+    where = _driver_pod(store, run, hit)
+    if where:
+        yield f"the driver of run {name} is on {where}: the run ends with it, unless it is resumed"
+    limit = max_failures(store, run)
+    used = _charged(run, FAILURES)
+    if limit is None:
+        yield f"run {name} does not say how often it may restart, and Ray's default is never"
+    elif limit == 0:
+        yield f"run {name} has {FAILURES}=0: the death of a rank ends it"
+    elif 0 < limit <= used:
+        yield f"run {name} has used up its {FAILURES}={limit}: the death of a rank ends it"
+    preemptions = run.max_preemption_failures
+    if preemptions is not None and 0 <= preemptions <= _charged(run, PREEMPTIONS):
+        yield f"run {name} has no {PREEMPTIONS} left: the loss of a node that was told ends it"
+    if run.checkpoint is None:
+        lost = f"all of its {run.step:,} steps" if run.step else "all of its steps"
+        yield f"run {name} has no checkpoint yet: {lost} would be lost"
+    if run.state not in (RunState.RUNNING, RunState.UNKNOWN):
+        yield f"run {name} is {run.state.value}: it has not come back from what was before"
+
+
+def _of_group(store: Store, name: str) -> Iterator[str]:
+    group = store.groups.get(name)
+    if group is None:
+        return
+    if group.autoscaled:
+        yield f"group {name} is autoscaled: how many of its pods come back is not the drill's alone"
+    if group.max and group.desired >= group.max:
+        yield f"group {name} is at its max of {group.max}: no other pod can stand in"
+    if group.desired <= group.min:
+        yield f"group {name} is at its min of {group.min}: it cannot be scaled down"
+
+
+def max_failures(store: Store, run: RunView) -> int | None:
+    """Restarts after a failure that the run may have; -1 without end, None where nobody says."""
+    if run.max_failures is not None:
+        return run.max_failures
+    job = store.jobs.get(run.submission_id)
+    found = _FLAG.search(job.entrypoint) if job is not None else None
+    return int(found[1]) if found else None
+
+
+def _charged(run: RunView, budget: str) -> int:
+    """As the run's present driver counts them."""
+    count = 0
+    for number in sorted(run.attempts):
+        view = run.attempts[number]
+        count = 0 if view.reason == DRIVER_GONE else count + (view.budget == budget)
+    return count
+
+
+def _driver_pod(store: Store, run: RunView, hit: Sequence[Victims]) -> str:
+    """The pod that the run's driver is on, if it is one of those."""
+    job = store.jobs.get(run.submission_id)
+    node = store.nodes.get(job.driver_node_id) if job is not None else None
+    if node is None:
+        return ""
+    pods = (pod for victims in hit for pod in victims.pods)
+    return next((pod.name for pod in pods if pod.ip == node.ip), "")

@@ -1,0 +1,68 @@
+"""Kill every process of this container but the first; it ends with them.
+
+container.py check
+container.py kill
+
+`kill` returns before it kills: whoever runs it would be killed too, and could not say so.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from cockpit.drills.pod_scripts.process import (
+    IS_LOCAL,
+    Failed,
+    Process,
+    ended,
+    is_ours,
+    living,
+    send,
+)
+
+ANSWERED_S = 0.3
+"""Until our answer has left the container."""
+LONGEST_S = 5.0
+"""A process that does not end by then is stuck in the kernel."""
+
+
+def others() -> list[Process]:
+    """All of ours but the first, which no signal from inside can kill, and ourselves."""
+    numbers = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    found = (living(pid) for pid in numbers if pid not in (1, os.getpid()) and is_ours(pid))
+    return [process for process in found if process is not None]
+
+
+def kill_all() -> None:
+    """In a process of its own, which never returns."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    time.sleep(ANSWERED_S)
+    until = time.monotonic() + LONGEST_S
+    while time.monotonic() < until:  # one may have been started while the others were killed
+        for process in others():
+            send(process, signal.SIGKILL)
+        time.sleep(0.02)
+    os._exit(0)
+
+
+def main() -> None:
+    if IS_LOCAL:
+        raise Failed("this is no container: its processes are the machine's")
+    found = others()
+    if not found:
+        raise Failed("no process of this container can be killed")
+    for process in found:
+        send(process, 0)
+    if sys.argv[1] == "kill" and os.fork() == 0:
+        kill_all()
+    print(f"{len(found)} processes")
+
+
+sys.exit(ended(main))

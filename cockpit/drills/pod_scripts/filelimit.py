@@ -1,0 +1,131 @@
+"""Let processes write no file beyond a size, as on a full disk: a write then fails with EFBIG.
+
+    filelimit.py check PID…
+    filelimit.py on NAME BYTES SECONDS PID:STARTTICKS…
+    filelimit.py off NAME PID:STARTTICKS… [refuse]
+
+Only the soft limit is lowered, so that anybody may raise it again; no disk is filled. What it was,
+and the limits of all faults that overlap on a process, are in a file: the lowest counts, and with
+the last the process gets its own limit back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cockpit.drills.pod_scripts.locked import locked, write_atomically
+from cockpit.drills.pod_scripts.marker import claim, refuse, require
+from cockpit.drills.pod_scripts.process import Failed, Process, ended, is_alive, living, parsed
+
+LOCK_S = 10.0
+
+
+def check(pids: Sequence[str]) -> None:
+    for pid in pids:
+        process = living(int(pid))
+        if process is None:
+            raise Failed(f"process {pid} has ended")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits(process))
+        print(process)
+
+
+def limits(process: Process) -> tuple[int, int]:
+    return resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+
+
+def state(process: Process) -> Path:
+    """The soft limit before the first fault, and that of each fault."""
+    name = f".cockpit-filelimit-{process.pid}-{process.start}.json"
+    return Path(tempfile.gettempdir()) / name
+
+
+def change(process: Process, name: str, most: int | None) -> None:
+    """Add the fault's limit, or with None remove it."""
+    path = state(process)
+    if not is_alive(process):
+        path.unlink(missing_ok=True)
+        return
+    soft, hard = limits(process)
+    if path.exists():
+        held = json.loads(path.read_text())
+    elif most is None:
+        return
+    else:
+        held = {"soft": soft, "faults": {}}
+    held["faults"].pop(name, None)
+    if most is not None:
+        held["faults"][name] = most
+    if held["faults"]:
+        write_atomically(path, json.dumps(held))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (min(held["faults"].values()), hard))
+    else:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (held["soft"], hard))
+        path.unlink()
+
+
+def change_all(name: str, processes: Sequence[Process], most: int | None) -> None:
+    for process in processes:
+        lock = state(process).with_suffix(".lock")
+        with locked(lock, LOCK_S):
+            if most is not None:
+                require(marker(name))
+            try:
+                change(process, name, most)
+            except ProcessLookupError:
+                state(process).unlink(missing_ok=True)  # it has ended, and its limit with it
+            if not state(process).exists():
+                lock.unlink()
+
+
+def marker(name: str) -> Path:
+    return Path(tempfile.gettempdir()) / f".{name}"
+
+
+def on(name: str, most: int, seconds: float, processes: Sequence[Process]) -> None:
+    claim(marker(name))
+    try:
+        change_all(name, processes, most)
+    except BaseException:
+        off(name, processes)
+        raise
+    sys.stdout.flush()
+    if os.fork():
+        return
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and marker(name).exists():
+        time.sleep(0.2)
+    off(name, processes)
+
+
+def off(name: str, processes: Sequence[Process], never: bool = False) -> None:
+    """Also when it is off already. With `never` it may not begin later."""
+    if never and refuse(marker(name)):
+        return
+    marker(name).unlink(missing_ok=True)
+    change_all(name, processes, None)
+
+
+def main() -> None:
+    verb, *rest = sys.argv[1:]
+    if verb == "check":
+        check(rest)
+    elif verb == "on":
+        on(rest[0], int(rest[1]), float(rest[2]), [parsed(text) for text in rest[3:]])
+    else:
+        never = rest[-1] == "refuse"
+        known = rest[1:-1] if never else rest[1:]
+        off(rest[0], [parsed(text) for text in known], never)
+
+
+sys.exit(ended(main))

@@ -1,0 +1,195 @@
+"""What lasts is held by a process that stays behind in the pod and ends it after its time.
+
+It writes down what it holds, in a file named by a key, before it begins: so `release` finds it, and
+what it left when it was killed itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cockpit.drills.pod_scripts.process import (
+    IS_LOCAL,
+    Failed,
+    Process,
+    is_alive,
+    living,
+    parsed,
+    send,
+)
+
+RELEASE_S = 5.0
+"""How long the keeper may take to end what it holds, until that is done without it."""
+
+Effect = Generator[float, None, None]
+"""Does it; yields how many seconds may pass until it is asked again, and is closed at the end."""
+Scores = Sequence["tuple[Process, int]"]
+"""Processes, each with the oom_score_adj that it had."""
+
+
+def hold(
+    key: str,
+    seconds: float,
+    effect: Effect,
+    stopped: Sequence[Process] = (),
+    scores: Scores = (),
+) -> None:
+    """Return once the effect has begun, in a process of its own; Failed when it could not.
+
+    `stopped` and `scores` are what is left to mend if its keeper is killed.
+    """
+    path = file(key)
+    if path.exists():
+        if not json.loads(path.read_text()):
+            path.unlink()
+            raise Failed("it was undone before it began")
+        raise Failed(f"{key} is held already")
+    # Blocked, not handled: so it ends a wait, and never comes at a bad time.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.close(read_end)
+            keep(path, seconds, effect, stopped, scores, write_end)
+        os._exit(0)
+    os.close(write_end)
+    os.waitpid(child, 0)
+    # One message, not all until the end: what the effect has started holds the pipe open as well.
+    said = os.read(read_end, 4096).decode()
+    os.close(read_end)
+    if said.startswith(PermissionError.__name__):
+        raise PermissionError(said)
+    if said != "begun":
+        raise Failed(said or "it did not begin")
+
+
+def keep(
+    path: Path,
+    seconds: float,
+    effect: Effect,
+    stopped: Sequence[Process],
+    scores: Scores,
+    begun: int,
+) -> None:
+    """The keeper, which never returns."""
+    said, is_own = b"it is gone", False
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        until = time.monotonic() + seconds
+        write(path, stopped, scores)
+        is_own = True
+        for pause_s in effect:
+            if said:
+                os.write(begun, b"begun")
+                os.close(begun)
+                said = b""
+            left_s = min(pause_s, until - time.monotonic())
+            if left_s <= 0 or signal.sigtimedwait({signal.SIGTERM}, left_s):
+                break
+        effect.close()
+        path.unlink()
+    except BaseException as error:  # noqa: BLE001 - told to whoever waits, who raises it
+        said = said and f"{type(error).__name__}: {error}".encode()
+    finally:
+        if said:
+            os.write(begun, said)
+            if is_own:
+                path.unlink(missing_ok=True)
+        os._exit(0)
+
+
+def release(key: str, refuse: bool = False) -> str:
+    """End it now, if it goes on; what was done, in a line. It may be called twice.
+
+    With `refuse`, what has not begun may not begin later: an empty record takes its key.
+    """
+    path = file(key)
+    if refuse:
+        with suppress(FileExistsError):
+            publish(path, {})
+            return "it may not begin any more"
+    try:
+        held = json.loads(path.read_text())
+    except FileNotFoundError:
+        return "it had ended"
+    if not held:
+        if not refuse:
+            path.unlink(missing_ok=True)
+        return "it had not begun"
+    keeper = parsed(held["keeper"])
+    if send(keeper, signal.SIGTERM):
+        deadline = time.monotonic() + RELEASE_S
+        while is_alive(keeper) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        send(keeper, signal.SIGKILL)
+    if not path.exists():
+        return "ended before its time"
+    for text in held["stopped"]:
+        send(parsed(text), signal.SIGCONT)
+    for text, score in held["scores"]:
+        set_score(parsed(text), score)
+    path.unlink()
+    return "ended; its keeper had been killed"
+
+
+def is_scored(process: Process) -> bool:
+    """Whether a fault that lasts has changed this process's score, and will set it back."""
+    for path in file("any").parent.glob("cockpit-*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if str(process) in [text for text, _ in json.loads(path.read_text())["scores"]]:
+                return True
+    return False
+
+
+def score_of(process: Process) -> int:
+    return int(Path(f"/proc/{process.pid}/oom_score_adj").read_text())
+
+
+def set_score(process: Process, score: int) -> None:
+    """How readily the kernel kills it when memory is short: -1000 to 1000, the first of all."""
+    try:
+        with Path(f"/proc/{process.pid}/oom_score_adj").open("w") as opened:
+            if is_alive(process):  # and what is open is its, whoever has its number later
+                opened.write(str(score))
+    except (FileNotFoundError, ProcessLookupError):
+        return  # it is gone
+
+
+def file(key: str) -> Path:
+    """In the pod's own directory: a local pod's, in which we stand, or the container's /tmp."""
+    if not re.fullmatch(r"[\w.-]+", key):
+        raise Failed(f"{key!r} is no key")
+    return (Path.cwd() if IS_LOCAL else Path(tempfile.gettempdir())) / f"cockpit-{key}.json"
+
+
+def write(path: Path, stopped: Sequence[Process], scores: Scores) -> None:
+    held = {
+        "keeper": str(living(os.getpid())),
+        "stopped": [str(process) for process in stopped],
+        "scores": [(str(process), score) for process, score in scores],
+    }
+    publish(path, held)
+
+
+def publish(path: Path, record: Mapping[str, object]) -> None:
+    """The file appears with all that is in it. Raises FileExistsError where there is one."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(part, flags, 0o600), "w") as opened:
+        json.dump(record, opened)
+    try:
+        os.link(part, path)
+    finally:
+        part.unlink()

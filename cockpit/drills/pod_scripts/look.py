@@ -1,0 +1,23 @@
+"""Print whom a fault would hit, one `PID:START` a line. Changes nothing.
+
+look.py rank PID…
+look.py raylet | gcs_server | dashboard.py
+"""
+
+from __future__ import annotations
+
+import sys
+
+from cockpit.drills.pod_scripts.process import Failed, ended, named, rank
+
+
+def main() -> None:
+    what, pids = sys.argv[1], sys.argv[2:]
+    found = [rank(int(pid)) for pid in pids] if what == "rank" else named(what)
+    if not found:
+        raise Failed(f"no process here runs {what}")
+    for process in found:
+        print(process)
+
+
+sys.exit(ended(main))

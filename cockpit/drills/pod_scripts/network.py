@@ -1,0 +1,198 @@
+"""Cut, thin out, slow down or narrow the traffic of this pod; it ends by itself.
+
+    network.py check KIND
+    network.py on NAME KIND AMOUNT SECONDS [PEER…]
+    network.py off NAME [refuse]
+
+KIND is `partition`, `loss` (AMOUNT percent), `delay` (AMOUNT milliseconds) or `rate` (AMOUNT
+kilobits a second). The first two touch what goes to and comes from the PEERs, by nftables; the
+others all that the pod sends, by tc, which has no simpler way. Everything is in a table, or a
+queueing discipline, of our own; a process that is left behind takes it away after SECONDS. Where
+the kernel has no netem, another one holds back what is late (`late.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from cockpit.drills.pod_scripts.late import LOOK_S, forward, handed, tap
+from cockpit.drills.pod_scripts.marker import claim, refuse
+from cockpit.drills.pod_scripts.process import Failed
+
+NET_ADMIN = 12
+"""Its bit of a process's capabilities (linux/capability.h)."""
+CHECKED = "c0ccheck"
+"""The tap device that is tried before a fault."""
+PROGRAMS = {"partition": "nft", "loss": "nft", "delay": "tc", "rate": "tc"}
+
+
+class Refused(Exception):
+    """A right is missing."""
+
+
+def check(kind: str) -> bool:
+    """Whether a process has to hold packets back, since the kernel cannot."""
+    if os.environ.get("COCKPIT_LOCAL_POD"):
+        raise RuntimeError("this pod shares the network of its machine")
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    effective = next(line for line in status if line.startswith("CapEff:"))
+    if not int(effective.split()[1], 16) >> NET_ADMIN & 1:
+        raise Refused("the container lacks the capability NET_ADMIN")
+    if shutil.which(PROGRAMS[kind], path=path()) is None:
+        raise RuntimeError(f"the image has no program {PROGRAMS[kind]}")
+    if kind != "delay" or has_netem():
+        return False
+    try:
+        taken = tap(CHECKED)
+    except OSError as error:
+        raise RuntimeError(
+            f"the kernel cannot delay packets (sch_netem), nor a process ({error})"
+        ) from None
+    try:
+        for command in handed(CHECKED, "lo"):
+            must(run(*command))
+    finally:
+        os.close(taken)
+    return True
+
+
+def has_netem() -> bool:
+    if run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms").returncode:
+        return False
+    run("tc", "qdisc", "del", "dev", "lo", "root")
+    return True
+
+
+def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]) -> None:
+    by_process = check(kind)
+    claim(marker(name))
+    taken = None
+    if kind in ("partition", "loss"):
+        rules = [f"table inet {name} {{"]
+        for chain, way in (("input", "saddr"), ("output", "daddr")):
+            rules.append(f"chain {chain} {{ type filter hook {chain} priority 0; policy accept;")
+            chance = "" if kind == "partition" else f"numgen random mod 100 < {int(amount)} "
+            for peer in peers:
+                family = "ip6" if ":" in peer else "ip"
+                rules.append(f"{family} {way} {peer} {chance}drop;")
+            rules.append("}")
+        must(run("nft", "-f", "-", text="\n".join([*rules, "}"])))
+    elif by_process:
+        taken = tap(tap_of(name))
+        add_qdisc, add_filter = handed(device(), tap_of(name))
+        must(run(*add_qdisc))
+        if (done := run(*add_filter)).returncode:
+            run("tc", "qdisc", "del", "dev", device(), "clsact")
+            must(done)
+    else:
+        shape = {
+            "delay": ("netem", "delay", f"{amount:g}ms"),
+            "rate": ("tbf", "rate", f"{amount:g}kbit", "burst", "32kbit", "latency", "400ms"),
+        }[kind]
+        must(run("tc", "qdisc", "add", "dev", device(), "root", "handle", handle_of(name), *shape))
+    if os.fork():
+        print(f"{kind} for {seconds:g} s")
+        return
+    # From here on alone: what started us does not wait for it, and its hang-up does not end it.
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    ends = time.monotonic() + seconds
+
+    def goes_on() -> bool:
+        return time.monotonic() < ends and marker(name).exists()
+
+    forwarder = os.fork() if taken is not None else None
+    if taken is not None and forwarder == 0:
+        forward(taken, device(), amount / 1000, goes_on)
+        return
+    while goes_on() and (not forwarder or os.waitpid(forwarder, os.WNOHANG) == (0, 0)):
+        time.sleep(LOOK_S)
+    off(name)
+
+
+def off(name: str, never: bool = False) -> None:
+    """Also when it is off already, and of this fault alone. With `never` it may not begin later."""
+    if never and refuse(marker(name)):
+        return
+    run("nft", "delete", "table", "inet", name)
+    if f" {handle_of(name)} root" in run("tc", "qdisc", "show", "dev", device()).stdout:
+        must(run("tc", "qdisc", "del", "dev", device(), "root"))
+    if tap_of(name) in run("tc", "filter", "show", "dev", device(), "egress").stdout:
+        must(run("tc", "qdisc", "del", "dev", device(), "clsact"))
+    marker(name).unlink(missing_ok=True)
+
+
+def handle_of(name: str) -> str:
+    """Of the fault's queueing discipline: another's is never removed."""
+    return f"{zlib.crc32(name.encode()) & 0x7FFF | 0x1000:x}:"
+
+
+def tap_of(name: str) -> str:
+    """The fault's tap device."""
+    return f"c0c{zlib.crc32(name.encode()):08x}"
+
+
+def marker(name: str) -> Path:
+    """A file that is there while the fault is: with it goes the process that would end it."""
+    return Path(tempfile.gettempdir()) / f".{name}"
+
+
+def device() -> str:
+    """The interface of the default route."""
+    for line in Path("/proc/net/route").read_text(encoding="ascii").splitlines():
+        name, destination = line.split()[:2]
+        if destination == "00000000":
+            return name
+    return "eth0"
+
+
+def run(*argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, PATH=path())
+    return subprocess.run(
+        argv, input=text, capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def must(done: subprocess.CompletedProcess[str]) -> None:
+    if done.returncode:
+        raise RuntimeError(reason(done))
+
+
+def reason(done: subprocess.CompletedProcess[str]) -> str:
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return said[-1] if said else "no reason given"
+
+
+def path() -> str:
+    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+
+
+def main(argv: Sequence[str]) -> int:
+    verb, rest = argv[0], argv[1:]
+    try:
+        if verb == "check":
+            check(rest[0])
+        elif verb == "on":
+            on(rest[0], rest[1], float(rest[2]), float(rest[3]), rest[4:])
+        else:
+            off(rest[0], "refuse" in rest[1:])
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return 3
+    except (Failed, RuntimeError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+sys.exit(main(sys.argv[1:]))

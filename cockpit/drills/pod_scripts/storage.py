@@ -1,0 +1,240 @@
+"""Make a directory read-only, or its disk busy, for a while.
+
+    storage.py check DIRECTORY
+    storage.py read-only NAME DIRECTORY SECONDS
+    storage.py busy NAME DIRECTORY SECONDS WRITERS
+    storage.py off NAME DIRECTORY [refuse]
+
+Read-only is the immutable flag of the directory for root, who may write whatever its mode is, and
+its mode for everybody else; what it was before, and the names of the faults that hold it so, are in
+a file beside it: it is given back with the last of them. Busy is a number of processes that write
+and sync a file of a few megabytes each, again and again, in a folder of their own that is removed
+with them. A process that is left behind ends either by itself. With `refuse`, a fault of this NAME
+that comes later does not begin.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cockpit.drills.pod_scripts.locked import RETRY_S, locked, write_atomically
+from cockpit.drills.pod_scripts.marker import claim, is_refused, refuse, require
+from cockpit.drills.pod_scripts.process import ended
+
+GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
+"""FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h, on 64 bits."""
+IMMUTABLE = 0x10
+BLOCK = 4 << 20
+LOCK_S, REMOVE_S = 10.0, 10.0
+
+
+def flags(directory: Path) -> int:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = fcntl.ioctl(fd, GET_FLAGS, struct.pack("l", 0))
+    finally:
+        os.close(fd)
+    return int(struct.unpack("l", found)[0])
+
+
+def set_flags(directory: Path, value: int) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(fd, SET_FLAGS, struct.pack("l", value))
+    finally:
+        os.close(fd)
+
+
+def marker(name: str, directory: Path) -> Path:
+    """There while this fault lasts. Beside the directory, which cannot be written to then."""
+    return directory.parent / f".{name}.json"
+
+
+def shared(directory: Path) -> Path:
+    """How the directory was before the first of the faults that overlap, and who they are."""
+    return directory.parent / f".cockpit-read-only-{directory.name}.json"
+
+
+@contextmanager
+def locked_state(directory: Path) -> Iterator[None]:
+    """For one process at a time; its file is removed with the last fault."""
+    lock = shared(directory).with_suffix(".lock")
+    with locked(lock, LOCK_S):
+        yield
+        if not shared(directory).exists():
+            lock.unlink()
+
+
+def read_only(name: str, directory: Path, seconds: float) -> None:
+    claim(marker(name, directory))
+    try:
+        with locked_state(directory):
+            require(marker(name, directory))
+            make_read_only(name, directory)
+    except BaseException:
+        marker(name, directory).unlink(missing_ok=True)
+        raise
+    print(f"{directory} is read-only for {seconds:g} s")
+    if not leave_behind():
+        wait(marker(name, directory), seconds)
+        off(name, directory)
+
+
+def make_read_only(name: str, directory: Path) -> None:
+    state = shared(directory)
+    if state.exists():
+        before = json.loads(state.read_text())
+        before["holders"].append(name)
+        write_atomically(state, json.dumps(before))
+        return
+    mode = directory.stat().st_mode & 0o7777
+    found = flags(directory) if os.geteuid() == 0 else None
+    write_atomically(state, json.dumps({"mode": mode, "flags": found, "holders": [name]}))
+    try:
+        if found is not None:
+            set_flags(directory, found | IMMUTABLE)
+        else:
+            directory.chmod(mode & ~0o222)
+    except OSError:
+        state.unlink()
+        raise
+
+
+def writable_again(name: str, directory: Path) -> None:
+    """The directory is given back with the last of the faults that overlap."""
+    state = shared(directory)
+    if not state.exists():
+        return
+    before = json.loads(state.read_text())
+    before["holders"] = [holder for holder in before["holders"] if holder != name]
+    if before["holders"]:
+        write_atomically(state, json.dumps(before))
+        return
+    if before["flags"] is not None:
+        set_flags(directory, before["flags"])
+    else:
+        directory.chmod(before["mode"])
+    state.unlink()
+
+
+def busy(name: str, directory: Path, seconds: float, writers: int) -> None:
+    folder = directory.parent / f".{name}"
+    folder.mkdir()
+    if is_refused(marker(name, directory)):
+        folder.rmdir()
+        claim(marker(name, directory))
+    quiet = write_once(folder / "probe")
+    pids = []
+    for number in range(writers):
+        pid = os.fork()
+        if not pid:
+            detach()
+            ends = time.monotonic() + seconds
+            while time.monotonic() < ends and folder.exists():
+                with suppress(FileNotFoundError):  # it was ended early
+                    write_once(folder / str(number))
+            os._exit(0)
+        pids.append(pid)
+    (folder / "pids").write_text(" ".join(map(str, pids)))
+    time.sleep(0.5)  # the writers have begun by then: this is how long a write takes beside them
+    print(f"a synced write of {BLOCK >> 20} MiB takes {quiet * 1e3:.0f} ms alone and "
+          f"{write_once(folder / 'probe') * 1e3:.0f} ms beside {writers} writers")  # fmt: skip
+    if not leave_behind():
+        wait(folder, seconds)
+        off(name, directory)
+
+
+def wait(marker: Path, seconds: float) -> None:
+    """Until the time is up, or somebody has ended it early."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and marker.exists():
+        time.sleep(0.2)
+
+
+def write_once(path: Path) -> float:
+    began = time.monotonic()
+    with path.open("wb") as file:
+        file.write(os.urandom(4096) * (BLOCK // 4096))
+        file.flush()
+        os.fsync(file.fileno())
+    return time.monotonic() - began
+
+
+def off(name: str, directory: Path, never: bool = False) -> None:
+    """Also when it is off already. With `never` it may not begin later."""
+    own, folder = marker(name, directory), directory.parent / f".{name}"
+    has_not_begun = never and refuse(own)
+    if not has_not_begun and (own.exists() or shared(directory).exists()):
+        with locked_state(directory):
+            writable_again(name, directory)
+            own.unlink(missing_ok=True)
+    writes = folder.exists()
+    end_writers(name, folder)
+    if has_not_begun and writes:
+        own.unlink(missing_ok=True)
+
+
+def end_writers(name: str, folder: Path) -> None:
+    """Raises OSError where their folder cannot be removed."""
+    with suppress(FileNotFoundError):
+        pids = (folder / "pids").read_text().split()
+        for pid in pids:
+            command = Path(f"/proc/{pid}/cmdline")
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if name in command.read_bytes().decode(errors="replace"):
+                    os.kill(int(pid), signal.SIGKILL)
+    deadline = time.monotonic() + REMOVE_S
+    while folder.exists():
+        # A writer that was just killed may still have its file open, or create it.
+        shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
+        if folder.exists():
+            time.sleep(RETRY_S)
+
+
+def leave_behind() -> bool:
+    """True in the process that answers, False in the one that stays and is nobody's child."""
+    sys.stdout.flush()
+    if os.fork():
+        return True
+    detach()
+    return False
+
+
+def detach() -> None:
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+
+
+def check(directory: Path) -> None:
+    if not directory.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "this pod does not see it", str(directory))
+    if not os.access(directory.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, "this user may not write there", str(directory.parent))
+
+
+def main() -> None:
+    verb, *rest = sys.argv[1:]
+    if verb == "check":
+        check(Path(rest[0]))
+    elif verb == "read-only":
+        read_only(rest[0], Path(rest[1]), float(rest[2]))
+    elif verb == "busy":
+        busy(rest[0], Path(rest[1]), float(rest[2]), int(rest[3]))
+    else:
+        off(rest[0], Path(rest[1]), "refuse" in rest[2:])
+
+
+sys.exit(ended(main))

@@ -1,0 +1,1 @@
+"""Steady-state checks before, during and after a fault."""

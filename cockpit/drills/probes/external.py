@@ -1,0 +1,79 @@
+"""Probes that ask others than the store: a Prometheus, and commands on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import operator
+import os
+import shlex
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from cockpit.drills.plan.plan import ProbeSpec
+from cockpit.model.error import CockpitError
+from cockpit.model.text import one_line
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
+
+FindPrometheus = Callable[[], Awaitable[PrometheusSettings]]
+COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+OUTPUT_BYTES = 16 << 10
+"""Of a command's output as much is kept, its end; the rest is read and forgotten."""
+
+
+async def prometheus(spec: ProbeSpec, find: FindPrometheus | None) -> tuple[bool | None, str]:
+    """All series of the query against the limit. Raises what `Prometheus` does."""
+    settings = await find() if find is not None else PrometheusSettings("")
+    if not settings.url:
+        return None, settings.why_not or "no Prometheus is known"
+    curves = await Prometheus(settings).instant(spec.query)
+    values = [curve.values[-1] for curve in curves if curve.values]
+    if not values:
+        return None, "the query has no series"
+    compare, limit = COMPARE[spec.operator or ">="], spec.limit if spec.limit is not None else 0.0
+    wrong = [value for value in values if math.isnan(value) or not compare(value, limit)]
+    shown = wrong[0] if wrong else values[0]
+    of = f", {len(wrong)} of {len(values)} series" if wrong and len(values) > 1 else ""
+    return not wrong, f"{shown:.6g}{of}"
+
+
+async def command(spec: ProbeSpec) -> tuple[bool | None, str]:
+    """Its exit code, and the last line that it wrote. Whoever gives up on it kills it."""
+    argv = shlex.split(spec.query)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CockpitError(f"{one_line(argv[0], 80)} cannot be run: {why}.") from error
+    try:
+        said = await _output(process)
+        code = await process.wait()
+    finally:
+        # Also what it has left behind: it is the leader of a session of its own.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    lines = said.decode(errors="replace").strip().splitlines()
+    words = f"exit code {code}" + (f": {one_line(lines[-1], 120)}" if lines else "")
+    return code == 0, words
+
+
+async def _output(process: asyncio.subprocess.Process) -> bytes:
+    assert process.stdout is not None
+    kept = b""
+    while part := await process.stdout.read(OUTPUT_BYTES):
+        kept = (kept + part)[-OUTPUT_BYTES:]
+    return kept

@@ -1,0 +1,147 @@
+"""The words in which a probe is asked for, on a command line and in a game day's file alike.
+
+replicas-ready
+loss-continuous
+throughput >= 80                 percent of before the fault
+checkpoint-age <= 120            seconds
+prometheus: ray_node_mem_used / 1e9 < 12
+command: curl -fsS http://model.example/healthz
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from dataclasses import dataclass
+
+from cockpit.drills.plan.plan import ProbeSpec, When
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
+
+OPERATORS = ("<=", ">=", "==", "<", ">")
+_COMPARED = re.compile(
+    r"(?P<left>.*?)\s*(?P<operator><=|>=|==|<|>)\s*(?P<limit>[^<>=]+)", re.DOTALL
+)
+_LAST = re.compile(r"(?P<left>.*)(?P<operator><=|>=|==|<|>)\s*(?P<limit>[^<>=]+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeKind:
+    """A row of the table of probes."""
+
+    name: str
+    about: str
+    example: str
+    operator: str = ""
+    """The only one that makes sense; empty: there is no limit, or any of OPERATORS."""
+    limit: float | None = None
+    """When none is said."""
+    unit: str = ""
+    when: tuple[When, ...] = ("before", "after")
+    """When it is asked if nothing else is said."""
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        ProbeKind(
+            "replicas-ready", "every worker group has its desired number of ready pods",
+            "replicas-ready",
+        ),
+        ProbeKind("training", "the run makes steps", "training"),
+        ProbeKind(
+            "throughput", "the run's samples/s, in percent of their value before the fault",
+            "throughput >= 80", ">=", 90.0, "%",
+        ),
+        ProbeKind(
+            "loss-continuous", "the loss after the recovery is continuous with the loss before",
+            "loss-continuous",
+        ),
+        ProbeKind(
+            "checkpoint-age", "seconds since the newest checkpoint", "checkpoint-age <= 120", "<=",
+            600.0, "s",
+        ),
+        ProbeKind(
+            "prometheus", "a query, all of whose series have to hold",
+            "prometheus: ray_node_mem_used / 1e9 < 12",
+        ),
+        ProbeKind(
+            "command", "a command on this machine; it holds with exit code 0",
+            "command: curl -fsS http://model.example/healthz",
+        ),
+    )
+}  # fmt: skip
+
+
+def probe(text: str, when: tuple[When, ...] = (), name: str = "") -> ProbeSpec:
+    """The probe that the words ask for. Raises UsageError that says what is allowed."""
+    words = text.strip()
+    found = re.match(r"[a-z-]+", words)
+    kind = KINDS.get(found[0] if found else "")
+    if kind is None:
+        raise UsageError(
+            f"{one_line(text, 80)!r} is no probe.", f"Probes: {', '.join(KINDS)}.",
+            "For example: throughput >= 80",
+        )  # fmt: skip
+    rest = words[len(kind.name) :].strip().removeprefix(":").strip()
+    asked = when or kind.when
+    if kind.name == "command":
+        return _command(kind, rest, asked, name or words)
+    if kind.name == "prometheus":
+        return _query(kind, rest, asked, name or words)
+    if not kind.operator:
+        if rest:
+            raise _wrong(kind, words, "It takes no limit.")
+        return ProbeSpec(kind.name, name, when=asked)
+    limit = kind.limit
+    if rest:
+        split = _COMPARED.fullmatch(rest)
+        if split is None or split["left"] or split["operator"] != kind.operator:
+            raise _wrong(kind, words, f"It is compared by {kind.operator}.")
+        limit = _number(kind, words, split["limit"].removesuffix(kind.unit))
+    return ProbeSpec(kind.name, name, limit, kind.operator, when=asked)
+
+
+def name_of(spec: ProbeSpec) -> str:
+    """What it is called: its name, or what it asks."""
+    if spec.name:
+        return spec.name
+    limit = "" if spec.limit is None else f" {spec.operator or '>='} {spec.limit:g}"
+    return f"{spec.kind}{limit}"
+
+
+def _query(kind: ProbeKind, rest: str, when: tuple[When, ...], name: str) -> ProbeSpec:
+    split = _LAST.fullmatch(rest)
+    if split is None or not split["left"].strip():
+        raise _wrong(kind, rest, f"A query, one of {' '.join(OPERATORS)} and a number.")
+    limit = _number(kind, rest, split["limit"])
+    return ProbeSpec(kind.name, name, limit, split["operator"], split["left"].strip(), when)
+
+
+def _command(kind: ProbeKind, rest: str, when: tuple[When, ...], name: str) -> ProbeSpec:
+    try:
+        argv = shlex.split(rest)
+    except ValueError as error:
+        raise _wrong(kind, rest, f"{error}.") from error
+    if not argv:
+        raise _wrong(kind, rest, "There is no command.")
+    return ProbeSpec(kind.name, name, query=rest, when=when)
+
+
+def _number(kind: ProbeKind, words: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _wrong(kind, words, f"{one_line(text.strip(), 40)!r} is no number.")
+    return value
+
+
+def _wrong(kind: ProbeKind, words: str, why: str) -> UsageError:
+    return UsageError(
+        f"{one_line(words, 80)!r} is no probe of the kind {kind.name}.",
+        why,
+        f"For example: {kind.example}",
+    )

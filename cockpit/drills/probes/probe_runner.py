@@ -1,0 +1,104 @@
+"""Asking a drill's hypothesis and its abort conditions, each within its time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from cockpit.drills.engine.drill_log import Chronicle
+from cockpit.drills.faults.fault import Ground
+from cockpit.drills.plan.plan import DrillPlan, ProbeSpec, When
+from cockpit.drills.probes.hypothesis import name_of
+from cockpit.drills.probes.probe import Prober
+from cockpit.model.drill import ProbeResult, Stage
+from cockpit.model.error import CockpitError
+from cockpit.model.text import one_line
+from cockpit.store.selectors import going_run
+
+EVERY_S = 2.0
+"""Between two questions of the same probe."""
+
+
+class Inquiry:
+    """What does not hold is told in words; nothing, where all of it holds."""
+
+    def __init__(
+        self, ground: Ground, prober: Prober, plan: DrillPlan, chronicle: Chronicle
+    ) -> None:
+        self._ground, self._prober = ground, prober
+        self._plan, self._chronicle = plan, chronicle
+        self._last: dict[str, bool | None] = {}
+
+    async def holds_meanwhile(self) -> str:
+        """The probes while a fault lasts, once. Only what is new is told."""
+        answers = await self._answers("during")
+        news = [a for a in answers if a.probe not in self._last or self._last[a.probe] != a.ok]
+        self._last.update((answer.probe, answer.ok) for answer in answers)
+        self._tell(news)
+        # What cannot be asked for a while, as with the connection lost, has not failed.
+        return _failed([answer for answer in answers if answer.ok is not None])
+
+    async def holds_before(self) -> str:
+        """The probes before: a run that goes on and cannot answer yet has some time for it, since
+        what is compared with before needs a before. Only their last answers are told.
+        """
+        deadline_s = time.monotonic() + self._plan.timeouts.before_s
+        while True:
+            answers = await self._answers("before")
+            unknown = [answer for answer in answers if answer.ok is None]
+            left_s = deadline_s - time.monotonic()
+            may_come = unknown and all(answer.ok is not False for answer in answers)
+            if not may_come or left_s <= 0 or not await self._ground.ask(going_run):
+                self._tell(answers)
+                return _failed(answers)
+            self._chronicle.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
+            await asyncio.sleep(min(EVERY_S, left_s))
+
+    async def holds_again(self) -> str:
+        """The probes after: each has some time to come true, since a run that is back is not at
+        full speed with its first step. Only their last answers are told.
+        """
+        deadline_s = time.monotonic() + self._plan.timeouts.after_s
+        while True:
+            answers = await self._answers("after")
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or all(answer.ok for answer in answers):
+                self._tell(answers)
+                return _failed(answers)
+            await asyncio.sleep(min(EVERY_S, left_s))
+
+    async def abort_conditions(self) -> str:
+        """The first that does not hold. One that cannot be asked ends nothing."""
+        for spec in self._plan.abort:
+            answer = await self._answer(spec, "abort")
+            if self._last.get(answer.probe, True) != answer.ok:
+                self._tell([answer])
+            self._last[answer.probe] = answer.ok
+            if answer.ok is False:
+                return f"{answer.probe} is {answer.value}"
+        return ""
+
+    async def _answers(self, when: When) -> list[ProbeResult]:
+        specs = [spec for spec in self._plan.hypothesis if when in spec.when]
+        return [await self._answer(spec, when) for spec in specs]
+
+    def _tell(self, answers: Sequence[ProbeResult]) -> None:
+        for answer in answers:
+            self._chronicle.probed(answer)
+
+    async def _answer(self, spec: ProbeSpec, when: str) -> ProbeResult:
+        limit_s = self._plan.timeouts.probe_s
+        chronicle = self._chronicle
+        try:
+            async with asyncio.timeout(limit_s):
+                ok, value = await self._prober.ask(spec, chronicle.drills, chronicle.readings)
+        except TimeoutError:
+            ok, value = None, f"no answer within {limit_s:g} s"
+        except CockpitError as error:
+            ok, value = None, " ".join(part for part in (error.what, error.why) if part)
+        return ProbeResult(name_of(spec), when, ok, one_line(value), self._ground.clock())
+
+
+def _failed(answers: Sequence[ProbeResult]) -> str:
+    return next((f"{a.probe}: {a.value}" for a in answers if a.ok is not True), "")

@@ -1,1 +1,0 @@
-"""What is run inside a pod; see `cockpit.drills.agent`."""

@@ -1,0 +1,67 @@
+"""Jobs that failed and that nobody has launched again.
+
+    failed job    FAILED, ended in the last 30 min, and no job of its name was submitted after it
+
+A job that fails before it trains has no run, and the alerts of a run go when it is over: so this is
+of the job alone, and told once, whether or not it had a run. Its name is that of the bundled job,
+else the command line without what changes from time to time.
+"""
+
+from __future__ import annotations
+
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.summary import name_of
+from cockpit.model.alert import Finding, Severity
+from cockpit.model.run import Job, JobStatus
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+
+KIND = "failed-job"
+
+
+def find(store: Store, now_s: float, limits: Thresholds) -> list[Finding]:
+    """The job that failed last comes first."""
+    if not any(_has_just_failed(job, now_s, limits) for job in store.jobs.values()):
+        return []  # of a thousand jobs nobody needs the names
+    newest: dict[str, Job] = {}
+    for job in store.jobs.values():
+        name = name_of(job)
+        before = newest.get(name)
+        if before is None or _submitted_s(job) >= _submitted_s(before):
+            newest[name] = job
+    failed = [job for job in newest.values() if _has_just_failed(job, now_s, limits)]
+    failed.sort(key=lambda job: -(job.ended_s or 0.0))
+    return [_finding(job, limits) for job in failed]
+
+
+def _has_just_failed(job: Job, now_s: float, limits: Thresholds) -> bool:
+    return (
+        job.status is JobStatus.FAILED
+        and job.ended_s is not None
+        and now_s - job.ended_s <= limits.failed_job_s
+    )
+
+
+def _submitted_s(job: Job) -> float:
+    """A job that waits to be started is newer than all that were."""
+    if job.started_s is not None:
+        return job.started_s
+    return job.ended_s if job.ended_s is not None else float("inf")
+
+
+def _finding(job: Job, limits: Thresholds) -> Finding:
+    reason = last_line(job.message)
+    return Finding(
+        KIND,
+        f"job {job.id}",
+        Severity.WARNING,
+        f"Job {job.id} failed" + (f": {reason}" if reason else ""),
+        f"Reported by Ray; shown for {limits.failed_job_s / 60:g} min, or until launched again",
+        f"Read its log: cockpit logs {job.id}",
+    )
+
+
+def last_line(message: str) -> str:
+    """The end of a traceback, or of a log, is what says why."""
+    lines = [line for part in message.splitlines() if (line := one_line(part))]
+    return lines[-1] if lines else ""

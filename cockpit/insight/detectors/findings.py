@@ -1,0 +1,111 @@
+"""Every diagnosis of one run, together, and of jobs that have none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cockpit import format
+from cockpit.insight.detectors import (
+    failed_jobs,
+    gpus,
+    loss,
+    memory,
+    regression,
+    stale_ranks,
+    straggler,
+    stuck_start,
+)
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics import bottleneck, checkpoint, goodput, scaling
+from cockpit.insight.metrics.progress import Heard, is_believed
+from cockpit.insight.metrics.summary import job_of
+from cockpit.model.alert import Finding, Severity
+from cockpit.model.summary import RunSummary
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+SOURCE_OF = {"node-memory": "ray", "unused-gpus": "ray", failed_jobs.KIND: "ray"}
+"""Which source a kind is believed of; the rest are telemetry's."""
+WITHOUT_RUN = frozenset({failed_jobs.KIND})
+"""Kinds that are of no run: they are found without one, and stay when one is over."""
+TELEMETRY = "telemetry"
+_ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def source_of(kind: str) -> str:
+    return SOURCE_OF.get(kind, TELEMETRY)
+
+
+def unbelieved(store: Store, now_s: float, limits: Thresholds) -> frozenset[str]:
+    """The sources of findings that are silent: what they said last is no longer known to be so."""
+    sources = {TELEMETRY, *SOURCE_OF.values()}
+    return frozenset(s for s in sources if not is_believed(store, s, now_s, limits.stale_s))
+
+
+def findings(
+    store: Store,
+    run: RunView | None,
+    now_s: float,
+    past: Sequence[RunSummary] = (),
+    limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
+    heard: Heard | None = None,
+) -> list[Finding]:
+    """What is wrong now, the worst first. Of a run that is over, and of none, only what is of jobs.
+
+    Nothing is found from a source that is silent, see `unbelieved`. `past`: recorded runs, those of
+    other jobs are left out here. `heard`: see there; without one, the clocks of nodes are believed.
+    """
+    silent = unbelieved(store, now_s, limits)
+    found = failed_jobs.find(store, now_s, limits)
+    if run is not None and not run.state.is_over and TELEMETRY not in silent:
+        found += _folded(_of_run(store, run, now_s, past, limits, heard), run, limits.fold_ranks)
+    known = [finding for finding in found if source_of(finding.kind) not in silent]
+    return sorted(known, key=lambda it: _ORDER[it.severity])
+
+
+def _of_run(
+    store: Store,
+    run: RunView,
+    now_s: float,
+    past: Sequence[RunSummary],
+    limits: Thresholds,
+    heard: Heard | None,
+) -> list[Finding]:
+    job = job_of(store, run)
+    same_job = [it for it in past if it.job == job and it.run_id != run.id]
+    return [
+        *stuck_start.find(run, now_s, limits),
+        *stale_ranks.find(run, now_s, limits, heard or Heard()),
+        *loss.find(run, limits),
+        *gpus.find(store, run, limits),
+        *memory.find(store, run, limits),
+        *straggler.find(run, limits),
+        *checkpoint.find(run, limits),
+        *regression.find(run, same_job, limits),
+        *goodput.find(run, now_s, limits),
+        *bottleneck.find(run, limits),
+        *scaling.find(run, same_job, limits),
+    ]
+
+
+def _folded(found: Sequence[Finding], run: RunView, most: int) -> list[Finding]:
+    """The same trouble on many ranks is one finding, and one alert."""
+    by_kind: dict[str, list[Finding]] = defaultdict(list)
+    for finding in found:
+        by_kind[finding.kind].append(finding)
+    out: list[Finding] = []
+    for same in by_kind.values():
+        ranks = [int(f.subject[5:]) for f in same if f.subject.startswith("rank ")]
+        if len(ranks) <= most or len(ranks) < len(same):
+            out += same
+            continue
+        worst = min(same, key=lambda it: _ORDER[it.severity])
+        what = f"{len(ranks):,} of {run.world_size or len(run.ranks):,} ranks: {worst.what}"
+        out.append(
+            replace(
+                worst, subject="ranks", what=what, why=f"{worst.why}. It is {format.ranks(ranks)}"
+            )
+        )
+    return out

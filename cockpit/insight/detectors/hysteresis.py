@@ -1,0 +1,170 @@
+"""From findings, which come and go, to alerts, which stay: hysteresis.
+
+A finding that lasts `raise_after_s` (some kinds have their own time) is raised; an alert whose
+finding is gone for `clear_after_s` is cleared. Between the two nothing flickers. What an alert says
+is told anew when its severity changes, and at most every half minute when only its numbers do. When
+it gets worse it counts as raised just then: who has seen or snoozed it hears of it again.
+
+Nothing is raised or cleared of a source that is silent: what was true last stays on the screen. The
+alerts of a run are cleared when it is over, since nothing can be done for it any more; those of
+jobs are not of a run, and stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cockpit.insight.detectors.findings import WITHOUT_RUN, source_of, unbelieved
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.model.alert import Alert, Finding, Severity
+from cockpit.model.event import AlertCleared, AlertRaised
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+SOURCE = "insight"
+RETOLD_AFTER_S = 30.0
+FLICKER_S = 3.0
+"""A finding that is not yet raised may be gone for less than this, and still count as lasting."""
+RAISE_AFTER_S = {
+    "loss-nan": 0.0,
+    "gpu-xid": 0.0,
+    "gpu-ecc": 0.0,
+    "hung-run": 0.0,
+    "loss-spike": 2.0,
+    "loss-frozen": 0.0,
+    "old-checkpoint": 0.0,
+    "no-checkpoint": 0.0,
+    "slow-start": 0.0,
+    "stuck-start": 30.0,
+    "failed-job": 0.0,
+    "silent-rank": 5.0,
+    "straggler": 20.0,
+    "slowed-rank": 60.0,
+    "regression": 60.0,
+    "slower-than-recorded": 60.0,
+    "input-bound": 60.0,
+    "comm-bound": 60.0,
+    "checkpoint-bound": 60.0,
+    "gpu-throttled": 30.0,
+    "gpu-memory": 60.0,
+    "node-memory": 30.0,
+    "unused-gpus": 120.0,
+    "poor-scaling": 60.0,
+    "low-goodput": 60.0,
+}
+"""By kind, where a look or two would be too quick or the usual time too slow: those that already
+are over a time of their own are raised at once. A start that was stuck for want of a node may still
+be under way when the node has come."""
+CLEAR_AFTER_S = {"loss-spike": 120.0, "unused-gpus": 60.0, "silent-rank": 10.0}
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One finding: since when it is there, and when it was there last."""
+
+    finding: Finding
+    since_s: float
+    seen_s: float
+    told: Finding | None = None
+    """As it was raised last; None before it was."""
+    told_s: float = 0.0
+    raised_s: float = 0.0
+
+
+def alert_id(finding: Finding) -> str:
+    return f"{finding.kind}/{finding.subject}"
+
+
+@dataclass(slots=True)
+class Alarm:
+    """The state between two looks. Give it the findings of one run at a time."""
+
+    watched: dict[str, _Watched] = field(default_factory=dict)
+    run_id: str = ""
+
+    def look(
+        self,
+        store: Store,
+        run: RunView | None,
+        found: Sequence[Finding],
+        now_s: float,
+        limits: Thresholds,
+    ) -> Iterator[AlertRaised | AlertCleared]:
+        """What is raised and cleared now. The caller dispatches the events to the store.
+
+        Alerts that the store has from somewhere else (a replay, an earlier look) are taken over.
+        """
+        self._take_over(store, now_s)
+        over = run is None or run.state.is_over
+        if run is None or over or run.id != self.run_id:
+            self.run_id = run.id if run is not None else ""
+            kept = [key for key, it in self.watched.items() if _is_of(it.finding, run)]
+            for key in [key for key in self.watched if key not in kept]:
+                yield from self._clear(key, now_s)
+        silent = unbelieved(store, now_s, limits)
+        now = {
+            alert_id(f): f
+            for f in found
+            if source_of(f.kind) not in silent and (not over or f.kind in WITHOUT_RUN)
+        }
+        for key, finding in now.items():
+            yield from self._seen(key, finding, now_s, limits)
+        for key in [key for key in self.watched if key not in now]:
+            it = self.watched[key]
+            if source_of(it.finding.kind) in silent and it.told is not None:
+                it.seen_s = max(it.seen_s, now_s)  # unknown is not gone
+                continue
+            after_s = CLEAR_AFTER_S.get(it.finding.kind, limits.clear_after_s)
+            if it.told is None:
+                after_s = FLICKER_S
+            if now_s - it.seen_s >= after_s:
+                yield from self._clear(key, now_s)
+
+    def _seen(
+        self, key: str, finding: Finding, now_s: float, limits: Thresholds
+    ) -> Iterator[AlertRaised]:
+        it = self.watched.get(key)
+        if it is None:
+            it = self.watched[key] = _Watched(finding, now_s, now_s)
+        it.finding, it.seen_s = finding, now_s
+        after_s = RAISE_AFTER_S.get(finding.kind, limits.raise_after_s)
+        if it.told is None:
+            if now_s - it.since_s < after_s:
+                return
+            it.raised_s = now_s
+        elif _RANKS[finding.severity] > _RANKS[it.told.severity]:
+            # Worse than what a user has seen or snoozed: raised anew, so that it is heard again.
+            it.raised_s = now_s
+        elif it.told.severity is finding.severity and (
+            it.told == finding or now_s - it.told_s < RETOLD_AFTER_S
+        ):
+            return
+        it.told, it.told_s = finding, now_s
+        yield AlertRaised(at_s=now_s, source=SOURCE, alert=Alert(key, finding, it.raised_s))
+
+    def _clear(self, key: str, now_s: float) -> Iterator[AlertCleared]:
+        if self.watched.pop(key).told is not None:
+            yield AlertCleared(at_s=now_s, source=SOURCE, alert_id=key)
+
+    def _take_over(self, store: Store, now_s: float) -> None:
+        for key, view in store.alerts.items():
+            if key not in self.watched:
+                alert = view.alert
+                self.watched[key] = _Watched(
+                    alert.finding, alert.raised_s, now_s, alert.finding, now_s, alert.raised_s
+                )
+
+
+def _is_of(finding: Finding, run: RunView | None) -> bool:
+    """Whether the finding is still this run's, and the run still there to have it; or of none."""
+    if finding.kind in WITHOUT_RUN:
+        return True
+    return run is not None and not run.state.is_over and finding.run_id in ("", run.id)
+
+
+_RANKS = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
+
+
+def is_at_least(severity: Severity, least: Severity) -> bool:
+    return _RANKS[severity] >= _RANKS[least]

@@ -1,0 +1,180 @@
+"""Ranks that say nothing, and runs that stand still.
+
+    silent rank   RUNNING, and it was heard max(20 s, 5 * its step time) before another was
+    hung run      RUNNING, telemetry comes, and no rank made a step for the longest of 120 s,
+                  20 * the median step time, and twice the longest pause of this run before
+    slow start    the ranks are up for 600 s, and there is no first step
+    no report     a run that only reports has not, for max(900 s, 10 * the usual interval)
+
+The longest pause before is how an evaluation, or a long checkpoint, is told from a hang; with the
+first of its kind longer than two minutes it is not yet known. Of a large world the aggregator says
+who is silent. None of it is believed while telemetry itself is silent: see `findings`.
+"""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+
+from cockpit import format
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.progress import Heard, is_going, live_ranks, newest_s
+from cockpit.insight.metrics.robust_statistics import finite, median
+from cockpit.model.alert import Finding, Severity
+from cockpit.store.run import AttemptView, RunView
+from cockpit.store.series import Series
+
+
+def find(run: RunView, now_s: float, limits: Thresholds, heard: Heard) -> list[Finding]:
+    """A run that stands still as a whole has no silent ranks: there is one finding, not many."""
+    attempt = run.attempt
+    if attempt is None or not is_going(run):
+        return []
+    if attempt.first_step_s is None:
+        return _no_first_step(run, attempt, now_s, limits) or _no_report(run, now_s, limits)
+    return _hung(run, attempt, now_s, limits, heard) or _silent(run, now_s, limits, heard)
+
+
+def silent_ranks(
+    run: RunView, now_s: float, limits: Thresholds, heard: Heard
+) -> dict[int, float | None]:
+    """By rank, the seconds since it was heard; None for one of which only the aggregator knows."""
+    attempt = run.attempt
+    if attempt is None or attempt.first_step_s is None:
+        return {}
+    if run.spreads:
+        return dict.fromkeys(run.silent)
+    live = live_ranks(run)
+    told = {rank.rank: at_s for rank in live if (at_s := heard.of(rank)) is not None}
+    # In an evaluation nobody is heard: who was heard last is the measure of the others.
+    last_s = max(told.values(), default=now_s)
+    found: dict[int, float | None] = {}
+    for rank in live:
+        step_s = rank.curves["step_time_s"].last or 0.0
+        limit = max(limits.silent_s, limits.silent_steps * step_s)
+        if last_s - told.get(rank.rank, last_s) > limit:
+            found[rank.rank] = now_s - told[rank.rank]
+    return found | _never_heard(run, attempt, now_s, limits, {rank.rank for rank in live})
+
+
+def _never_heard(
+    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, live: set[int]
+) -> dict[int, float | None]:
+    """Placed, and not heard in this attempt. Some scripts tell of rank 0 alone: those are meant."""
+    since_s = attempt.first_step_s or now_s
+    missing = [p.rank for p in attempt.placements if p.rank not in live]
+    if now_s - since_s <= limits.warmup_s or not missing:
+        return {}
+    most = 2 * len(live) > len(attempt.placements)
+    return {
+        rank: now_s - since_s
+        for rank in missing
+        if most or (rank in run.ranks and run.ranks[rank].sample is not None)
+    }
+
+
+def _silent(run: RunView, now_s: float, limits: Thresholds, heard: Heard) -> list[Finding]:
+    found = []
+    for rank, age in silent_ranks(run, now_s, limits, heard).items():
+        view = run.ranks.get(rank)
+        where = f" on {view.placement.node_ip}" if view is not None and view.placement else ""
+        how_long = f"{age:.0f} s" if age is not None else "some seconds"
+        found.append(
+            Finding(
+                "silent-rank",
+                f"rank {rank}",
+                Severity.WARNING,
+                f"Rank {rank}{where} has sent no data for {how_long}",
+                f"The others report; threshold {limits.silent_s:g} s or "
+                f"{limits.silent_steps:g} of its steps",
+                "Check its log and its stack; its node may be down or swapping",
+                run.id,
+            )
+        )
+    return found
+
+
+def pause_limit_s(run: RunView, attempt: AttemptView, limits: Thresholds) -> float:
+    """How long a run may make no step before it counts as hung, in seconds."""
+    recent = finite(run.curves["step_time_s"].values[-120:])
+    step_s = median(recent) if recent else 0.0
+    return max(
+        limits.hung_s,
+        limits.hung_steps * step_s,
+        2.0 * _longest_pause(run.curves["step_time_s"], attempt.first_step_s or 0.0),
+    )
+
+
+def _longest_pause(series: Series, since_s: float) -> float:
+    """Between two records of this attempt, of the newest half that is as it came."""
+    times = series.times[-7_200:]
+    lengths = map(operator.sub, times[1:], times)
+    ends = zip(times, lengths, strict=False)
+    return max((length for begin, length in ends if begin >= since_s), default=0.0)
+
+
+def _hung(
+    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, heard: Heard
+) -> list[Finding]:
+    newest = newest_s(run)
+    told = [at_s for rank in live_ranks(run) if (at_s := heard.of(rank)) is not None]
+    last_s = max(told, default=newest)
+    if last_s is None or now_s - last_s <= limits.hung_s:
+        return []
+    limit = pause_limit_s(run, attempt, limits)
+    age = now_s - last_s
+    if age <= limit:
+        return []
+    return [
+        Finding(
+            "hung-run",
+            f"run {run.id}",
+            Severity.CRITICAL,
+            f"No rank has made a step for {age:.0f} s, though the run is {run.state.value}",
+            f"The longest that it may take is {limit:.0f} s: {limits.hung_s:g} s, "
+            f"{limits.hung_steps:g} steps, or twice the longest pause before",
+            "Compare the stacks: a rank that is not in the same collective blocks the others",
+            run.id,
+        )
+    ]
+
+
+def _no_first_step(
+    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds
+) -> list[Finding]:
+    """Only where steps are told at all: a script without `step` never has a first."""
+    tells = any(view.first_step_s is not None for view in run.attempts.values())
+    if not tells or attempt.started_s is None or now_s - attempt.started_s <= limits.first_step_s:
+        return []
+    return [
+        Finding(
+            "slow-start",
+            f"run {run.id}",
+            Severity.WARNING,
+            f"Attempt {attempt.number} is up for {now_s - attempt.started_s:.0f} s without a step",
+            f"Threshold: {limits.first_step_s:g} s",
+            f"Look at the stack of {format.ranks([0])}: a restore, a compilation or a rendezvous",
+            run.id,
+        )
+    ]
+
+
+def _no_report(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
+    times = max((run.reported[name].times for name in run.reported), key=len, default=None)
+    if run.reported_s is None or times is None or len(times) < 3:
+        return []
+    usual = median(b - a for a, b in pairwise(times))
+    limit = max(limits.report_s, limits.report_intervals * usual)
+    if now_s - run.reported_s <= limit:
+        return []
+    return [
+        Finding(
+            "no-report",
+            f"run {run.id}",
+            Severity.WARNING,
+            f"No report for {now_s - run.reported_s:.0f} s, though the run is {run.state.value}",
+            f"Reports come every {usual:.0f} s; threshold {limit:.0f} s",
+            "Look at the job's log and at the stacks of the ranks",
+            run.id,
+        )
+    ]

@@ -1,0 +1,51 @@
+"""How a run does, in the numbers of every diagnosis: for a screen, a verb, a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.bottleneck import Shares, shares
+from cockpit.insight.metrics.checkpoint import AtRisk, at_risk
+from cockpit.insight.metrics.cost import Cost, cost
+from cockpit.insight.metrics.eta import Eta, eta
+from cockpit.insight.metrics.goodput import Goodput, goodput
+from cockpit.insight.metrics.progress import gpus_of
+from cockpit.insight.metrics.scaling import Scale, scaling
+from cockpit.insight.metrics.summary import job_of
+from cockpit.model.summary import RunSummary
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """None where nothing is known of it."""
+
+    shares: Shares | None
+    goodput: Goodput | None
+    eta: Eta | None
+    at_risk: AtRisk | None
+    cost: Cost | None
+    scaling: tuple[Scale, ...] = ()
+
+
+def diagnosis(
+    store: Store,
+    run: RunView,
+    now_s: float,
+    past: Sequence[RunSummary] = (),
+    limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
+) -> Diagnosis:
+    """Pure: `now_s` in Unix seconds; `past` may hold runs of other jobs."""
+    good = goodput(run, now_s)
+    job = job_of(store, run)
+    return Diagnosis(
+        shares(run, limits.window_s),
+        good,
+        eta(store, run),
+        at_risk(run),
+        cost(good, gpus_of(run), limits.price_per_gpu_hour) if good is not None else None,
+        tuple(scaling(run, [it for it in past if it.job == job], limits.warmup_s)),
+    )

@@ -1,0 +1,205 @@
+"""Goodput: the part of a run's wall time in which it got on, and what took the rest.
+
+    goodput = useful / wall,   useful = wall - sum of losses
+
+as in Google's ML Goodput (2024) and MegaScale's effective training time (Jiang et al., NSDI 2024).
+Losses by cause, disjoint, so that with the useful time they add up to the wall time:
+
+    scheduling, starting        until the first attempt steps
+    restart after failure       from an attempt's end, or its preemption, to the next one's steps
+    resize                      the same, when an elastic resize was the reason
+    restore                     reading a checkpoint
+    ending                      shutting down
+    checkpoint stall            sum of the time that ranks were blocked on checkpoints, mean of them
+    redone steps                (last step of attempt k - first of attempt k+1 + 1) * step time
+    idle                        pauses between two records, beyond 30 s and 4 times their neighbours
+
+The wall time starts with the run's first state and ends with its last, or now.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.progress import newest_s, stepping_since
+from cockpit.insight.metrics.robust_statistics import finite, median
+from cockpit.insight.metrics.timeline import Doing, stretches
+from cockpit.model.alert import Finding, Severity
+from cockpit.store.run import RUN_POINTS, RunView
+from cockpit.store.series import Series
+
+CHECKPOINT = "checkpoint stall"
+REDONE = "redone steps"
+IDLE = "idle"
+CAUSES = (
+    *(doing.value for doing in Doing if doing is not Doing.TRAINING),
+    CHECKPOINT,
+    REDONE,
+    IDLE,
+)
+PAUSE_S = 30.0
+_DECADES_S = 1e9
+_ALIKE = 8
+"""Points in a row that are close together: there the past of a thinned series ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Seconds; `useful_s` and the losses add up to `wall_s`."""
+
+    wall_s: float
+    useful_s: float
+    lost_s: dict[str, float]
+    """By cause, one of CAUSES, the largest first; without those of nothing."""
+
+    @property
+    def percent(self) -> float:
+        return 100.0 * self.useful_s / self.wall_s if self.wall_s > 0 else 0.0
+
+    @property
+    def parts(self) -> tuple[tuple[str, float], ...]:
+        """`useful` and each cause with its percent of the wall time."""
+        named = (("useful", self.useful_s), *self.lost_s.items())
+        return tuple((name, 100.0 * part / self.wall_s) for name, part in named if self.wall_s > 0)
+
+
+def goodput(run: RunView, now_s: float) -> Goodput | None:
+    """None before anything is known of the run."""
+    told = stretches(run, now_s)
+    if not told:
+        return None
+    wall = sum(stretch.length_s for stretch in told)
+    lost = dict.fromkeys(CAUSES, 0.0)
+    for stretch in told:
+        if stretch.doing is not Doing.TRAINING:
+            lost[stretch.doing.value] += stretch.length_s
+    training = [stretch for stretch in told if stretch.doing is Doing.TRAINING]
+    left = sum(stretch.length_s for stretch in training)
+    pauses = _paused_s(run, [(s.begin_s, s.end_s) for s in training])
+    for cause, seconds in (
+        (CHECKPOINT, stalled_s(run.curves["checkpoint_s"])),
+        (REDONE, redone_s(run)),
+        (IDLE, pauses),
+    ):
+        lost[cause] = min(left, max(0.0, seconds)) if math.isfinite(seconds) else 0.0
+        left -= lost[cause]
+    by_size = sorted(lost.items(), key=lambda item: -item[1])
+    return Goodput(wall, left, {cause: s for cause, s in by_size if s > 0})
+
+
+def redone_s(run: RunView) -> float:
+    """The time of the steps that were done, lost with an attempt, and done again."""
+    recent = finite(run.curves["step_time_s"].values[-600:])
+    return redone_steps(run) * median(recent) if recent else 0.0
+
+
+def redone_steps(run: RunView) -> int:
+    numbers = sorted(run.attempts)
+    total = 0
+    for before, after in pairwise(numbers):
+        last, first = run.attempts[before].last_step, run.attempts[after].first_step
+        if last is not None and first is not None:
+            total += max(0, last - first + 1)
+    return total
+
+
+def stalled_s(series: Series) -> float:
+    """All the time blocked on checkpoints, of a series of seconds blocked in each record.
+
+    Once the series is thinned, each point of its past is the mean of equally many records: as many
+    as its points are further apart than the newest ones.
+    """
+    # Neither a negative time nor one of decades is a stall; NaN is no part of the chain either.
+    values = [value if 0 < value < _DECADES_S else 0.0 for value in series.values]
+    if len(series) < RUN_POINTS // 2:
+        return math.fsum(values)
+    lengths = list(map(operator.sub, series.times[1:], series.times))
+    usual = median(lengths[-(len(lengths) // 4) :])
+    apart = median(lengths[: len(lengths) // 4])
+    ratio = apart / usual if apart > 0 < usual else 1.0
+    stride = 2.0 ** max(0, round(math.log2(min(ratio, 2.0**40))))
+    if stride == 1.0:
+        return math.fsum(values)
+    near = 0.75 * stride * usual
+    end = next(
+        (at for at in range(len(lengths)) if max(lengths[at : at + _ALIKE]) < near), len(values)
+    )
+    return stride * math.fsum(values[:end]) + math.fsum(values[end:])
+
+
+def _paused_s(run: RunView, training: list[tuple[float, float]]) -> float:
+    """Time in training stretches in which no rank told a step, beyond what is usual there."""
+    times = _record_times(run)
+    if len(times) < 3:
+        return 0.0
+    lengths = list(map(operator.sub, times[1:], times))
+    total = 0.0
+    if max(lengths) > PAUSE_S:
+        blocked = run.curves["checkpoint_s"]
+        for at, length in enumerate(lengths):
+            if length <= PAUSE_S:
+                continue
+            beside = max(lengths[at - 1] if at else 0.0, _after(lengths, at))
+            if length > 4 * beside and _inside(training, times[at], times[at + 1]):
+                total += max(0.0, length - beside - _blocked_at(blocked, times[at + 1]))
+    # The newest pause has no record at its end yet.
+    newest = training[-1][1] if training else times[-1]
+    usual = median(lengths[-60:])
+    since = newest - times[-1]
+    if since > max(PAUSE_S, 4 * usual) and _inside(training, times[-1], newest):
+        total += since - usual
+    return total
+
+
+def _record_times(run: RunView) -> list[float]:
+    for name in ("step_time_s", "loss", "samples_per_s"):
+        if name in run.curves:
+            return list(run.curves[name].times)
+    return []
+
+
+def _after(lengths: list[float], at: int) -> float:
+    return lengths[at + 1] if at + 1 < len(lengths) else 0.0
+
+
+def _inside(training: list[tuple[float, float]], begin_s: float, end_s: float) -> bool:
+    return any(begin - 1 <= begin_s and end_s <= end + 1 for begin, end in training)
+
+
+def _blocked_at(series: Series, at_s: float) -> float:
+    """What of that record was a checkpoint, which is counted as such."""
+    at = bisect_left(series.times, at_s)
+    if at < len(series) and series.times[at] == at_s and math.isfinite(series.values[at]):
+        return series.values[at]
+    return 0.0
+
+
+def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
+    """`low-goodput`, once the run is old enough for its start not to count."""
+    found = goodput(run, now_s)
+    if (
+        found is None
+        or found.wall_s < limits.goodput_after_s
+        or found.percent >= limits.goodput_percent
+        or stepping_since(run) is None
+        or newest_s(run) is None
+    ):
+        return []
+    losses = [f"{name} {100 * s / found.wall_s:.0f} %" for name, s in found.lost_s.items()][:3]
+    return [
+        Finding(
+            "low-goodput",
+            f"run {run.id}",
+            Severity.WARNING,
+            f"Goodput is {found.percent:.0f} %: {', '.join(losses)}",
+            f"Useful time over {found.wall_s / 3600:.1f} h of wall time; threshold "
+            f"{limits.goodput_percent:g} %",
+            "Reduce the largest loss first",
+            run.id,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""How a run recovers from a fault, measured from events."""

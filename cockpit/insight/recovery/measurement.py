@@ -1,0 +1,284 @@
+"""How a run came back from a drill, read from the events alone.
+
+    seconds lost      interrupted: caught up - last step of the old attempt (less one step when none
+                      was done again); slowed only: W - steps done in W * usual wall time of a step,
+                      W: from the injection to throughput back
+    GPU-seconds lost  seconds lost * GPUs of the attempt that was hit
+    goodput           (window - seconds lost) / window, from the injection to the last milestone
+    restarts          attempts that ended, from the one that was hit to the one that stepped again
+
+`milestones.py` has the instants, `course.py` which attempts are a drill's, `pace.py` and
+`continuity.py` the throughput and the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from cockpit.insight.metrics.robust_statistics import finite, median
+from cockpit.insight.recovery.fault_impact import (
+    Course,
+    course,
+    first_step_s,
+    hit_attempt,
+    is_part,
+    next_fault_s,
+    over_s,
+)
+from cockpit.insight.recovery.loss_continuity import continuity
+from cockpit.insight.recovery.milestones import last_step_before, of_pods, of_run, on_one_clock
+from cockpit.insight.recovery.missing_data import blind, cut_short, gaps
+from cockpit.insight.recovery.pace import Pace, pace_before, step_at
+from cockpit.insight.recovery.replacement_pods import PodsBack, pods_back
+from cockpit.model.drill import Continuity, Drill, Instant, Milestone, Recovery
+from cockpit.model.run import RunState
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+PATIENCE_S = 60.0
+"""How long a milestone that may come is waited for after the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the run was like just before the fault: what its recovery is compared with."""
+
+    at_s: float = 0.0
+    samples_per_s: float | None = None
+    """The median over the last half minute, of the whole run."""
+    loss: tuple[float, ...] = ()
+    """The newest losses, the last one newest."""
+    ready: int = 0
+    """Worker pods that were ready."""
+    attempt: int = 0
+    """The one that was up, or that was to come; 0: not read."""
+
+
+def baseline(store: Store, run_id: str) -> Reading:
+    """The reading of this moment."""
+    run = store.runs.get(run_id)
+    ready = store.ready_counts[-1][1] if store.ready_counts else 0
+    if run is None:
+        return Reading(ready=ready)
+    loss = run.curves["loss"]
+    at_s = loss.times[-1] if len(loss) else 0.0
+    throughput = finite([v for t, v in run.curves["samples_per_s"] if t >= at_s - 30.0])
+    newest = run.attempt
+    return Reading(
+        at_s,
+        median(throughput) if throughput else None,
+        tuple(loss.values[-50:]),
+        ready,
+        0 if newest is None else newest.number + (newest.ended_s is not None),
+    )
+
+
+def is_complete(store: Store, drill: Drill, before: Reading, now_s: float) -> bool:
+    """Whether nothing more is to come, or what may come has kept us waiting for too long."""
+    measured = recovery(store, drill, before)
+    over = over_s(store, drill)
+    if over is None:
+        return False
+    newest_s = max(i.after_s for i in measured.instants)
+    waited_s = now_s - max(drill.injected_s + newest_s, over)
+    pods = pods_back(store, drill)
+    run = store.runs.get(drill.run_id)
+    if run is None:
+        if not drill.run_id:
+            return measured.pod_ready_s is not None or (not pods.waits and waited_s > PATIENCE_S)
+        return False
+    if run.state.is_over:
+        # A driver that was lost may be started again, and go on with this run.
+        return not _lost_its_driver(run) or waited_s > PATIENCE_S
+    if measured.interrupted is None or (measured.interrupted and not measured.recovered):
+        return False
+    if not pods.waits and not _may_come(run, measured, before):
+        return True
+    return waited_s > PATIENCE_S + 2.0 * _catching_up_s(run, drill, measured)
+
+
+def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recovery:
+    """The timeline of the drill so far, in seconds since the injection.
+
+    Without a reading of then, what the store still has of that time is compared with.
+    """
+    pods = pods_back(store, drill)
+    seen = of_pods(drill, pods)
+    run = store.runs.get(drill.run_id)
+    if run is None:
+        instants, notes = on_one_clock(seen, drill)
+        return Recovery(
+            drill,
+            pod_gone_s=_gone_s(store, drill, pods),
+            pod_ready_s=_pod_ready_s(store, drill, pods, instants),
+            instants=instants,
+            unseen=(*gaps(store, drill, instants), *notes),
+        )
+    pace = pace_before(run, drill.injected_s, before.samples_per_s if before else None)
+    number = hit_attempt(run, drill)
+    if before is not None and before.attempt and not is_part(drill):
+        number = before.attempt  # a part's reading is that of the whole, from long before
+    way = course(store, run, drill, pace, number, pods)
+    until_s = next_fault_s(store, drill, drill.injected_s)
+    seen |= of_run(store, run, drill, pace, way, until_s)
+    instants, notes = on_one_clock(seen, drill)
+    hit, new = way.hit, way.new
+    last = last_step_before(run, hit) if hit is not None and way.interrupted else None
+    lost_s = _seconds_lost(run, drill, pace, way, instants)
+    gpus = sum(len(placed.gpu_ids) for placed in hit.placements) if hit is not None else 0
+    ended = _ended(run, way)
+    return Recovery(
+        drill=drill,
+        pod_gone_s=_gone_s(store, drill, pods),
+        detected_s=_detected_s(way, drill, instants),
+        attempt_ended_s=_of(instants, Milestone.ATTEMPT_ENDED),
+        pod_ready_s=_pod_ready_s(store, drill, pods, instants),
+        restarted_s=_of(instants, Milestone.WORKERS_STARTED),
+        first_step_s=_of(instants, Milestone.FIRST_STEP),
+        resumed_step=new.first_step if new is not None else None,
+        last_step=last[0] if last is not None else None,
+        reason=hit.reason if hit is not None and way.interrupted else "",
+        instants=instants,
+        interrupted=way.interrupted,
+        seconds_lost=lost_s,
+        gpu_seconds_lost=None if lost_s is None or not gpus else round(lost_s * gpus, 3),
+        goodput_percent=_goodput(instants, lost_s),
+        continuity=_continuity(store, run, drill, way, before),
+        restarts=len(ended),
+        budget="+".join(dict.fromkeys(budget for budget in ended if budget)),
+        ranks_before=len(hit.placements) or None if hit is not None else None,
+        ranks_after=len(new.placements) or None if new is not None else None,
+        unseen=(
+            *gaps(store, drill, instants),
+            *blind(run, pace, way),
+            *notes,
+            *cut_short(store, drill, instants),
+        ),
+    )
+
+
+def is_settled(run: RunView | None, measured: Recovery) -> bool:
+    """Whether it is decided: the run made a new step, was not interrupted, or is over."""
+    decided = measured.recovered or measured.interrupted is False
+    return decided or (run is not None and run.state.is_over)
+
+
+def _of(instants: tuple[Instant, ...], milestone: Milestone) -> float | None:
+    return next((i.after_s for i in instants if i.milestone is milestone), None)
+
+
+def _gone_s(store: Store, drill: Drill, pods: PodsBack) -> float | None:
+    at_s = pods.gone_s if pods.gone_s is not None else store.pods_gone.get(drill.target)
+    return None if at_s is None else round(at_s - drill.injected_s, 3)
+
+
+def _detected_s(way: Course, drill: Drill, instants: tuple[Instant, ...]) -> float | None:
+    """By Ray Train; the death of a node is Ray's own."""
+    left = [t.began_s for t in way.troubles if t.source.startswith("telemetry: c")]
+    if (ended_s := _of(instants, Milestone.ATTEMPT_ENDED)) is not None:
+        left.append(drill.injected_s + ended_s)
+    return round(max(0.0, min(left) - drill.injected_s), 3) if left else None
+
+
+def _pod_ready_s(
+    store: Store, drill: Drill, pods: PodsBack, instants: tuple[Instant, ...]
+) -> float | None:
+    """Of pods that were never listed: when as many workers were ready as before."""
+    if pods.hit:
+        return _of(instants, Milestone.POD_READY)
+    counts = list(store.ready_counts)
+    before = [count for at_s, count in counts if at_s <= drill.injected_s]
+    if not before:
+        return None
+    fell = False
+    for at_s, count in counts:
+        if at_s > drill.injected_s:
+            fell = fell or count < before[-1]
+            if fell and count >= before[-1]:
+                return round(at_s - drill.injected_s, 3)
+    return None
+
+
+def _seconds_lost(
+    run: RunView, drill: Drill, pace: Pace, way: Course, instants: tuple[Instant, ...]
+) -> float | None:
+    if way.interrupted and way.hit is not None and way.new is not None:
+        caught_up_s = _of(instants, Milestone.CAUGHT_UP)
+        last = last_step_before(run, way.hit)
+        if caught_up_s is None or last is None or way.new.first_step is None:
+            return None
+        stopped_s = max(0.0, last[1] - drill.injected_s)
+        again = way.new.first_step <= last[0]
+        return round(max(0.0, caught_up_s - stopped_s - (0.0 if again else pace.step_s or 0.0)), 3)
+    back_s = _of(instants, Milestone.THROUGHPUT_BACK)
+    if back_s is None or pace.step_s is None:
+        return None
+    first = step_at(run, drill.injected_s)
+    last_step = step_at(run, drill.injected_s + back_s)
+    if first is None or last_step is None:
+        return None
+    return round(max(0.0, back_s - (last_step - first) * pace.step_s), 3)
+
+
+def _goodput(instants: tuple[Instant, ...], lost_s: float | None) -> float | None:
+    window_s = max((i.after_s for i in instants), default=0.0)
+    if lost_s is None or window_s <= 0:
+        return None
+    return round(100.0 * max(0.0, window_s - lost_s) / window_s, 1)
+
+
+def _continuity(
+    store: Store, run: RunView, drill: Drill, way: Course, before: Reading | None
+) -> Continuity | None:
+    losses = before.loss if before is not None else ()
+    if way.interrupted is False:
+        if way.back_s is None:
+            return None
+        return continuity(run, drill.injected_s, way.back_s, math.inf, losses)
+    if way.hit is None or way.new is None or (last := last_step_before(run, way.hit)) is None:
+        return None
+    if (first_s := first_step_s(run, way.new)) is None:
+        return None
+    until_s = min(
+        next_fault_s(store, drill, first_s),
+        way.new.ended_s if way.new.ended_s is not None else math.inf,
+    )
+    return continuity(run, last[1], first_s, until_s, losses)
+
+
+def _ended(run: RunView, way: Course) -> list[str]:
+    """The budget of each attempt that ended, from the one that was hit; empty: not told."""
+    if way.hit is None or not way.interrupted:
+        return []
+    until = way.new.number if way.new is not None else max(run.attempts) + 1
+    numbers = sorted(number for number in run.attempts if way.hit.number <= number < until)
+    views = (run.attempts[number] for number in numbers)
+    return [v.budget for v in views if v.ended_s is not None and v.budget != "none"]
+
+
+def _lost_its_driver(run: RunView) -> bool:
+    """Its job ended, and the run itself said nothing of it."""
+    attempt = run.attempt
+    return (
+        attempt is not None
+        and attempt.reason.startswith("job ")
+        and run.state not in (RunState.FINISHED,)
+    )
+
+
+def _may_come(run: RunView, measured: Recovery, before: Reading) -> bool:
+    """Whether a milestone of the run is still to come."""
+    reached = {instant.milestone for instant in measured.instants}
+    lost = measured.interrupted and measured.last_step is not None and len(run.progress)
+    if lost and Milestone.CAUGHT_UP not in reached:
+        return True
+    knows = pace_before(run, measured.drill.injected_s, before.samples_per_s).rate is not None
+    return knows and Milestone.THROUGHPUT_BACK not in reached
+
+
+def _catching_up_s(run: RunView, drill: Drill, measured: Recovery) -> float:
+    """How long the lost steps take, at the usual pace, when they are not done again yet."""
+    if measured.reached(Milestone.CAUGHT_UP) is not None:
+        return 0.0
+    return (measured.steps_lost or 0) * (pace_before(run, drill.injected_s).step_s or 0.0)

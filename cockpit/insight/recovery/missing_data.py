@@ -1,0 +1,57 @@
+"""What of a recovery could not be seen, and why, a line each."""
+
+from __future__ import annotations
+
+from cockpit.insight.recovery.fault_impact import Course, next_fault_s
+from cockpit.insight.recovery.pace import LOOK_S, Pace
+from cockpit.model.drill import Drill, Instant, Milestone
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+SOURCES = ("backend", "backend:pods", "ray", "telemetry", "train")
+"""Those that milestones come from."""
+FAR_S = 3_600.0
+
+
+def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]:
+    """Sources that were away, up to the last milestone.
+
+    While the throughput is not back, as far as it is looked for.
+    """
+    until_s = drill.injected_s + LOOK_S
+    if _has_all(instants):
+        until_s = drill.injected_s + max(i.after_s for i in instants)
+    said = []
+    for name in SOURCES:
+        for gap in store.past.gaps.get(name, ()):
+            began_s = gap.began_s - drill.injected_s
+            if gap.began_s >= until_s or (gap.ended_s or until_s) <= drill.injected_s:
+                continue
+            if gap.ended_s is None:
+                said.append(f"{name} has been away since {began_s:.1f} s: {gap.why}")
+            else:
+                ended_s = gap.ended_s - drill.injected_s
+                said.append(f"{name} was away from {began_s:.1f} s to {ended_s:.1f} s: {gap.why}")
+    return said
+
+
+def blind(run: RunView, pace: Pace, way: Course) -> list[str]:
+    """What the run itself does not tell."""
+    if way.hit is None:
+        return []
+    if not len(run.progress):
+        return ["no rank reports its steps: the first new step is that of the first report"]
+    if pace.rate is None:
+        return ["too few records before the fault to know its throughput"]
+    return []
+
+
+def cut_short(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]:
+    next_s = next_fault_s(store, drill, drill.injected_s) - drill.injected_s
+    if _has_all(instants) or next_s > FAR_S:
+        return []
+    return [f"the next fault came after {next_s:.1f} s, before the throughput was back"]
+
+
+def _has_all(instants: tuple[Instant, ...]) -> bool:
+    return any(instant.milestone is Milestone.THROUGHPUT_BACK for instant in instants)

@@ -1,0 +1,100 @@
+"""Which pods came in the place of those that a fault took.
+
+Kubernetes does not say it. Within a worker group a pod that is gone is replaced by the first one
+that was seen later and stands for no other: in the order in which they went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cockpit.model.drill import Drill
+from cockpit.store.history import PodPast
+from cockpit.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PodsBack:
+    """Unix seconds; None: not yet, or not for all of them."""
+
+    hit: tuple[PodPast, ...]
+    gone_s: float | None = None
+    """The first of them."""
+    replaced_s: float | None = None
+    ready_s: float | None = None
+    """The last of their replacements; of a pod that only restarted, itself again."""
+    waits: bool = False
+    """One of them is down, or gone without a replacement."""
+
+
+def hit_pods(store: Store, drill: Drill) -> list[PodPast]:
+    return store.past.lives(drill.pods or (drill.target,))
+
+
+def pods_back(store: Store, drill: Drill) -> PodsBack:
+    """How the pods of a drill came back."""
+    hit = tuple(hit_pods(store, drill))
+    since_s = drill.injected_s
+    gone = [pod for pod in hit if pod.gone_s is not None]
+    replaced_by = _matched(store, gone)
+    new: list[PodPast] = []
+    ready: list[float | None] = []
+    for pod in hit:
+        if pod.gone_s is None and (left_s := pod.left_s(since_s)) is not None:
+            ready.append(pod.ready_s(left_s))
+        elif (other := replaced_by.get(pod.name)) is not None:
+            new.append(other)
+            ready.append(other.ready_s(other.seen_s))
+    missing = len(gone) - len(new)
+    known = [at_s for at_s in ready if at_s is not None]
+    whole = bool(ready) and len(known) == len(ready) and not missing
+    return PodsBack(
+        hit=hit,
+        gone_s=min((pod.gone_s for pod in hit if pod.gone_s is not None), default=None),
+        replaced_s=max(pod.seen_s for pod in new) if new and not missing else None,
+        ready_s=max(known) if whole else None,
+        waits=bool(missing) or len(known) < len(ready),
+    )
+
+
+def _matched(store: Store, gone: Sequence[PodPast]) -> dict[str, PodPast]:
+    """By the name of a pod that is gone, the one that came for it.
+
+    Only pods that drills took compete for the new ones; who was scaled away comes last, since it
+    is given back at the end of its drill, if at all.
+    """
+    taken = {pod.name: pod for pod in _taken(store)}
+    given_back = {pod.name for pod in gone if pod.name not in taken}
+    taken |= {pod.name: pod for pod in gone}
+    found: dict[str, PodPast] = {}
+    for group in {pod.group for pod in gone}:
+        free = [pod for pod in store.past.pods.values() if pod.group == group]
+        free.sort(key=lambda pod: pod.seen_s)
+        of_group = [pod for pod in taken.values() if pod.group == group]
+        for lost in sorted(of_group, key=lambda pod: (pod.name in given_back, _went_s(pod))):
+            since_s = _went_s(lost)
+            other = next((pod for pod in free if pod.seen_s >= since_s and pod is not lost), None)
+            if other is not None:
+                free.remove(other)
+                found[lost.name] = other
+    return {pod.name: found[pod.name] for pod in gone if pod.name in found}
+
+
+def _taken(store: Store) -> list[PodPast]:
+    drills = [drill for drill in store.drills if not _scales(drill)]
+    return [pod for drill in drills for pod in hit_pods(store, drill) if pod.gone_s is not None]
+
+
+def _scales(drill: Drill) -> bool:
+    """Its pods are taken away for good."""
+    return drill.fault.startswith("scale")
+
+
+def _went_s(pod: PodPast) -> float:
+    """When it was last well: one list tells of its end and of its replacement, as a rule."""
+    assert pod.gone_s is not None
+    well = [at for at, state in enumerate(pod.states) if state.is_well]
+    if well and well[-1] + 1 < len(pod.states):
+        return min(pod.gone_s, pod.states[well[-1] + 1].at_s)
+    return pod.gone_s

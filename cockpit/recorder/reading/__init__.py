@@ -1,0 +1,1 @@
+"""Reading recordings: store, replay, export."""

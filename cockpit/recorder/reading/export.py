@@ -1,0 +1,131 @@
+"""A recording as tables, for whoever works with something else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cockpit.model.event import Event, LogLines, MetricsReported, RankSampled
+from cockpit.model.run import RankSample, Spread
+from cockpit.recorder.codec import encode
+from cockpit.recorder.reading.recording import Recording
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+Columns = Mapping[str, type]
+"""Name and type of each column: float, int or str. Each value may be None too."""
+
+
+def _fields(kind: type[Any]) -> dict[str, type]:
+    names = {"float": float, "int": int, "str": str}
+    return {
+        item.name: names[str(item.type).removesuffix(" | None")]
+        for item in dataclasses.fields(kind)
+    }
+
+
+TABLES: Mapping[str, Columns] = {
+    "samples": {"run_id": str, **_fields(RankSample)},
+    "spreads": {"run_id": str, "at_s": float, "attempt": int, **_fields(Spread)},
+    "curves": {"run_id": str, "metric": str, "at_s": float, "value": float},
+    "reports": {
+        "run_id": str,
+        "at_s": float,
+        "attempt": int,
+        "rank": int,
+        "metric": str,
+        "value": float,
+    },
+    "attempts": {
+        "run_id": str,
+        "attempt": int,
+        "started_s": float,
+        "ended_s": float,
+        "reason": str,
+        "ranks": int,
+        "first_step": int,
+        "last_step": int,
+    },
+    "phases": {"run_id": str, "attempt": int, "phase": str, "entered_s": float, "left_s": float},
+    "checkpoints": {
+        "run_id": str,
+        "at_s": float,
+        "step": int,
+        "path": str,
+        "size_bytes": int,
+        "took_s": float,
+    },
+    "events": {"moment_s": float, "at_s": float, "source": str, "kind": str, "fields": str},
+    "logs": {"at_s": float, "stream": str, "line": str},
+}
+"""What is exported. `rank` of a report is None where it is the mean over the ranks; `curves` are
+the run's own, over all ranks, as the screen has them; `fields` of an event is JSON."""
+
+Row = tuple[Any, ...]
+
+
+def rows(recording: Recording) -> Iterator[tuple[str, Row]]:
+    """Every row of every table, each with its table's name; in order of time within a table."""
+    store = Store()
+    for moment_s, event in recording.timed():
+        store.apply(event)
+        yield from _of_event(moment_s, event)
+    for run in store.runs.values():
+        yield from _of_run(run)
+
+
+def _of_event(moment_s: float, event: Event) -> Iterator[tuple[str, Row]]:
+    if isinstance(event, RankSampled):
+        for sample in event.samples:
+            yield "samples", (event.run_id, *_values(sample))
+        for spread in event.spreads:
+            yield "spreads", (event.run_id, event.at_s, event.attempt, *_values(spread))
+        return
+    if isinstance(event, LogLines):
+        for line in event.lines:
+            yield "logs", (event.at_s, event.stream, line)
+        return
+    kind, at_s, source, fields = json.loads(encode(event))
+    yield "events", (moment_s, at_s, source, kind, _strict(fields))
+    if isinstance(event, MetricsReported):
+        where = (event.run_id, event.at_s, event.attempt)
+        for name, value in event.metrics.items():
+            yield "reports", (*where, None, name, value)
+        for of in event.ranks:
+            for name, value in of.metrics.items():
+                yield "reports", (*where, of.rank, name, value)
+
+
+def _of_run(run: RunView) -> Iterator[tuple[str, Row]]:
+    for number, attempt in sorted(run.attempts.items()):
+        told = (attempt.started_s, attempt.ended_s, attempt.reason, len(attempt.placements) or None)
+        yield "attempts", (run.id, number, *told, attempt.first_step, attempt.last_step)
+    ends = [at_s for at_s, _, _ in run.phases[1:]] + [run.ended_s]
+    for (at_s, number, phase), left_s in zip(run.phases, ends, strict=False):
+        yield "phases", (run.id, number, phase.value, at_s, left_s)
+    for at_s, made in run.checkpoints:
+        yield "checkpoints", (run.id, at_s, made.step, made.path, made.size_bytes, made.took_s)
+    for metric in run.curves:
+        for at_s, value in run.curves[metric]:
+            yield "curves", (run.id, metric, at_s, value)
+
+
+def _values(row: RankSample | Spread) -> Row:
+    return tuple(getattr(row, name) for name in type(row).__slots__)
+
+
+def _strict(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """NaN and the infinities as the strings "nan", "inf" and "-inf": JSON has no such numbers."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value

@@ -1,0 +1,200 @@
+"""The recordings that there are, and which are let go."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.run import RunState
+from cockpit.model.summary import RunSummary
+from cockpit.recorder import file
+from cockpit.recorder.reading.recording import Recording
+from cockpit.recorder.writing.lock import is_held
+
+DIRECTORY = "recordings"
+DAY_S = 86_400.0
+
+Stamp = tuple[tuple[int, int, int], ...]
+"""Inode, size and time of the last change of each part of a recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is kept. 0: no limit."""
+
+    max_age_days: float = 90.0
+    """Since the last event."""
+    max_bytes: int = 10_000_000_000
+    """Of all recordings together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recording as a row."""
+
+    path: Path
+    summary: RunSummary
+    size_bytes: int
+    begin_s: float = 0.0
+    end_s: float = 0.0
+    recording: bool = False
+    """It is being written now."""
+    trouble: str = ""
+    """Why it cannot be read, in one line."""
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+
+class Library:
+    """The directory `recordings` under a state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.directory = state_dir / DIRECTORY
+        self._read: dict[Path, tuple[Stamp, Recorded]] = {}
+        """What was read of each file, as long as the file stays as it was."""
+
+    def path_of(self, run_id: str) -> Path:
+        """Where a run is recorded; nothing is looked up for it."""
+        return self.directory / f"{_plain(run_id)[:120] or 'run'}{file.SUFFIX}"
+
+    def list(self) -> Sequence[Recorded]:
+        """The newest first; those that cannot be read too, with their trouble."""
+        read = {}
+        for path in self._paths():
+            stamp = _stamp(path)
+            known = self._read.get(path)
+            row = known[1] if known is not None and known[0] == stamp else _recorded(path)
+            read[path] = stamp, row
+        self._read = read
+        found = [replace(row, recording=is_held(row.path)) for _, row in read.values()]
+        return sorted(found, key=lambda one: (one.end_s, one.path.name), reverse=True)
+
+    def summaries(self) -> Sequence[RunSummary]:
+        """Of all that can be read: what a run is compared with."""
+        return [one.summary for one in self.list() if not one.trouble]
+
+    def find(self, name: str) -> Path:
+        """By path, by the file's name or how it begins or ends, by run id, by the run's name, or
+        by its job's submission id.
+
+        Raises CockpitError when there is none, or several are meant.
+        """
+        given = Path(name).expanduser()
+        if given.suffix == file.SUFFIX or "/" in name:
+            if given.exists():
+                return given
+            inside = self.directory / given.name
+            if "/" not in name and inside.exists():
+                return inside
+            raise UsageError(
+                f"There is no recording {name}.", todo="cockpit recordings lists what there is."
+            )
+        rows = self.list()
+        for wanted in (
+            [one for one in rows if name in (one.name, one.summary.run_id)],
+            [one for one in rows if name == one.summary.name],
+            [one for one in rows if name == one.summary.submission_id],
+            [one for one in rows if one.name.startswith(name) or one.name.endswith(name)],
+        ):
+            if len(wanted) == 1:
+                return wanted[0].path
+            if wanted:
+                names = ", ".join(one.name for one in wanted[:5])
+                raise UsageError(
+                    f"{len(wanted)} recordings could be meant by {name!r}.",
+                    f"They are: {names}{', …' if len(wanted) > 5 else ''}.",
+                    "Name one of them as a whole.",
+                )
+        if given.exists():
+            return given
+        raise UsageError(
+            f"There is no recording {name!r}.",
+            "" if rows else f"There are none in {self.directory}.",
+            "cockpit recordings lists what there is; cockpit record makes one.",
+        )
+
+    def delete(self, path: Path) -> None:
+        """Raises CockpitError while it is being written."""
+        if is_held(path):
+            raise CockpitError(
+                f"{path.stem} is being recorded now.", todo="Stop its recorder, or wait for it."
+            )
+        _remove(path)
+
+    def prune(self, limits: Limits, now: Callable[[], float] = time.time) -> Sequence[Path]:
+        """Let the oldest go until the limits are kept; never one that is being written.
+
+        Returns what went.
+        """
+        ages = sorted((_newest_s(path), path, _size(path)) for path in self._paths())
+        total, gone = sum(size for _, _, size in ages), []
+        for at_s, path, size in ages:
+            old = limits.max_age_days and now() - at_s > limits.max_age_days * DAY_S
+            much = limits.max_bytes and total > limits.max_bytes
+            if (old or much) and not is_held(path):
+                _remove(path)
+                gone.append(path)
+                total -= size
+        return gone
+
+    def _paths(self) -> Sequence[Path]:
+        try:
+            return sorted(self.directory.glob(f"*{file.SUFFIX}"))
+        except OSError:
+            return []
+
+
+def _recorded(path: Path) -> Recorded:
+    size, unknown = _size(path), RunSummary("", path.stem, "", RunState.UNKNOWN)
+    try:
+        with Recording.open(path) as found:
+            return Recorded(path, found.run, size, found.begin_s, found.end_s, trouble=found.damage)
+    except CockpitError as error:
+        why = error.what if not error.why else f"{error.what} {error.why}"
+        return Recorded(path, unknown, size, trouble=why, end_s=_newest_s(path))
+    except (OSError, sqlite3.Error) as error:
+        return Recorded(path, unknown, size, trouble=str(error), end_s=_newest_s(path))
+
+
+def _parts(path: Path) -> list[Path]:
+    return [path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))]
+
+
+def _stats(path: Path) -> list[os.stat_result]:
+    """Of the file and what SQLite has beside it, which comes and goes with each commit."""
+    found = []
+    for part in _parts(path):
+        with suppress(FileNotFoundError):
+            found.append(part.stat())
+    return found
+
+
+def _stamp(path: Path) -> Stamp:
+    return tuple((of.st_ino, of.st_size, of.st_mtime_ns) for of in _stats(path))
+
+
+def _size(path: Path) -> int:
+    return sum(of.st_size for of in _stats(path))
+
+
+def _newest_s(path: Path) -> float:
+    return max((of.st_mtime for of in _stats(path)), default=0.0)
+
+
+def _remove(path: Path) -> None:
+    for part in _parts(path):
+        part.unlink(missing_ok=True)
+
+
+def _plain(text: str) -> str:
+    """As part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")

@@ -1,0 +1,181 @@
+"""A recording on a clock of its own: at any speed, paused, forward and back.
+
+A player owns the store that it fills. `advance` moves on with the wall clock and takes a bounded
+time, so that a screen stays alive while a long way is gone. On its way it leaves keyframes behind,
+one for each third of a second of work, from which it comes back at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from cockpit.recorder.reading.keyframe import Keyframe, bytes_of
+from cockpit.recorder.reading.recording import Recording, Timed
+from cockpit.recorder.writing.running_summary import Marker
+from cockpit.store.store import Store
+
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 1_000.0)
+KEYFRAME_WORK_S = 0.33
+"""Going back costs no more than this work, and the keyframe itself."""
+KEYFRAMES_KEPT = 128
+KEYFRAME_BYTES = 300_000_000
+"""Of the curves that they keep alive; an hour of 1,000 ranks takes most of it."""
+EVENTS_AT_ONCE = 32
+"""Between two looks at the time."""
+
+
+class Player:
+    """`position_s` is the moment that is shown, in Unix seconds of the recording."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        speed: float = 1.0,
+        paused: bool = False,
+        wall: Callable[[], float] = time.monotonic,
+        work: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.recording = recording
+        self.store = Store()
+        self.begin_s, self.end_s = recording.begin_s, recording.end_s
+        self.position_s = self.begin_s
+        self.markers: tuple[Marker, ...] = recording.markers
+        self.speed, self.paused = speed, paused
+        self._target_s = self.begin_s
+        """Where it should be by now; further than `position_s` while there is a way to go."""
+        self._wall, self._work = wall, work
+        self._wall_s = wall()
+        self._events: Iterator[Timed] = iter(())
+        self._next: Timed | None = None
+        self._worked_s = 0.0
+        self._keyframes = [Keyframe.of(-math.inf, self.store)]
+        self._bytes = 0
+        self._open(-math.inf)
+        self._go(math.inf)  # what was known at its beginning
+
+    @property
+    def seeking(self) -> bool:
+        """Whether there is still a way to go to where it was sent."""
+        return self._next is not None and self._next[0] <= self._target_s
+
+    @property
+    def at_end(self) -> bool:
+        return self.position_s >= self.end_s and not self.seeking
+
+    def advance(self, budget_s: float = math.inf) -> bool:
+        """Go on to where the clock is, or as far as the time allows. Whether the store changed."""
+        now = self._wall()
+        passed, self._wall_s = now - self._wall_s, now
+        if not self.paused and not self.seeking:
+            self._target_s = min(self.end_s, self._target_s + max(0.0, passed) * self.speed)
+            if self._target_s >= self.end_s:
+                self.paused = True  # there is no more: space goes on from where one goes back to
+        return self._go(budget_s)
+
+    def play(self, paused: bool | None = None) -> None:
+        """Pause, or go on; at the end, from the beginning."""
+        self.paused = not self.paused if paused is None else paused
+        self._wall_s = self._wall()
+        if not self.paused and self.at_end:
+            self.seek(self.begin_s)
+
+    def change_speed(self, steps: int) -> None:
+        """The next faster or slower of SPEEDS."""
+        at = bisect_right(SPEEDS, self.speed) - 1 if steps > 0 else _below(self.speed) + 1
+        self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, at + steps))]
+
+    def seek(self, to_s: float) -> None:
+        """To a moment, within the recording. `advance` goes there."""
+        self._target_s = min(self.end_s, max(self.begin_s, to_s))
+        if self._target_s >= self.position_s:
+            # A keyframe further on, from when it has been there before, saves the way.
+            frame = self._keyframe(self._target_s)
+            if frame.at_s > self.position_s:
+                self._restore(frame)
+            return
+        self._restore(self._keyframe(self._target_s))
+
+    def move(self, by_s: float) -> None:
+        """Forward, or with a negative number back."""
+        self.seek((self._target_s if self.seeking else self.position_s) + by_s)
+
+    def to_marker(self, step: int) -> Marker | None:
+        """To the next marker (`step` 1) or the one before (-1); None when there is none."""
+        if step > 0:
+            ahead = [m for m in self.markers if m.at_s > self._target_s]
+            found = ahead[0] if ahead else None
+        else:
+            # A moment after a marker, "before" means the one before that.
+            behind = [m for m in self.markers if m.at_s < self._target_s - 1.0]
+            found = behind[-1] if behind else None
+        if found is not None:
+            self.seek(found.at_s)
+        return found
+
+    def settle(self) -> None:
+        """Be where it was sent, however long it takes."""
+        self._go(math.inf)
+
+    def _go(self, budget_s: float) -> bool:
+        began = self._work()
+        changed = False
+        while self.seeking:
+            self._apply_some()
+            changed = True
+            now = self._work()
+            if self._worked_s + now - began >= KEYFRAME_WORK_S:
+                self._leave_keyframe()
+                self._worked_s = began - self._work()
+            if now - began >= budget_s:
+                break
+        self._worked_s += self._work() - began
+        if not self.seeking:
+            self.position_s = self._target_s
+        return changed
+
+    def _apply_some(self) -> None:
+        """To the end of a moment: between two events of the same one nobody could come back."""
+        count = 0
+        while self._next is not None and self._next[0] <= self._target_s:
+            when_s, event = self._next
+            if count >= EVENTS_AT_ONCE and when_s > self.position_s:
+                return
+            self.store.apply(event)
+            self.position_s = max(self.position_s, when_s)
+            self._next = next(self._events, None)
+            count += 1
+
+    def _leave_keyframe(self) -> None:
+        if self.position_s <= self._keyframes[-1].at_s:
+            return  # it has been here before
+        frame = Keyframe.of(self.position_s, self.store)
+        before = self._keyframes[-1].arrays()
+        self._bytes += sum(size for key, size in frame.arrays().items() if key not in before)
+        self._keyframes.append(frame)
+        while len(self._keyframes) > 4 and (
+            len(self._keyframes) > KEYFRAMES_KEPT or self._bytes > KEYFRAME_BYTES
+        ):
+            # The first ones stand further apart, and going back there takes longer.
+            del self._keyframes[1 : max(3, len(self._keyframes) // 2) : 2]
+            self._bytes = bytes_of(self._keyframes)
+
+    def _keyframe(self, at_s: float) -> Keyframe:
+        return self._keyframes[bisect_right(self._keyframes, at_s, key=lambda one: one.at_s) - 1]
+
+    def _restore(self, frame: Keyframe) -> None:
+        frame.restore(self.store)
+        self.position_s = max(self.begin_s, frame.at_s)
+        self._worked_s = 0.0
+        self._open(frame.at_s)
+
+    def _open(self, after_s: float) -> None:
+        self._events = self.recording.timed(math.nextafter(after_s, math.inf))
+        self._next = next(self._events, None)
+
+
+def _below(speed: float) -> int:
+    return bisect_right(SPEEDS, math.nextafter(speed, 0.0)) - 1

@@ -1,0 +1,1 @@
+"""Writing recordings while a session is watched."""

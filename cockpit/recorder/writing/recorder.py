@@ -1,0 +1,269 @@
+"""The recorder of one run: events into its file, by a thread that all recorders share."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cockpit.config import paths
+from cockpit.model.error import CockpitError
+from cockpit.model.event import Event
+from cockpit.model.summary import RunSummary
+from cockpit.recorder import file
+from cockpit.recorder.codec import CodecError, from_plain
+from cockpit.recorder.writing.event_filter import EventFilter
+from cockpit.recorder.writing.lock import Held, Lock
+from cockpit.recorder.writing.recorder_thread import RecorderThread, weight_of
+from cockpit.recorder.writing.writer import Writer
+
+RETRY_EVERY_S = 5.0
+
+Told = Callable[[str], None]
+
+log = logging.getLogger(__name__)
+
+
+class Recorder:
+    """Takes events from any thread and never keeps the caller waiting.
+
+    What the disk does not take in time waits in memory, and beyond a limit that all recorders of a
+    thread share (`recorder_thread.WEIGHT_AT_MOST`) it is dropped and counted. A full disk is
+    reported once and retried. A file that cannot be written at all is reported once and given up:
+    `trouble` has the sentence.
+
+    `run_id` is the run to record; without one it is the first that is seen. An existing file of the
+    run is continued: what it has already is not written again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        run_id: str = "",
+        clock: Callable[[], float] = time.time,
+        told: Told | None = None,
+        thread: RecorderThread | None = None,
+        only_continue: bool = False,
+    ) -> None:
+        """`thread`: the one that writes; without it, one of its own.
+
+        `only_continue`: write nothing unless the file exists and the run in it is not over.
+        """
+        self.path = path
+        self.trouble = ""
+        self.dropped = 0
+        """Events that were lost because the disk was too slow, or full."""
+        self._clock, self._told = clock, told
+        self._only_continue = only_continue
+        self._filter = EventFilter(run_id)
+        self._inbox: deque[tuple[Event, float, float]] = deque()
+        """Each event with its moment, and when it was taken."""
+        self._summary: RunSummary | None = None
+        self._over = False
+        self._given_up = self._faulty = False
+        self._ended = threading.Event()
+        self._next_try_s = 0.0
+        self._uncommitted_weight = 0
+        self._told_lost = 0
+        self._lock = Lock(path)
+        self._writer: Writer | None = None
+        self._thread = thread or RecorderThread()
+        self._thread.add(self)
+
+    def take(self, event: Event, *, when_s: float | None = None) -> None:
+        """Record it. `when_s`: the moment that it belongs to, where not its own `at_s`."""
+        if self._over or self._given_up:
+            return
+        if not self._thread.reserve(weight_of(event)):
+            self.dropped += 1
+            return
+        now_s = self._clock()
+        moment_s = min(event.at_s, now_s) if when_s is None else when_s
+        self._inbox.append((event, moment_s, now_s))
+
+    def summarise(self, summary: RunSummary) -> None:
+        """Store this summary of the run in place of what the recorder itself can derive."""
+        self._summary = summary
+        self._thread.wake()
+
+    def finish(self) -> None:
+        """Write what is there and end, without waiting for it."""
+        self._over = True
+        self._thread.wake()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Write what is there, and wait for that."""
+        self.finish()
+        self._ended.wait(timeout_s)
+
+    @property
+    def going(self) -> bool:
+        """Whether it still writes, or will when the disk has room."""
+        return not self._ended.is_set()
+
+    # -- called by the recorder thread
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds file descriptors now."""
+        return self._writer is not None and self._writer.is_open
+
+    @property
+    def is_over(self) -> bool:
+        return self._over
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to do: a first opening, events, the end, a merge."""
+        return self._over or self._writer is None or self.is_open or bool(self._inbox)
+
+    def write(self) -> None:
+        """Write what has come in since the last call; at the end, close the file."""
+        last = self._over
+        if time.monotonic() < self._next_try_s and not last:
+            return
+        try:
+            self._write(last=last)
+            self._next_try_s = 0.0
+        except Held:
+            self._give_up("another cockpit is recording it already")
+        except CockpitError as error:
+            self._give_up(" ".join(str(error).split("\n")[:2]))
+        except (OSError, sqlite3.Error) as error:
+            if last or not _passes(error):
+                self._give_up(str(error))
+            else:
+                self._tell(f"{error}; it continues when that is over")
+                self._next_try_s = time.monotonic() + RETRY_EVERY_S
+        if last or self._given_up:
+            self._end()
+
+    def fail(self) -> None:
+        """End it after an error that nobody expected."""
+        self._give_up("a fault in cockpit itself; its log has the details")
+        self._end()
+
+    def suspend(self) -> None:
+        """Close the file until the next `write`, and give up its lock."""
+        if self._writer is not None and self._writer.is_open:
+            try:
+                self._writer.suspend()
+            except sqlite3.Error as error:
+                self._tell(f"{error}; it continues when that is over")
+                self._writer.close()
+            self._lock.release()
+
+    def _write(self, *, last: bool) -> None:
+        if self._writer is None and self._only_continue and not _is_unfinished(self.path):
+            self._drop()
+            return
+        writer = self._opened()
+        while self._inbox:
+            event, when_s, taken_s = self._inbox.popleft()
+            self._uncommitted_weight += weight_of(event)
+            self._put(writer, self._filter.kept(event, taken_s), when_s)
+        if last:
+            self._put(writer, self._filter.rest(), None)
+        writer.commit(self._summary, self.dropped, last=last)
+        self._release()
+        self._tell_lost()
+        if self.trouble:
+            lost = f"; {self.dropped} events were lost" if self.dropped else ""
+            self.trouble = ""
+            if self._told is not None:
+                self._told(f"The recording of {self.path.stem} goes on{lost}.")
+
+    def _opened(self) -> Writer:
+        if self._writer is None:
+            paths.make_private(self.path.parent)
+            self._lock.take()
+            self._writer = Writer(self.path)
+        elif not self._writer.is_open:
+            self._lock.take()
+            self._writer.reopen()
+        return self._writer
+
+    def _end(self) -> None:
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            self._lock.release()
+        finally:
+            self._drop()
+            self._ended.set()
+
+    def _drop(self) -> None:
+        while self._inbox:
+            self._uncommitted_weight += weight_of(self._inbox.popleft()[0])
+        self._release()
+
+    def _release(self) -> None:
+        """Only what is on disk makes room: what a full disk refused still waits in memory."""
+        self._thread.release(self._uncommitted_weight)
+        self._uncommitted_weight = 0
+
+    def _tell_lost(self) -> None:
+        """That the disk is too slow; again only when ten times as much is lost."""
+        if self.dropped > self._told_lost and not self.trouble and self._told is not None:
+            self._told_lost = 10 * self.dropped
+            self._told(f"The recording of {self.path.stem} has lost {self.dropped} events.")
+
+    def _put(self, writer: Writer, events: Iterator[Event], when_s: float | None) -> None:
+        try:
+            for event in events:
+                writer.put(event, min(event.at_s, self._clock()) if when_s is None else when_s)
+        except (AttributeError, TypeError, ValueError):
+            # One event that is not as the model says must not cost those that follow it.
+            self.dropped += 1
+            if not self._faulty:
+                self._faulty = True
+                log.exception("an event cannot be recorded")
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = True
+        self._tell(why)
+
+    def _tell(self, why: str) -> None:
+        """Once for each trouble."""
+        if why != self.trouble:
+            self.trouble = why
+            if self._told is not None:
+                self._told(f"{self.path.stem} is not being recorded: {why}.")
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether the file has a run that was not over when its recorder ended."""
+    if not path.exists():
+        return False
+    db = file.open_to_read(path)
+    try:
+        run: RunSummary = from_plain(RunSummary, file.facts(db)[0].get("run"))
+    except CodecError:
+        return True
+    finally:
+        db.close()
+    return not run.state.is_over
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it may be over by itself: no room, or a lock that a reader holds."""
+    if isinstance(error, sqlite3.OperationalError):
+        return error.sqlite_errorcode & 0xFF in (
+            sqlite3.SQLITE_FULL,
+            sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_NOMEM,
+        )
+    return isinstance(error, OSError) and error.errno in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+    )

@@ -1,0 +1,149 @@
+"""The thread that writes all recordings of a session, with few files open at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cockpit.model.event import (
+    AttemptStarted,
+    Event,
+    JobsListed,
+    LogLines,
+    NodesListed,
+    PodsListed,
+    RankSampled,
+    TrialsListed,
+)
+
+if TYPE_CHECKING:
+    from cockpit.recorder.writing.recorder import Recorder
+
+COMMIT_EVERY_S = 1.0
+OPEN_FILES = 16
+"""Recordings that are open at a time: 4 descriptors each (database, -wal, -shm and lock)."""
+OPENED_IN_A_TURN = 8
+"""With more runs than OPEN_FILES, so many are opened each second: those that waited longest."""
+WEIGHT_AT_MOST = 100_000
+"""Rank samples, or what is about as large, that may wait for the disk: some 40 MB."""
+
+log = logging.getLogger(__name__)
+
+
+class RecorderThread:
+    """Calls `write` of its recorders once a second. Runs only while it has recorders or work."""
+
+    def __init__(self) -> None:
+        self._recorders: dict[Recorder, None] = {}
+        """The one that was written longest ago comes first."""
+        self._work: list[Callable[[], None]] = []
+        self._weight = 0
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, recorder: Recorder) -> None:
+        with self._lock:
+            self._recorders[recorder] = None
+            self._start()
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run `work` on the thread, beside what it writes."""
+        with self._lock:
+            self._work.append(work)
+            self._start()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Write now rather than at the end of the second."""
+        self._wake.set()
+
+    def reserve(self, weight: int) -> bool:
+        """Return whether an event of this weight may wait for the disk."""
+        with self._lock:
+            if self._weight + weight > WEIGHT_AT_MOST:
+                return False
+            self._weight += weight
+            return True
+
+    def release(self, weight: int) -> None:
+        with self._lock:
+            self._weight -= weight
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="cockpit-recorder", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait(COMMIT_EVERY_S)
+            self._wake.clear()
+            with self._lock:
+                work, self._work = self._work, []
+            for each in work:
+                _guarded(each)
+            self._write()
+            with self._lock:
+                if not self._recorders and not self._work:
+                    self._thread = None
+                    return
+
+    def _write(self) -> None:
+        with self._lock:
+            due = [recorder for recorder in self._recorders if recorder.is_due]
+        # What ends comes first: the next recorder may be of the same file.
+        ending = [recorder for recorder in due if recorder.is_over]
+        going = [recorder for recorder in due if not recorder.is_over]
+        opened = [recorder for recorder in going if recorder.is_open]
+        waiting = [recorder for recorder in going if not recorder.is_open]
+        for recorder in ending:
+            self._write_one(recorder)
+        for recorder in opened:
+            self._write_one(recorder)
+        for recorder in waiting[:OPENED_IN_A_TURN]:
+            while len(opened) >= OPEN_FILES:
+                opened.pop(0).suspend()
+            self._write_one(recorder)
+            if recorder.is_open:
+                opened.append(recorder)
+
+    def _write_one(self, recorder: Recorder) -> None:
+        if not _guarded(recorder.write):
+            _guarded(recorder.fail)
+        with self._lock:
+            del self._recorders[recorder]
+            if recorder.going:
+                self._recorders[recorder] = None
+
+
+def _guarded(act: Callable[[], None]) -> bool:
+    """Call it; one recorder's fault must not end the others'."""
+    try:
+        act()
+    except Exception:
+        log.exception("the recorder thread caught an error")
+        return False
+    return True
+
+
+def weight_of(event: Event) -> int:
+    """How much it holds, in rank samples."""
+    match event:
+        case RankSampled():
+            return 1 + len(event.samples)
+        case LogLines():
+            return 1 + len(event.lines) // 4
+        case PodsListed():
+            return 1 + len(event.pods)
+        case NodesListed():
+            return 1 + len(event.nodes)
+        case JobsListed():
+            return 1 + len(event.jobs)
+        case AttemptStarted():
+            return 1 + len(event.placements)
+        case TrialsListed():
+            return 1 + len(event.trials)
+    return 1

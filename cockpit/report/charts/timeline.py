@@ -1,0 +1,75 @@
+"""The phases of each attempt as bars over time, and shares of a whole as one bar: inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit.format import duration
+from cockpit.report import values
+from cockpit.report.charts import axis, svg
+from cockpit.report.document import Mark, MarkKind, Shares, Timeline
+
+WIDTH = 1140.0
+LEFT, RIGHT, TOP, BOTTOM = 90.0, 14.0, 16.0, 24.0
+LANE, BAR = 24.0, 16.0
+LEAST_PX = 0.6
+FILLS = 8
+
+
+def timeline_svg(timeline: Timeline, marks: Sequence[Mark] = ()) -> str:
+    lanes = list(dict.fromkeys(span.lane for span in timeline.spans))
+    height = TOP + LANE * len(lanes) + BOTTOM
+    time = axis.time_axis(0.0, timeline.end_s - timeline.begin_s, parts=9)
+
+    def x(at_s: float) -> float:
+        return LEFT + time.part(at_s - timeline.begin_s) * (WIDTH - LEFT - RIGHT)
+
+    parts = []
+    bottom = height - BOTTOM
+    for since_s, label in time.ticks:
+        place = x(timeline.begin_s + since_s)
+        parts.append(svg.line(place, TOP, place, bottom + 4, "grid"))
+        anchor = "end" if place > WIDTH - 30 else "middle"
+        parts.append(svg.text(min(place, WIDTH), bottom + 16, label, anchor=anchor))
+    for row, lane in enumerate(lanes):
+        y = TOP + row * LANE
+        parts.append(svg.text(LEFT - 8, y + LANE / 2 + 4, lane, anchor="end", limit=14))
+        for span in timeline.spans:
+            if span.lane == lane:
+                begin, end = x(span.begin_s), x(span.end_s)
+                width = max(LEAST_PX, end - begin)
+                took = duration(span.end_s - span.begin_s)
+                at = values.since(span.begin_s - timeline.begin_s)
+                css = f"f{timeline.order.index(span.name) % FILLS}"
+                title = f"{lane}: {span.name}, {took}, from {at}"
+                parts.append(svg.box(begin, y + (LANE - BAR) / 2, width, BAR, css, title))
+                words = f"{span.name} {took}"
+                if len(words) * svg.WORD_PX + 10 < width:
+                    parts.append(svg.text(begin + 5, y + LANE / 2 + 4, words, css="in"))
+    for mark in marks:
+        if mark.kind is MarkKind.DRILL and timeline.begin_s <= mark.at_s <= timeline.end_s:
+            place = x(mark.at_s)
+            drawn = svg.line(place, TOP - 4, place, bottom, "s")
+            drawn += svg.path(
+                [[(place - 4, 3), (place + 4, 3), (place, 11), (place - 4, 3)]], "s full"
+            )
+            parts.append(svg.group("m drill", f"drill: {mark.label}", drawn))
+    seen = f"{len(lanes)} attempts over {duration(timeline.end_s - timeline.begin_s)}."
+    return svg.picture(WIDTH, height, "Phases by attempt", seen, parts)
+
+
+def shares_svg(shares: Shares) -> str:
+    whole = sum(max(0.0, share.percent) for share in shares.shares) or 1.0
+    parts, at = [], 0.0
+    for index, share in enumerate(shares.shares):
+        width = WIDTH * max(0.0, share.percent) / whole
+        words = f"{share.name}: {values.number(share.percent, 3)} %"
+        parts.append(svg.box(at, 0, width, 26, f"f{index % FILLS}", words))
+        short = f"{share.percent:.0f} %"
+        for fits in (f"{share.name} {short}", short):
+            if len(fits) * svg.WORD_PX + 12 < width:
+                parts.append(svg.text(at + 6, 17, fits, css="in"))
+                break
+        at += width
+    told = ", ".join(f"{share.name} {share.percent:.1f} %" for share in shares.shares)
+    return svg.picture(WIDTH, 26, shares.title, told, parts)

@@ -1,0 +1,66 @@
+"""The report of one run: everything that is known of it, in the order in which it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit.insight.detectors.straggler import scores
+from cockpit.insight.metrics.goodput import goodput
+from cockpit.insight.metrics.progress import gpus_of
+from cockpit.model.summary import RunSummary
+from cockpit.report.charts import curves
+from cockpit.report.document import Document, Section
+from cockpit.report.sections import attempts, diagnosis, events, experiments, overview, ranks
+from cockpit.report.sections.comparison import compared
+from cockpit.report.sections.sources import measured
+from cockpit.report.time_range import as_it_ran, extent
+from cockpit.report.values import text
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+
+def report(
+    store: Store,
+    run: RunView,
+    *,
+    past: Sequence[RunSummary] = (),
+    read_from: str = "",
+    trouble: Sequence[str] = (),
+    left: bool = False,
+) -> Document:
+    """A section that nothing is known of is left out.
+
+    `past`: recorded runs to compare it with, of this job and of others. `read_from`: where the
+    store came from; `trouble`: what could not be read of that. `left`: nobody records
+    it any more.
+    """
+    when = extent(run)
+    useful = goodput(run, when.end_s)
+    percent = useful.percent if useful is not None and useful.wall_s > 0 else None
+    line, tone = overview.verdict(store, run, percent, left=left)
+    sections = (
+        Section("numbers", "Key numbers", (overview.key_numbers(run, percent),)),
+        curves.charts(run),
+        diagnosis.goodput_section(useful, gpus_of(run)),
+        diagnosis.bottleneck_section(run),
+        compared(store, run, past),
+        attempts.phases(run),
+        attempts.attempts(run),
+        attempts.drills(store, run),
+        attempts.checkpoints(run),
+        ranks.ranks(run, scores(as_it_ran(run))),
+        events.alerts(store, run),
+        experiments.trials(store),
+        experiments.tracked(store, run),
+        events.events(store, run),
+        measured(store, run, read_from, trouble),
+    )
+    return Document(
+        title=f"Run {text(run.name or run.id, 120)}",
+        verdict=line,
+        tone=tone,
+        begin_s=when.begin_s,
+        facts=overview.head(store, run, left=left),
+        sections=tuple(section for section in sections if section.blocks),
+        marks=curves.marks(store, run),
+    )

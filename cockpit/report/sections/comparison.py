@@ -1,0 +1,104 @@
+"""The run beside recorded runs of the same job: throughput, goodput, and how well ranks scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.robust_statistics import median, spread
+from cockpit.insight.metrics.scaling import scaling
+from cockpit.insight.metrics.summary import summary
+from cockpit.model.summary import RunSummary
+from cockpit.report import values
+from cockpit.report.document import Block, Column, Kind, Section, Table, Text, Value
+from cockpit.report.time_range import as_it_ran
+from cockpit.store.run import RunView
+from cockpit.store.store import Store
+
+RUNS_SHOWN = 12
+LEAST_SPREAD = 0.02
+"""Of the median: few runs say little about how much they differ."""
+
+
+def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:
+    """`past` may hold runs of other jobs, and this one: they are left out."""
+    this = summary(store, run)
+    others = [it for it in past if it.job == this.job and it.run_id != run.id]
+    blocks: list[Block] = []
+    if others:
+        others.sort(key=lambda it: it.started_s or 0.0, reverse=True)
+        rows = [_row(it, this) for it in (this, *others[:RUNS_SHOWN])]
+        left_out = len(others) - RUNS_SHOWN
+        note = f"{left_out:,} older ones are left out." if left_out > 0 else ""
+        blocks += [_table(rows, note), Text(_sentence(this, others))]
+    scales = scaling(as_it_ran(run), others, Thresholds().warmup_s)
+    if scales:
+        columns = (
+            Column("world_size", Kind.COUNT, "ranks"),
+            Column("samples_per_s", Kind.RATE, "throughput"),
+            Column("efficiency_percent", Kind.PERCENT, "efficiency"),
+        )
+        sizes = tuple((s.world_size, s.samples_per_s, s.efficiency_percent) for s in scales)
+        note = "Throughput a rank, of that of the fewest ranks."
+        blocks.append(Table("scaling", columns, sizes, "By number of ranks", note))
+    return Section("compared", "Beside other runs", tuple(blocks))
+
+
+def _sentence(this: RunSummary, others: Sequence[RunSummary]) -> str:
+    """Slow is what lies below the median of runs as wide by more than 3 robust sigmas."""
+    rates = [
+        it.samples_per_s for it in others if it.world_size == this.world_size and it.samples_per_s
+    ]
+    if not rates or not this.samples_per_s:
+        return "None of them has as many ranks and a throughput: there is nothing to measure it by."
+    middle = median(rates)
+    sigma = max(spread(rates, middle), LEAST_SPREAD * middle)
+    percent = 100 * (this.samples_per_s / middle - 1)
+    away = (this.samples_per_s - middle) / sigma
+    side = "above" if percent >= 0 else "below"
+    normal = "within what is normal" if abs(away) <= 3 else "more than chance explains"
+    return (
+        f"Throughput is {values.number(abs(percent), 2)} % {side} the median of the {len(rates)} of"
+        f" them with as many ranks: {values.number(abs(away), 2)} robust sigmas, {normal}"
+        f" (3 are; sigma is 1.4826 times the median absolute deviation, at least 2 %)."
+    )
+
+
+def _row(it: RunSummary, this: RunSummary) -> tuple[Value, ...]:
+    took = it.ended_s - it.started_s if it.started_s and it.ended_s else None
+    return (
+        f"{it.name or it.run_id} (this run)" if it is this else it.name or it.run_id,
+        it.run_id,
+        values.date(it.started_s),
+        it.state.value,
+        took,
+        it.world_size,
+        it.attempts,
+        it.steps,
+        it.samples_per_s,
+        it.step_time_s,
+        it.loss,
+        it.goodput_percent,
+    )
+
+
+def _table(rows: Sequence[tuple[Value, ...]], note: str) -> Table:
+    return Table(
+        "runs",
+        (
+            Column("name", Kind.TEXT, "run"),
+            Column("run_id", Kind.TEXT, "id"),
+            Column("started", Kind.WORD),
+            Column("state", Kind.WORD),
+            Column("duration_s", Kind.SECONDS),
+            Column("world_size", Kind.COUNT, "ranks"),
+            Column("attempts", Kind.COUNT),
+            Column("steps", Kind.COUNT),
+            Column("samples_per_s", Kind.RATE, "throughput"),
+            Column("step_time_s", Kind.SECONDS, "step time"),
+            Column("loss", Kind.NUMBER),
+            Column("goodput_percent", Kind.PERCENT, "goodput"),
+        ),
+        tuple(rows),
+        note=note,
+    )

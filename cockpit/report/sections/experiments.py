@@ -1,0 +1,102 @@
+"""What other systems know of the run: Ray Tune's trials and the runs that MLflow tracks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from cockpit.model.secret import MASKED, is_secret
+from cockpit.report import values
+from cockpit.report.document import Block, Column, Fact, Facts, Kind, Section, Table, Value
+from cockpit.store.run import RunView
+from cockpit.store.store import Experiment, Store
+
+TRIALS_SHOWN = 60
+TRACKED_SHOWN = 10
+PAIRS_SHOWN = 40
+
+
+def trials(store: Store) -> Section:
+    blocks = [_experiment(e) for e in store.experiments.values() if e.trials]
+    return Section("trials", "Tune trials", tuple(blocks))
+
+
+def _experiment(experiment: Experiment) -> Table:
+    """The best ones first where the experiment says what it optimises."""
+    metric, sign = experiment.metric, -1.0 if experiment.mode == "max" else 1.0
+
+    def order(value: float | None) -> float:
+        known = value is not None and math.isfinite(value)
+        return sign * value if known and value is not None else math.inf
+
+    found = sorted(experiment.trials.values(), key=lambda t: (order(t.metrics.get(metric)), t.id))
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (
+            trial.id,
+            trial.status.value,
+            trial.iteration,
+            trial.metrics.get(metric),
+            trial.started_s,
+            _pairs(trial.config),
+            trial.error,
+        )
+        for trial in found[:TRIALS_SHOWN]
+    )
+    left_out = len(found) - len(rows)
+    goal = {"min": "lowest", "max": "highest"}.get(experiment.mode, "")
+    note = f"By {values.text(metric, 60)}, the {goal} first." if metric and goal else ""
+    if left_out:
+        note += f" {left_out:,} of {len(found):,} are left out."
+    return Table(
+        "trials",
+        (
+            Column("trial", Kind.TEXT),
+            Column("status", Kind.WORD),
+            Column("iteration", Kind.COUNT),
+            Column("metric", Kind.NUMBER, values.text(metric, 40) or "metric"),
+            Column("started_s", Kind.MOMENT),
+            Column("config", Kind.TEXT),
+            Column("error", Kind.TEXT),
+        ),
+        rows,
+        f"Experiment {values.text(experiment.name, 80)}",
+        note.strip(),
+    )
+
+
+def tracked(store: Store, run: RunView) -> Section:
+    """MLflow's runs of this run; with none that says so, those that belong to no other one."""
+    ours = [t for t in store.tracked.values() if t.run_id == run.id]
+    ours = ours or [t for t in store.tracked.values() if not t.run_id]
+    blocks: list[Block] = []
+    for one in ours[:TRACKED_SHOWN]:
+        metrics = {name: values.number(value) for name, value in one.metrics.items()}
+        blocks.append(
+            Facts(
+                tuple(
+                    fact
+                    for fact in (
+                        Fact("name", one.name),
+                        Fact("id", one.id),
+                        Fact("experiment", one.experiment),
+                        Fact("status", one.status),
+                        Fact("url", one.url, Kind.LINK, "page"),
+                        Fact("params", _pairs(one.params), title="parameters"),
+                        Fact("metrics", _pairs(metrics)),
+                        Fact("artifacts", ", ".join(one.artifacts[:PAIRS_SHOWN])),
+                    )
+                    if fact.value
+                )
+            )
+        )
+    return Section("tracked", "Tracked in MLflow", tuple(blocks))
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    told = [
+        f"{name}={MASKED if is_secret(name) else value}"
+        for name, value in list(pairs.items())[:PAIRS_SHOWN]
+    ]
+    if len(pairs) > PAIRS_SHOWN:
+        told.append("…")
+    return ", ".join(told)

@@ -1,0 +1,1 @@
+"""One watched cluster: its backend, its sources and its store."""

@@ -1,0 +1,1 @@
+"""MLflow runs that belong to a watched run."""

@@ -1,0 +1,194 @@
+"""The parts of MLflow's REST API (2.0) that are read here, as typed calls.
+
+MLflow's own client is not used: importing it takes over a second and brings pandas and Flask.
+Every method may raise UnreachableError, NotAllowedError and AnswerError.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from cockpit.model.text import one_line
+from cockpit.model.tracking import TrackedRun
+from cockpit.model.value_range import moment_s
+from cockpit.sources.mlflow.http import MlflowHttp
+from cockpit.sources.mlflow.settings import MlflowSettings
+
+EXPERIMENTS_A_PAGE = 200
+RUNS_A_PAGE = 100
+POINTS_A_PAGE = 5_000
+PAGES = 5
+"""Of each list so many are read, newest first; MLflow keeps everything for ever."""
+ARTIFACTS = 200
+VALUE_LIMIT = 500
+"""Characters of a parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run with what says whose it is."""
+
+    run: TrackedRun
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    at_s: float
+    step: int
+    value: float
+    """NaN and the infinities are kept."""
+
+
+class Mlflow:
+    """A client of one tracking server."""
+
+    def __init__(self, settings: MlflowSettings, http: MlflowHttp | None = None) -> None:
+        self._settings = settings
+        self._http = http or MlflowHttp(settings)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def experiments(self) -> dict[str, str]:
+        """Names by id, those that changed last; only the wanted ones, if some are named."""
+        found: dict[str, str] = {}
+        body = {"max_results": EXPERIMENTS_A_PAGE, "order_by": ["last_update_time DESC"]}
+        async with aclosing(self._pages("POST", "experiments/search", body)) as pages:
+            async for page in pages:
+                for raw in self._listed(page, "experiments"):
+                    with _understood(self._http):
+                        found[one_line(str(raw["experiment_id"]))] = one_line(str(raw["name"]))
+        wanted = self._settings.experiments
+        return {key: name for key, name in found.items() if not wanted or name in wanted}
+
+    async def runs(self, experiments: Mapping[str, str], since_s: float) -> tuple[Found, ...]:
+        """Those that began since, newest first, with their parameters and newest metrics."""
+        if not experiments:
+            return ()
+        body = {
+            "experiment_ids": list(experiments),
+            "filter": f"attributes.start_time >= {int(since_s * 1000)}",
+            "order_by": ["attributes.start_time DESC"],
+            "max_results": RUNS_A_PAGE,
+        }
+        found = []
+        async with aclosing(self._pages("POST", "runs/search", body)) as pages:
+            async for page in pages:
+                for raw in self._listed(page, "runs"):
+                    with _understood(self._http):
+                        found.append(self._found(raw, experiments))
+        return tuple(found)
+
+    async def artifacts(self, run_id: str) -> tuple[str, ...]:
+        """The first level below the artifact root, sorted; a folder ends with a slash."""
+        raw = await self._http.ask("GET", "artifacts/list", params={"run_id": run_id})
+        names = []
+        for file in self._listed(raw, "files")[:ARTIFACTS]:
+            with _understood(self._http):
+                names.append(one_line(str(file["path"])) + "/" * bool(file.get("is_dir")))
+        return tuple(sorted(names))
+
+    async def metric_history(self, run_id: str, name: str) -> tuple[MetricPoint, ...]:
+        """All points of one metric in order of time, at most PAGES pages of them."""
+        params = {"run_id": run_id, "metric_key": name, "max_results": str(POINTS_A_PAGE)}
+        found = []
+        async with aclosing(self._pages("GET", "metrics/get-history", params)) as pages:
+            async for page in pages:
+                for raw in self._listed(page, "metrics"):
+                    with _understood(self._http):
+                        found.append(
+                            MetricPoint(
+                                moment_s(float(raw["timestamp"]) / 1000),
+                                int(raw.get("step") or 0),
+                                _number(raw["value"]),
+                            )
+                        )
+        return tuple(sorted(found, key=lambda point: (point.at_s, point.step)))
+
+    def page_of(self, experiment_id: str, run_id: str) -> str:
+        """The run's page in MLflow's UI."""
+        experiment, run = quote(experiment_id, safe=""), quote(run_id, safe="")
+        return f"{self._settings.url}/#/experiments/{experiment}/runs/{run}"
+
+    def _found(self, raw: Mapping[str, Any], experiments: Mapping[str, str]) -> Found:
+        info, data = raw["info"], raw.get("data") or {}
+        tags = _pairs(data, "tags")
+        experiment_id, run_id = one_line(str(info["experiment_id"])), one_line(str(info["run_id"]))
+        run = TrackedRun(
+            id=run_id,
+            name=one_line(str(info.get("run_name") or tags.get("mlflow.runName") or "")),
+            experiment=experiments.get(experiment_id, experiment_id),
+            status=one_line(str(info.get("status") or "")),
+            started_s=_seconds(info.get("start_time")),
+            ended_s=_seconds(info.get("end_time")),
+            params={
+                one_line(name): one_line(value, VALUE_LIMIT)
+                for name, value in _pairs(data, "params").items()
+            },
+            metrics={
+                one_line(str(metric["key"])): _number(metric["value"])
+                for metric in data.get("metrics") or ()
+            },
+            url=self.page_of(experiment_id, run_id),
+        )
+        return Found(run, tags)
+
+    async def _pages(
+        self, method: str, path: str, asked: Mapping[str, Any]
+    ) -> AsyncGenerator[Mapping[str, Any], None]:
+        token = ""
+        for _ in range(PAGES):
+            body = {**asked, **({"page_token": token} if token else {})}
+            if method == "GET":
+                page = await self._http.ask(method, path, params=body)
+            else:
+                page = await self._http.ask(method, path, body=body)
+            yield page
+            token = str(page.get("next_page_token") or "")
+            if not token:
+                return
+
+    def _listed(self, page: Mapping[str, Any], name: str) -> Sequence[Any]:
+        """A list that is empty is left out of the answer."""
+        found = page.get(name) or []
+        if not isinstance(found, list):
+            raise self._http.strange(f"{name} is a {type(found).__name__}")
+        return found
+
+
+_MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
+class _understood:
+    """What reads one item; what it does not understand is an answer that is not MLflow's."""
+
+    def __init__(self, http: MlflowHttp) -> None:
+        self._http = http
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if isinstance(error, _MISUNDERSTOOD):
+            raise self._http.strange(f"{type(error).__name__}: {error}") from error
+
+
+def _pairs(data: Mapping[str, Any], name: str) -> dict[str, str]:
+    return {str(pair["key"]): str(pair.get("value", "")) for pair in data.get(name) or ()}
+
+
+def _number(value: Any) -> float:
+    """MLflow's SQL store has no infinities: it keeps the largest float in their place."""
+    number = float(value)
+    return math.copysign(math.inf, number) if abs(number) == sys.float_info.max else number
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    return None if not milliseconds else moment_s(float(milliseconds) / 1000)

@@ -1,0 +1,186 @@
+"""MLflow: the runs of an experiment tracker that belong to the runs that are watched.
+
+Joined by what the script itself has said, or by its environment: nobody's script is edited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from cockpit.model.error import CockpitError
+from cockpit.model.event import Event, SourceHealth, TrackedRunsListed
+from cockpit.model.text import one_line
+from cockpit.model.tracking import RunRef, Runs, TrackedRun, no_runs
+from cockpit.sources.mlflow.api import Found, Mlflow
+from cockpit.sources.mlflow.settings import URI_VARIABLE, MlflowSettings
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.interval import Pace
+from cockpit.sources.ray.http import AnswerError
+
+POLL_S = 15.0
+REST_S = 60.0
+"""At rest, with a `Pace`."""
+ABSENT_S = 60.0
+EXPERIMENTS_S = 60.0
+ARTIFACTS_S = 60.0
+RUNS = 50
+"""Of more that belong to what is watched, the newest are told."""
+EARLY_S = 300.0
+"""A run may be opened before its Train run begins, and clocks differ."""
+
+RUN_TAGS = ("ray_train_run_id", "ray.train.run_id", "cockpit.run")
+"""Tags that hold Ray Train's run id."""
+SUBMISSION_TAG = "cockpit.submission"
+CONTEXT_VARIABLE = "MLFLOW_RUN_CONTEXT"
+"""Tags as JSON that MLflow puts on every run that a process begins
+(mlflow/tracking/context/system_environment_context.py)."""
+
+NOWHERE = f"no MLflow is configured: [mlflow] uri, or {URI_VARIABLE}"
+
+
+def context(submission_id: str) -> dict[str, str]:
+    """What to put into a job's environment, so that its MLflow runs say whose they are."""
+    return {CONTEXT_VARIABLE: json.dumps({SUBMISSION_TAG: submission_id})}
+
+
+class MlflowSource:
+    """TrackedRunsListed when something has changed, and SourceHealth (source `mlflow`).
+
+    `runs` returns the watched runs, and is awaited on the loop of this source.
+    """
+
+    name = "mlflow"
+
+    def __init__(
+        self,
+        settings: MlflowSettings,
+        runs: Runs = no_runs,
+        *,
+        client: Mlflow | None = None,
+        poll_s: float = POLL_S,
+        pace: Pace | None = None,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings, self._runs = settings, runs
+        self._client = client or Mlflow(settings)
+        self._poll_s, self._pace = poll_s, pace
+        self._backoff = backoff or Backoff(first_s=1.0, most_s=60.0)
+        self._clock = clock
+        self._sleep = pace.sleep if pace else sleep
+        self._experiments: dict[str, str] = {}
+        self._experiments_s: float | None = None
+        self._artifacts: dict[str, tuple[float, str, tuple[str, ...]]] = {}
+        """By run of MLflow: when they were listed, its status then, and what they are."""
+        self._complaint = ""
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        told: tuple[TrackedRun, ...] = ()
+        try:
+            while True:
+                if not self._settings.url:
+                    said = self._settings.why_not or NOWHERE
+                    yield self._health(ABSENT_S, absent=True, error=said)
+                    await self._sleep(ABSENT_S)
+                    continue
+                try:
+                    found = await self._look()
+                except CockpitError as error:
+                    wait_s = self._pause_s(self._backoff.failed())
+                    yield self._health(wait_s, ok=False, error=str(error))
+                else:
+                    self._backoff.worked()
+                    if _told(found) != _told(told):
+                        told = found
+                        yield TrackedRunsListed(at_s=self._clock(), source=self.name, runs=told)
+                    wait_s = self._pause_s(self._poll_s)
+                    yield self._health(wait_s, error=self._complaint)
+                await self._sleep(wait_s)
+        finally:
+            await self._client.aclose()
+
+    async def _look(self) -> tuple[TrackedRun, ...]:
+        """The runs that belong to those that are watched, newest first."""
+        now_s, self._complaint = self._clock(), ""
+        if self._experiments_s is None or not 0 <= now_s - self._experiments_s < EXPERIMENTS_S:
+            self._experiments = await self._client.experiments()
+            self._experiments_s = now_s
+        runs = await self._runs()
+        begun = [run.started_s for run in runs if run.started_s]
+        if not begun:
+            return ()
+        listed = await self._client.runs(self._experiments, min(begun) - EARLY_S)
+        mine = [
+            replace(found.run, run_id=whose)
+            for found in listed
+            if (whose := belongs(found, runs)) is not None
+        ]
+        return tuple([await self._with_artifacts(run) for run in mine[:RUNS]])
+
+    async def _with_artifacts(self, run: TrackedRun) -> TrackedRun:
+        """Listed again from time to time while it runs, and once when it is over."""
+        now_s = self._clock()
+        listed_s, status, names = self._artifacts.get(run.id, (now_s, "", ()))
+        late = run.status == "RUNNING" and not 0 <= now_s - listed_s < ARTIFACTS_S
+        if status != run.status or late:
+            try:
+                names = await self._client.artifacts(run.id)
+            except AnswerError as error:  # its store may be gone, or closed to this server
+                self._complaint = f"the artifacts of {run.name or run.id}: {error}"
+            self._artifacts[run.id] = (now_s, run.status, names)
+        return replace(run, artifacts=names)
+
+    def _health(
+        self, wait_s: float, *, ok: bool = True, absent: bool = False, error: str = ""
+    ) -> SourceHealth:
+        now_s = self._clock()
+        return SourceHealth(
+            at_s=now_s,
+            source=self.name,
+            ok=ok,
+            absent=absent,
+            error=one_line(error),
+            retry_at_s=now_s + wait_s,
+        )
+
+    def _pause_s(self, active_s: float) -> float:
+        return self._pace.pause_s(active_s, REST_S) if self._pace else active_s
+
+
+def _told(runs: Sequence[TrackedRun]) -> list[tuple[TrackedRun, str]]:
+    """What of them can differ. A metric that is NaN is not equal to itself."""
+    return [(replace(run, metrics={}), repr(run.metrics)) for run in runs]
+
+
+def belongs(found: Found, runs: Sequence[RunRef]) -> str | None:
+    """Which of the Train runs this run of MLflow is of: its id, or None for none of them.
+
+    By a tag that holds the run id; else by the tag of the submission, or by the name, and then by
+    time: a submission may have several runs, and a run that goes on later keeps its name.
+    """
+    for tag in RUN_TAGS:
+        for run in runs:
+            if found.tags.get(tag) == run.id:
+                return run.id
+    submission, name = found.tags.get(SUBMISSION_TAG, ""), found.run.name
+    submitted = [run for run in runs if submission and run.submission_id == submission]
+    named = [run for run in submitted or runs if name and run.name == name]
+    return _by_time(found.run.started_s, named or submitted)
+
+
+def _by_time(at_s: float | None, runs: Sequence[RunRef]) -> str | None:
+    """The run that had begun last by then and was not over, else the one that was about to."""
+    known = [(run.started_s, run) for run in runs if run.started_s]
+    if at_s is None or not known:
+        return None
+    begun = [(start_s, run) for start_s, run in known if start_s <= at_s]
+    going = [one for one in begun if one[1].ended_s is None or at_s <= one[1].ended_s]
+    if going:
+        return max(going, key=lambda one: one[0])[1].id
+    soon = [(start_s, run) for start_s, run in known if at_s < start_s <= at_s + EARLY_S]
+    return min(soon, key=lambda one: one[0])[1].id if soon else None

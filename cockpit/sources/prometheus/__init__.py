@@ -1,0 +1,1 @@
+"""Prometheus: earlier curves of a run, and DCGM counters."""

@@ -1,0 +1,261 @@
+"""Prometheus: a run's curves from before it was watched, and what DCGM measures of the GPUs.
+
+Optional: without an address, or with a server that has nothing of Ray's or DCGM's, this source is
+absent and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from cockpit.model.error import CockpitError
+from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
+from cockpit.model.text import one_line
+from cockpit.model.tracking import RunRef, Runs, no_runs
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.interval import Pace
+from cockpit.sources.prometheus import dcgm
+from cockpit.sources.prometheus import history as history
+from cockpit.sources.prometheus.api import Curve, Prometheus
+from cockpit.sources.prometheus.settings import NOWHERE, PrometheusSettings
+from cockpit.sources.ray.http import AnswerError
+
+POLL_S = 10.0
+REST_S = 60.0
+"""At rest, with a `Pace`."""
+PRESENCE_S = 60.0
+"""How often it is asked for what was not there, and whether an address is known by now."""
+CURVES_AWAITED_S = 20.0
+"""How long the telemetry of a run is given to say where the run's curves begin."""
+TRIES = 3
+"""A run whose curves begin is asked for so often: its newest numbers are scraped a while later."""
+RUNS_A_POLL = 4
+SKEW_S = 5.0
+"""Clocks that differ by more are told of."""
+
+Find = Callable[[], Awaitable[PrometheusSettings]]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """How far the history of one run has come."""
+
+    seen_s: float
+    next_s: float
+    tries: int = 0
+    done: bool = False
+    why_not: str = ""
+
+
+class PrometheusSource:
+    """HistoryLoaded, once for each curve of a run; GpuActivityListed; SourceHealth.
+
+    `runs` returns the watched runs, and is awaited on the loop of this source. `settings` may
+    be a function that finds out; while its answer has no address, this source is absent.
+    """
+
+    name = "prometheus"
+
+    def __init__(
+        self,
+        settings: PrometheusSettings | Find,
+        runs: Runs = no_runs,
+        *,
+        poll_s: float = POLL_S,
+        least_step_s: int = history.LEAST_STEP_S,
+        curves_awaited_s: float = CURVES_AWAITED_S,
+        pace: Pace | None = None,
+        backoff: Backoff | None = None,
+        open_client: Callable[[PrometheusSettings], Prometheus] = Prometheus,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._find = _always(settings) if isinstance(settings, PrometheusSettings) else settings
+        self._runs = runs
+        self._poll_s, self._least_step_s = poll_s, least_step_s
+        self._curves_awaited_s = curves_awaited_s
+        self._pace = pace
+        self._backoff = backoff or Backoff(first_s=1.0, most_s=60.0)
+        self._open, self._clock = open_client, clock
+        self._sleep = pace.sleep if pace else sleep
+        self._asked: dict[str, _Asked] = {}
+        self._has: frozenset[str] = frozenset()
+        """The names that the server had when it was asked last."""
+        self._asked_has_s = -math.inf
+        self._listed = False
+        """Whether the newest list of GPUs had any."""
+        self._remembered = False
+        """Whether it had a past of any run."""
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        self._asked_has_s = -math.inf
+        while True:
+            try:
+                settings = await self._find()
+                if settings.url:
+                    client = self._open(settings)
+                    server_s = await self._look(client, settings.selector)
+                    async for event in self._news(client, settings.selector, server_s):
+                        yield event
+                    self._backoff.worked()
+                    health = self._word(client, server_s)
+                else:
+                    said = settings.why_not or NOWHERE
+                    health = self._health(PRESENCE_S, absent=True, error=said)
+            except CockpitError as error:
+                wait_s = self._pause_s(self._backoff.failed(), REST_S)
+                health = self._health(wait_s, ok=False, error=str(error))
+            yield health
+            await self._sleep((health.retry_at_s or 0.0) - health.at_s)
+
+    def _word(self, client: Prometheus, server_s: float) -> SourceHealth:
+        """On a server that answers."""
+        wait_s = self._pause_s(self._poll_s, REST_S)
+        if self._has or self._remembered:
+            return self._health(wait_s, error="; ".join(self._complaints(server_s)))
+        said = f"{client.where} scrapes neither Ray nor DCGM"
+        return self._health(max(wait_s, PRESENCE_S), absent=True, error=said)
+
+    async def _look(self, client: Prometheus, selector: str) -> float:
+        """The server's clock; from time to time also which names it has."""
+        server_s = await client.now_s()
+        now_s = self._clock()
+        if now_s - self._asked_has_s >= PRESENCE_S or now_s < self._asked_has_s:
+            found = await client.instant(history.presence(selector))
+            self._has = frozenset(curve.labels.get("__name__", "") for curve in found)
+            self._asked_has_s = now_s
+        return server_s
+
+    async def _news(
+        self, client: Prometheus, selector: str, server_s: float
+    ) -> AsyncGenerator[Event, None]:
+        if self._listed or self._has & {dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID}:
+            gpus = dcgm.activity(await client.instant(dcgm.query(selector)))
+            if gpus or self._listed:
+                yield GpuActivityListed(at_s=self._clock(), source=self.name, gpus=gpus)
+            self._listed = bool(gpus)
+        due = [run for run in await self._runs() if self._is_due(run)]
+        for run in due[:RUNS_A_POLL]:
+            asked = self._asked[run.id]
+            asked.tries += 1
+            asked.next_s = self._clock() + PRESENCE_S
+            try:
+                curves = await self._history(client, run, selector, server_s)
+            except AnswerError as error:  # such as a query that is too much for the server
+                asked.why_not = f"no history of run {run.name or run.id}: {error}"
+                asked.done = asked.tries >= TRIES
+                continue
+            asked.why_not = ""
+            asked.done = bool(curves) or (
+                asked.tries >= TRIES and (run.first_point_s or run.ended_s) is not None
+            )
+            for event in curves:
+                self._remembered = True
+                yield event
+
+    def _is_due(self, run: RunRef) -> bool:
+        now_s = self._clock()
+        asked = self._asked.setdefault(run.id, _Asked(now_s, now_s))
+        if asked.done or now_s < asked.next_s:
+            return False
+        if run.first_point_s is not None or run.ended_s is not None:
+            return True
+        # Points that are put before a curve that is empty would be in the way of the telemetry's.
+        return now_s - asked.seen_s >= self._curves_awaited_s
+
+    async def _history(
+        self, client: Prometheus, run: RunRef, selector: str, server_s: float
+    ) -> list[Event]:
+        """The curves of the run from its beginning to where they are known."""
+        end_s = min(server_s, run.first_point_s or run.ended_s or server_s)
+        coarse_s = history.step_of(history.LOOK_BACK_S)
+        query = history.beginning(run.id, coarse_s, selector)
+        # The last step must be the end itself: a run that has just begun is only there.
+        first_s = end_s - history.LOOK_BACK_S // coarse_s * coarse_s
+        told = await client.range(query, first_s, end_s, coarse_s)
+        begun = [curve.times[0] - coarse_s for curve in told if curve.times]
+        # The run may be older than anybody knows here; its numbers say when it began.
+        begin_s = min(begun, default=run.started_s)
+        if not begin_s or begin_s >= end_s:
+            return []
+        step_s = history.step_of(end_s - begin_s, self._least_step_s)
+        span = begin_s, end_s, step_s
+        found = await self._of_ranks(client, run, selector, span) if begun else {}
+        events = [self._loaded(run, field, curve, 1.0) for field, curve in found.items()]
+        if "gpu_utilization_percent" not in found:
+            events += await self._of_nodes(client, run, selector, span)
+        return events
+
+    async def _of_ranks(
+        self, client: Prometheus, run: RunRef, selector: str, span: tuple[float, float, int]
+    ) -> dict[str, Curve]:
+        """By field of `RankSample`."""
+        means = await client.range(history.means(run.id, selector), *span)
+        sums: Sequence[Curve] = await client.range(history.sums(run.id, selector), *span)
+        if not sums:
+            query = history.means_of_sums(run.id, selector)
+            sums = history.times_ranks(await client.range(query, *span))
+        found: dict[str, Curve] = {}
+        for curves, fields in ((means, history.MEANS), (sums, history.SUMS)):
+            for curve in curves:
+                if field := history.field_of(curve, fields):
+                    found.setdefault(field, curve)
+        return found
+
+    async def _of_nodes(
+        self, client: Prometheus, run: RunRef, selector: str, span: tuple[float, float, int]
+    ) -> list[Event]:
+        """What Ray's agents said of the run's GPUs, for a run whose ranks said nothing of them."""
+        events: list[Event] = []
+        for field, (_, _, unit) in history.NODE_GPUS.items():
+            query = history.node_gpus(field, run.gpus, selector)
+            if query:
+                curves = await client.range(query, *span)
+                events += [self._loaded(run, field, curve, unit) for curve in curves if curve.times]
+        return events
+
+    def _loaded(self, run: RunRef, field: str, curve: Curve, unit: float) -> Event:
+        return HistoryLoaded(
+            at_s=self._clock(),
+            source=self.name,
+            run_id=run.id,
+            metric=field,
+            times=curve.times,
+            values=tuple(value * unit for value in curve.values),
+        )
+
+    def _complaints(self, server_s: float) -> list[str]:
+        """What is wrong though it answers."""
+        said = [asked.why_not for asked in self._asked.values() if asked.why_not]
+        ahead_s = server_s - self._clock()
+        if abs(ahead_s) > SKEW_S:
+            word = "ahead of" if ahead_s > 0 else "behind"
+            said.append(f"its clock is {abs(ahead_s):.0f} s {word} this machine's")
+        return said
+
+    def _health(
+        self, wait_s: float, *, ok: bool = True, absent: bool = False, error: str = ""
+    ) -> SourceHealth:
+        now_s = self._clock()
+        return SourceHealth(
+            at_s=now_s,
+            source=self.name,
+            ok=ok,
+            absent=absent,
+            error=one_line(error),
+            retry_at_s=now_s + wait_s,
+        )
+
+    def _pause_s(self, active_s: float, rest_s: float) -> float:
+        return self._pace.pause_s(active_s, rest_s) if self._pace else active_s
+
+
+def _always(settings: PrometheusSettings) -> Find:
+    async def same() -> PrometheusSettings:
+        return settings
+
+    return same

@@ -1,0 +1,1 @@
+"""The Ray dashboard: jobs, nodes, Train runs, logs, profiles."""

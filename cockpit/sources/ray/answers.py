@@ -1,0 +1,221 @@
+"""What the Ray dashboard answers (ray 2.60), as the model's dataclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cockpit.model.cluster import Gpu, Node
+from cockpit.model.run import Job, JobStatus, RunState
+from cockpit.model.secret import masked, masked_lines, masked_value
+from cockpit.model.text import clean_lines, one_line
+from cockpit.model.value_range import count, moment_s
+
+MIB = 1024 * 1024
+
+# The dashboard turns every key to camelCase (message_to_dict), resource names with them. These two
+# are Ray's own, and can be turned back; a custom name such as `my_disk` stays `myDisk`.
+_RESOURCE_NAMES = {
+    "objectStoreMemory": "object_store_memory",
+    "node:InternalHead": "node:__internal_head__",
+}
+
+
+def nodes(answer: Any) -> tuple[Node, ...]:
+    """`/nodes?view=summary`, the head first, then alive before dead, by address."""
+    listed = [_node(raw) for raw in answer["data"]["summary"] if "nodeId" in raw["raylet"]]
+    return tuple(sorted(listed, key=lambda n: (not n.is_head, not n.alive, n.ip, n.id)))
+
+
+def _node(raw: Mapping[str, Any]) -> Node:
+    # The numbers come from the node's agent and are missing until its first report (a few
+    # seconds), and for a node that is dead; what is in `raylet` comes from the GCS.
+    raylet = raw["raylet"]
+    alive = raylet.get("state") == "ALIVE"
+    memory = raw.get("mem") or []
+    return Node(
+        id=one_line(str(raylet["nodeId"])),
+        ip=one_line(str(raylet.get("nodeManagerAddress") or raw.get("ip") or "")),
+        hostname=one_line(str(raylet.get("nodeManagerHostname") or raw.get("hostname") or "")),
+        is_head=bool(raylet.get("isHeadNode")),
+        alive=alive,
+        cpu_percent=_float(raw.get("cpu")) if alive else None,
+        memory_used_bytes=int(memory[3]) if alive and len(memory) > 3 else None,
+        memory_total_bytes=int(memory[0]) if memory else None,
+        gpus=tuple(_gpu(gpu) for gpu in raw.get("gpus") or ()),
+        resources={
+            _RESOURCE_NAMES.get(name, one_line(name)): float(amount)
+            for name, amount in (raylet.get("resourcesTotal") or {}).items()
+        },
+        state_message=one_line(str(raylet.get("stateMessage") or "")),
+    )
+
+
+def _gpu(raw: Mapping[str, Any]) -> Gpu:
+    milliwatts = _float(raw.get("powerMw"))
+    return Gpu(
+        index=int(raw.get("index", 0)),
+        name=one_line(str(raw.get("name", ""))),
+        utilization_percent=_float(raw.get("utilizationGpu")),
+        memory_used_bytes=_mib(raw.get("memoryUsed")),
+        memory_total_bytes=_mib(raw.get("memoryTotal")),
+        power_w=None if milliwatts is None else milliwatts / 1000,
+        temperature_c=_float(raw.get("temperatureC")),
+    )
+
+
+def job(raw: Mapping[str, Any]) -> Job:
+    """One job of `/api/jobs/`, without secrets: it is shown and recorded. Times there are in ms."""
+    return Job(
+        id=one_line(str(raw.get("submission_id") or raw.get("job_id") or "")),
+        entrypoint=masked(one_line(str(raw.get("entrypoint") or ""), limit=2000)),
+        status=JobStatus(raw["status"]),
+        message=masked_lines(clean_lines(str(raw.get("message") or ""))),
+        started_s=_seconds(raw.get("start_time")),
+        ended_s=_seconds(raw.get("end_time")),
+        driver_node_id=one_line(str(raw.get("driver_node_id") or "")),
+        metadata={
+            one_line(str(key)): masked_value(str(key), clean_lines(str(value)))
+            for key, value in (raw.get("metadata") or {}).items()
+        },
+        ray_id=one_line(str(raw.get("job_id") or "")),
+    )
+
+
+def log_files(answer: Any) -> tuple[str, ...]:
+    """`/api/v0/logs`: file names relative to the log directory, folders left out."""
+    by_component = answer["data"]["result"]
+    names = [str(name) for listed in by_component.values() for name in listed]
+    # A name is also what the file is asked for by: one that cannot be shown is left out.
+    return tuple(sorted(name for name in names if name.isprintable() and not name.endswith("/")))
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _mib(value: Any) -> int | None:
+    return None if value is None else int(float(value) * MIB)
+
+
+def _seconds(milliseconds: Any) -> float | None:
+    return None if not milliseconds else moment_s(float(milliseconds) / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainWorker:
+    """One rank of one attempt, as Ray Train's state actor has it."""
+
+    rank: int
+    node_id: str
+    node_ip: str
+    pid: int
+    log_file: str
+    """Relative to the log directory of its node; empty when Ray did not say."""
+    gpu_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TrainAttempt:
+    status: str
+    detail: str
+    started_s: float
+    ended_s: float | None
+    workers: tuple[TrainWorker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRun:
+    """One run of Ray Train V2; `attempts` oldest first."""
+
+    id: str
+    name: str
+    job_id: str
+    state: RunState
+    detail: str
+    started_s: float
+    ended_s: float | None
+    attempts: tuple[TrainAttempt, ...]
+    submission_id: str = ""
+    max_failures: int | None = None
+    """Of its FailureConfig; Ray tells no other of its budgets."""
+
+
+def train_runs(answer: Any) -> tuple[TrainRun, ...]:
+    """`/api/train/v2/runs/v1`, newest first. Times there are nanoseconds."""
+    listed = [_train_run(raw) for raw in answer["train_runs"]]
+    return tuple(sorted(listed, key=lambda run: run.started_s, reverse=True))
+
+
+def _train_run(raw: Mapping[str, Any]) -> TrainRun:
+    status = str(raw.get("status"))
+    attempts = [_train_attempt(attempt) for attempt in raw.get("attempts") or ()]
+    return TrainRun(
+        id=one_line(str(raw["id"])),
+        name=one_line(str(raw.get("name") or "")),
+        job_id=one_line(str(raw.get("job_id") or "")),
+        state=RunState(status) if status in RunState.__members__ else RunState.UNKNOWN,
+        detail=_detail(raw),
+        started_s=moment_s(float(raw["start_time_ns"]) / 1e9),
+        ended_s=moment_s(float(raw["end_time_ns"]) / 1e9) if raw.get("end_time_ns") else None,
+        attempts=tuple(sorted(attempts, key=lambda attempt: attempt.started_s)),
+        submission_id=one_line(str((raw.get("job_details") or {}).get("submission_id") or "")),
+        max_failures=_max_failures(raw.get("run_settings")),
+    )
+
+
+def _max_failures(settings: Any) -> int | None:
+    found: Any = settings
+    for name in ("run_config", "failure_config", "max_failures"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _detail(raw: Mapping[str, Any]) -> str:
+    """Of a run that failed it is a stack trace, whose last line says what happened."""
+    lines = [line for line in str(raw.get("status_detail") or "").splitlines() if line.strip()]
+    return one_line(lines[-1] if lines and "Traceback" in lines[0] else " ".join(lines))
+
+
+def _train_attempt(raw: Mapping[str, Any]) -> TrainAttempt:
+    return TrainAttempt(
+        status=one_line(str(raw.get("status"))),
+        detail=_detail(raw),
+        started_s=moment_s(float(raw["start_time_ns"]) / 1e9),
+        ended_s=moment_s(float(raw["end_time_ns"]) / 1e9) if raw.get("end_time_ns") else None,
+        workers=tuple(
+            TrainWorker(
+                rank=count(worker["world_rank"]),
+                node_id=one_line(str(worker["node_id"])),
+                node_ip=one_line(str(worker["node_ip"])),
+                pid=int(worker["pid"]),
+                log_file=one_line(
+                    str(worker.get("log_file_path") or "").rpartition("/logs/")[2], limit=1000
+                ),
+                gpu_ids=tuple(int(gpu) for gpu in worker.get("gpu_ids") or ()),
+            )
+            for worker in raw.get("workers") or ()
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GrafanaPlace:
+    """The Grafana that Ray's dashboard shows, as Ray was told of it."""
+
+    url: str
+    dashboards: Mapping[str, str]
+    """The uid of each of Ray's own: `default`, `train`, …"""
+
+
+def grafana(answer: Any) -> GrafanaPlace | None:
+    """`/api/grafana_health`; None when it is disabled."""
+    data = answer["data"]
+    url = one_line(str(data["grafanaHost"]), limit=2000)
+    if url == "DISABLED":
+        return None
+    uids = data.get("dashboardUids") or {}
+    return GrafanaPlace(
+        url.rstrip("/"), {one_line(str(name)): one_line(str(uid)) for name, uid in uids.items()}
+    )

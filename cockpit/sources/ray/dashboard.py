@@ -1,0 +1,260 @@
+"""The Ray dashboard as typed calls. Every method may raise:
+
+UnreachableError (no answer), NotAllowedError (token missing or wrong), MissingError (no such
+thing) and AnswerError (Ray's own failure), all CockpitError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import quote
+
+from cockpit.model.cluster import DashboardRoute, Node
+from cockpit.model.run import Job
+from cockpit.model.text import one_line
+from cockpit.sources.http.lines import split_lines
+from cockpit.sources.ray import answers
+from cockpit.sources.ray.answers import GrafanaPlace, TrainRun
+from cockpit.sources.ray.http import AnswerError, Http, MissingError, RouteOf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+T = TypeVar("T")
+
+LAST_WORD_S = 600.0
+"""How long Ray may take to read a whole log file to us; without it Ray cuts after 30 s."""
+UPLOAD_TIMEOUT_S = 300.0
+SUBMIT_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    ray: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What `POST /api/jobs/` is given. The runtime environment names packages already there."""
+
+    entrypoint: str
+    submission_id: str
+    working_dir: str = ""
+    """A `gcs://` address, or empty for none."""
+    py_modules: Sequence[str] = ()
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    entrypoint_cpus: float | None = None
+    entrypoint_gpus: float | None = None
+    entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
+
+
+class Dashboard:
+    """A client of one Ray dashboard. Belongs to the event loop of its first call."""
+
+    def __init__(
+        self,
+        route: DashboardRoute | RouteOf,
+        *,
+        timeout_s: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = Http(route, timeout_s=timeout_s, transport=transport)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def version(self) -> Version:
+        return _read(
+            "/api/version",
+            await self._http.ask("GET", "/api/version"),
+            lambda raw: Version(str(raw["ray_version"]), str(raw.get("session_name", ""))),
+        )
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """All nodes of the session, dead ones too; one request however many there are."""
+        # Without `nocache` Ray may answer with what was true when it was last asked, however long
+        # ago that is (aiohttp_cache in ray/dashboard/optional_utils.py): measured, 69 s.
+        params = {"view": "summary", "nocache": "1"}
+        raw = await self._http.ask("GET", "/nodes", params=params)
+        return _read("/nodes", raw, answers.nodes)
+
+    async def jobs(self) -> tuple[Job, ...]:
+        """All jobs, newest first."""
+        raw = await self._http.ask("GET", "/api/jobs/")
+        jobs = _read("/api/jobs/", raw, lambda raw: [answers.job(job) for job in raw])
+        return tuple(sorted(jobs, key=lambda job: (job.started_s or 0.0, job.id), reverse=True))
+
+    async def job(self, job_id: str) -> Job:
+        """Raises MissingError when there is no such job."""
+        path = _job_path(job_id)
+        return _read(path, await self._http.ask("GET", path), answers.job)
+
+    async def submit(self, submission: Submission) -> str:
+        """The submission id. Raises AnswerError when it is taken or the request is bad."""
+        runtime_env: dict[str, Any] = {"env_vars": dict(submission.env_vars)}
+        if submission.working_dir:
+            runtime_env["working_dir"] = submission.working_dir
+        if submission.py_modules:
+            runtime_env["py_modules"] = list(submission.py_modules)
+        body: dict[str, Any] = {
+            "entrypoint": submission.entrypoint,
+            "submission_id": submission.submission_id,
+            "runtime_env": runtime_env,
+            "metadata": dict(submission.metadata),
+            "entrypoint_num_cpus": submission.entrypoint_cpus,
+            "entrypoint_num_gpus": submission.entrypoint_gpus,
+            "entrypoint_resources": dict(submission.entrypoint_resources) or None,
+        }
+        raw = await self._http.ask("POST", "/api/jobs/", body=body, timeout_s=SUBMIT_TIMEOUT_S)
+        return _read("/api/jobs/", raw, lambda raw: str(raw["submission_id"]))
+
+    async def submission(self, job_id: str) -> Submission:
+        """What a job was submitted with, except what its entrypoint reserved: Ray forgets that.
+
+        A driver that was not submitted has no submission id: AnswerError.
+        """
+        path = _job_path(job_id)
+        return _read(path, await self._http.ask("GET", path), _submission)
+
+    async def stop(self, job_id: str) -> bool:
+        """Ask a job to end. False when it was over already. Returns before it is over."""
+        path = f"{_job_path(job_id)}/stop"
+        raw = await self._http.ask("POST", path)
+        return _read(path, raw, lambda raw: bool(raw["stopped"]))
+
+    async def delete(self, job_id: str) -> bool:
+        """Forget a job that is over."""
+        path = _job_path(job_id)
+        raw = await self._http.ask("DELETE", path)
+        return _read(path, raw, lambda raw: bool(raw["deleted"]))
+
+    async def train_runs(self) -> tuple[TrainRun, ...]:
+        """Empty when no driver of this session has RAY_TRAIN_ENABLE_STATE_TRACKING=1."""
+        path = "/api/train/v2/runs/v1"
+        try:
+            raw = await self._http.ask("GET", path)
+        except AnswerError as error:
+            if error.status == 500 and "not available" in error.why:
+                return ()
+            raise
+        return _read(path, raw, answers.train_runs)
+
+    async def reaches_prometheus(self) -> bool:
+        """Whether the Prometheus that Ray was told of answers it. Ray does not say where it is."""
+        try:
+            await self._http.fetch("GET", "/api/prometheus_health")
+        except AnswerError:
+            return False
+        return True
+
+    async def grafana(self) -> GrafanaPlace | None:
+        """None when Ray was told of none, or it does not answer Ray."""
+        path = "/api/grafana_health"
+        try:
+            raw = await self._http.ask("GET", path)
+        except AnswerError as error:
+            if error.status == 200:
+                raise
+            return None
+        return _read(path, raw, answers.grafana)
+
+    async def has_package(self, name: str) -> bool:
+        """Whether the package is on the cluster. Asking also keeps it from being collected."""
+        try:
+            await self._http.fetch("GET", f"/api/packages/gcs/{quote(name)}")
+        except MissingError:
+            return False
+        return True
+
+    async def upload_package(self, name: str, data: bytes) -> None:
+        path = f"/api/packages/gcs/{quote(name)}"
+        await self._http.fetch("PUT", path, body=data, timeout_s=UPLOAD_TIMEOUT_S)
+
+    async def log_files(self, node_id: str, glob: str) -> tuple[str, ...]:
+        """Names relative to the node's log directory, sorted."""
+        params = {"node_id": node_id, "glob": glob}
+        raw = await self._http.ask("GET", "/api/v0/logs", params=params)
+        return _read("/api/v0/logs", raw, answers.log_files)
+
+    @asynccontextmanager
+    async def stream_log(
+        self,
+        node_id: str,
+        filename: str,
+        *,
+        lines: int = -1,
+        follow: bool = True,
+        interval_s: float = 0.2,
+        idle_s: float | None = None,
+        limit_bytes: int = 1 << 16,
+        torn: bool = False,
+    ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
+        """The last `lines` lines of a log file (-1: all), then with `follow` what is appended.
+
+        Lines come in lists, as they arrive, without their newline and cut at `limit_bytes`; what
+        follows the last newline only with `torn`, for a writer may be in the middle of it.
+        Following never ends by itself while Ray is well, even when the writer is long gone;
+        `idle_s` without a byte raises SilentError, and the answer may also just end. Ray has no
+        way to start at an offset: resuming is asking for enough lines and dropping what was seen.
+        """
+        params = {"node_id": node_id, "filename": filename, "lines": str(lines)}
+        if follow:
+            params |= {"interval": str(interval_s)}
+        else:
+            params |= {"timeout": str(int(LAST_WORD_S))}
+        path = f"/api/v0/logs/{'stream' if follow else 'file'}"
+        async with (
+            self._http.stream(path, params=params, idle_s=idle_s) as chunks,
+            aclosing(split_lines(chunks, limit_bytes=limit_bytes, torn=torn)) as split,
+        ):
+            yield split
+
+
+def _submission(raw: Mapping[str, Any]) -> Submission:
+    if not raw["submission_id"]:
+        raise ValueError("this driver was not submitted as a job")
+    runtime_env = raw.get("runtime_env") or {}
+    return Submission(
+        entrypoint=str(raw["entrypoint"]),
+        submission_id=str(raw["submission_id"]),
+        working_dir=str(runtime_env.get("working_dir") or ""),
+        py_modules=tuple(str(uri) for uri in runtime_env.get("py_modules") or ()),
+        env_vars={str(k): str(v) for k, v in (runtime_env.get("env_vars") or {}).items()},
+        metadata={str(k): str(v) for k, v in (raw.get("metadata") or {}).items()},
+    )
+
+
+def _job_path(job_id: str) -> str:
+    return f"/api/jobs/{quote(job_id, safe='')}"
+
+
+def _read(path: str, raw: Any, parse: Callable[[Any], T]) -> T:
+    """What `parse` makes of an answer; an answer of another shape is an AnswerError."""
+    try:
+        return parse(raw)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise AnswerError(
+            f"the Ray dashboard's answer on {path} is not understood",
+            one_line(f"{type(error).__name__}: {error}"),
+            "cockpit knows Ray 2.60's answers; check the cluster's version",
+            status=200,
+        ) from error

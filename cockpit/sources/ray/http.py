@@ -1,0 +1,350 @@
+"""HTTP to the Ray dashboard: one connection pool, and every failure as one of our errors.
+
+httpx is imported when the first request is made, not when this module is: it costs 50 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.limited_json import MAX_BYTES, LimitError, loads
+from cockpit.model.secret import sendable, without_credentials
+from cockpit.model.text import one_line
+from cockpit.sources.http import bounded_body
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    # httpx's own command line brings rich, click and pygments: over a third of its import time,
+    # which every short verb would pay. It is optional there, and this makes it absent.
+    sys.modules.setdefault("httpx._main", None)
+
+RouteOf = Callable[[], Awaitable[DashboardRoute]]
+
+TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
+WHOLE_ANSWER_S = 60.0
+"""For a whole answer, or twice its time-out between two bytes where that is longer: a server that
+sends a byte a second would hold a request for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What a connection pool is for; the host is httpx's own affair."""
+
+    loopback: bool
+    secure: bool
+    tls: ssl.SSLContext | None
+    socket_path: str
+    proxy: str
+
+
+class AnswerError(CockpitError):
+    """The dashboard answered with an error of its own. `status` is HTTP's, `body` all it said."""
+
+    def __init__(
+        self, what: str, why: str = "", todo: str = "", *, status: int, body: str = ""
+    ) -> None:
+        super().__init__(what, why, todo)
+        self.status = status
+        self.body = body
+
+
+class MissingError(AnswerError):
+    """What was asked for is not there: 404, and what Ray says with 500 for a missing log."""
+
+
+class SilentError(UnreachableError):
+    """Connected, and then nothing came for as long as was agreed."""
+
+
+class Http:
+    """Requests by path to wherever `route` says that the dashboard is.
+
+    The route is asked for before the first request and again after each failure to connect, so
+    that a head that moved is found. Belongs to the event loop that makes the first request.
+    """
+
+    def __init__(
+        self,
+        route: DashboardRoute | RouteOf,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        whole_s: float = WHOLE_ANSWER_S,
+        limit_bytes: int = MAX_BYTES,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._whole_s, self._limit_bytes = whole_s, limit_bytes
+        self._route_of = _always(route) if isinstance(route, DashboardRoute) else route
+        self._timeout_s = timeout_s
+        self._transport = transport
+        self._route: DashboardRoute | None = None
+        self._clients: dict[_Way, httpx.AsyncClient] = {}
+
+    async def aclose(self) -> None:
+        while self._clients:
+            await self._clients.popitem()[1].aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The decoded answer. Raises AnswerError when it is not JSON, too large or too deep."""
+        answer = await self.fetch(
+            method,
+            path,
+            params=params,
+            body=None if body is None else json.dumps(body).encode(),
+            headers={} if body is None else {"Content-Type": "application/json"},
+            timeout_s=timeout_s,
+        )
+        try:
+            return loads(answer, max_bytes=self._limit_bytes)
+        except LimitError as error:
+            raise _implausible(self._route, path, str(error)) from error
+        except ValueError as error:
+            base = self._route.base_url if self._route else ""
+            known = self._route.headers.values() if self._route else ()
+            said = without_credentials(answer[:1000].decode(errors="replace"), known)
+            raise AnswerError(
+                f"{base}{path} did not answer as a Ray dashboard does",
+                one_line(said) or "the answer is empty",
+                "check that the address is a Ray dashboard's",
+                status=200,
+            ) from error
+
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """The answer's body. Raises AnswerError when it is larger than the limit."""
+        route = await self._ask_route()
+        sent = _checked(route)
+        timeout_s = timeout_s or self._timeout_s
+        with self._explained(route, path):
+            async with (
+                asyncio.timeout(max(self._whole_s, 2 * timeout_s)),
+                self._client(route).stream(
+                    method,
+                    route.base_url + path,
+                    params=params,
+                    content=body,
+                    headers={**(headers or {}), **sent},
+                    extensions=_extensions(route),
+                    timeout=self._timeouts(timeout_s),
+                ) as response,
+            ):
+                if not response.is_success:
+                    text = (await bounded_body.beginning(response)).decode(errors="replace")
+                    raise _refused(route, path, response.status_code, text)
+                return await bounded_body.body(response, self._limit_bytes)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, params: Mapping[str, str], idle_s: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The answer's body as it comes; `idle_s` without a byte is a SilentError.
+
+        Ray sends the headers of a followed log only with its first bytes, so waiting for them
+        counts as idle too.
+        """
+        route = await self._ask_route()
+        sent = _checked(route)
+        async with AsyncExitStack() as stack:
+            with self._explained(route, path):
+                response = await stack.enter_async_context(
+                    self._client(route).stream(
+                        "GET",
+                        route.base_url + path,
+                        params=params,
+                        headers=sent,
+                        extensions=_extensions(route),
+                        timeout=self._timeouts(idle_s),
+                    )
+                )
+                if not response.is_success:
+                    text = (await bounded_body.beginning(response)).decode(errors="replace")
+                    raise _refused(route, path, response.status_code, text)
+            yield self._chunks(route, path, response)
+
+    async def _chunks(
+        self, route: DashboardRoute, path: str, response: httpx.Response
+    ) -> AsyncIterator[bytes]:
+        with self._explained(route, path):
+            async for chunk in bounded_body.pieces(response):
+                yield chunk
+
+    async def _ask_route(self) -> DashboardRoute:
+        if self._route is None:
+            self._route = await self._route_of()
+        return self._route
+
+    def _client(self, route: DashboardRoute) -> httpx.AsyncClient:
+        import httpx
+
+        url = urlsplit(route.base_url)
+        loopback, secure = _is_loopback(url.hostname or ""), url.scheme == "https"
+        way = _Way(loopback, secure, route.tls, route.socket_path, route.proxy)
+        client = self._clients.get(way)
+        if client is None:
+            # A bastion usually has HTTP_PROXY set; a loopback address means this machine and
+            # must not go to the proxy's. Certificates are loaded (20 ms) only when needed.
+            verify = (route.tls or True) if secure else False
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=10)
+            transport = self._transport
+            if route.socket_path and transport is None:
+                transport = httpx.AsyncHTTPTransport(
+                    uds=route.socket_path, verify=verify, limits=limits
+                )
+            client = self._clients[way] = httpx.AsyncClient(
+                trust_env=not loopback and not route.socket_path,
+                verify=verify,
+                proxy=route.proxy or None,
+                transport=transport,
+                limits=limits,
+                headers={"Accept-Encoding": bounded_body.ACCEPT_ENCODING},
+            )
+        return client
+
+    def _timeouts(self, read_s: float | None) -> httpx.Timeout:
+        import httpx
+
+        return httpx.Timeout(
+            read_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s), pool=self._timeout_s
+        )
+
+    @contextmanager
+    def _explained(self, route: DashboardRoute, path: str) -> Iterator[None]:
+        """httpx's errors as ours; after any of them the route is asked for again."""
+        import httpx
+
+        where = f"the Ray dashboard at {route.base_url}"
+        try:
+            yield
+        except httpx.ReadTimeout as error:
+            self._route = None
+            raise SilentError(
+                f"{where} does not answer", "it accepted the connection and sent nothing"
+            ) from error
+        except (bounded_body.AnswerTooLargeError, bounded_body.EncodingError) as error:
+            raise _implausible(route, path, str(error)) from error
+        except TimeoutError as error:
+            self._route = None
+            raise SilentError(
+                f"{where} does not answer", "the whole answer did not come in time"
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            self._route = None
+            said = without_credentials(str(error), route.headers.values())
+            why = one_line(said) or type(error).__name__
+            raise UnreachableError(
+                f"{where} cannot be reached", why, "check that the head is up, and the address"
+            ) from error
+        except (UnreachableError, NotAllowedError):
+            self._route = None  # a renewed token or a moved head comes with a new route
+            raise
+
+
+def _implausible(route: DashboardRoute | None, path: str, why: str) -> AnswerError:
+    return AnswerError(
+        f"{route.base_url if route else ''}{path} did not answer as a Ray dashboard does",
+        f"the answer is refused: {why}",
+        "check that the address is a Ray dashboard's",
+        status=200,
+    )
+
+
+def _always(route: DashboardRoute) -> RouteOf:
+    async def same() -> DashboardRoute:
+        return route
+
+    return same
+
+
+def _checked(route: DashboardRoute) -> dict[str, str]:
+    """The route's headers. Raises UsageError for a value that h11 would refuse and quote."""
+    where = f"the header {{}} for the Ray dashboard at {route.base_url}"
+    return {name: sendable(value, where.format(name)) for name, value in route.headers.items()}
+
+
+def _extensions(route: DashboardRoute) -> dict[str, Any]:
+    """httpx's hook into each connection that it opens, to check who answers before it sends."""
+    check = route.check_peer
+    if check is None:
+        return {}
+
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event != "connection.connect_tcp.complete":
+            return
+        try:
+            check()
+        except CockpitError:
+            await info["return_value"].aclose()
+            raise
+
+    return {"trace": trace}
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refused(route: DashboardRoute, path: str, status: int, body: str) -> CockpitError:
+    """The error for an answer that is not a success."""
+    # Ray answers with a traceback, whose last line says what happened.
+    lines = [line for line in body.splitlines() if line.strip()]
+    said = one_line(without_credentials(lines[-1], route.headers.values())) if lines else ""
+    why = f"HTTP {status}" + (f": {said}" if said else "")
+    where = f"the Ray dashboard at {route.base_url}"
+    if status == 401:
+        todo = (
+            "give the cluster's token: it is in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH of its head"
+        )
+        return NotAllowedError(f"{where} wants a token", why, todo)
+    if status == 403:
+        todo = "check that the token is this cluster's"
+        return NotAllowedError(f"{where} refused the token", why, todo)
+    if status in (429, 502, 503, 504):
+        return UnreachableError(f"{where} is not ready", why, "it is tried again")
+    if status == 404 or (status == 500 and ("not found" in body or "doesn't exist" in body)):
+        return MissingError(f"{where} has no {path}", why, status=status, body=body)
+    return AnswerError(f"{where} failed on {path}", why, status=status, body=body)

@@ -1,0 +1,147 @@
+"""Logs by what wrote them: a job's driver, or a file on a node such as a rank's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.event import Event, LogLines, SourceHealth
+from cockpit.model.text import one_line
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import MissingError
+from cockpit.sources.ray.log_follower import POLL_S, Follower, Locate, LogFile, Trouble
+
+TAIL_LINES = 1000
+
+
+def job_log(dashboard: Dashboard, job_id: str) -> Locate:
+    """Where a job's driver log is: on the node where the driver runs, once it does."""
+
+    async def locate() -> LogFile:
+        job = await dashboard.job(job_id)
+        return LogFile(job.driver_node_id, f"job-driver-{job_id}.log", job.status.is_over)
+
+    return locate
+
+
+def node_log(node_id: str, name: str) -> Locate:
+    """Any file in a node's log directory, such as a rank's; nobody says when it is over."""
+
+    async def locate() -> LogFile:
+        return LogFile(node_id, name)
+
+    return locate
+
+
+async def follow_job_log(
+    dashboard: Dashboard,
+    job_id: str,
+    *,
+    tail_lines: int | None = None,
+    follow: bool = True,
+    on_trouble: Callable[[Trouble], None] | None = None,
+    poll_s: float = POLL_S,
+) -> AsyncGenerator[str, None]:
+    """A job's log by line, clean and without newlines: see Follower. None: from its start.
+
+    `on_trouble` hears of each failure that is tried again.
+    """
+    follower = Follower(
+        dashboard, job_log(dashboard, job_id), tail_lines=tail_lines, follow=follow, poll_s=poll_s
+    )
+    async for line in _lines(follower, on_trouble):
+        yield line
+
+
+async def follow_node_log(
+    dashboard: Dashboard,
+    node_id: str,
+    name: str,
+    *,
+    tail_lines: int | None = None,
+    follow: bool = True,
+    on_trouble: Callable[[Trouble], None] | None = None,
+) -> AsyncGenerator[str, None]:
+    """A file of a node's log directory by line; with `follow` it ends only when it is closed."""
+    follower = Follower(dashboard, node_log(node_id, name), tail_lines=tail_lines, follow=follow)
+    async for line in _lines(follower, on_trouble):
+        yield line
+
+
+class LogSource:
+    """LogLines and SourceHealth of one log, both named `name`; ends when the log is over."""
+
+    def __init__(
+        self,
+        name: str,
+        dashboard: Dashboard,
+        where: Locate,
+        *,
+        tail_lines: int | None = TAIL_LINES,
+        poll_s: float = POLL_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self._clock = clock
+        self._follower = Follower(dashboard, where, tail_lines=tail_lines, poll_s=poll_s)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        try:
+            async with aclosing(self._follower.batches()) as batches:
+                async for batch in batches:
+                    now = self._clock()
+                    if isinstance(batch, Trouble):
+                        yield self._health(batch.error, retry_at_s=now + batch.wait_s)
+                        continue
+                    if batch:
+                        yield LogLines(at_s=now, source=self.name, stream=self.name, lines=batch)
+                    yield self._health()
+        except (NotAllowedError, MissingError) as error:
+            yield self._health(error)
+            return
+        # Nothing more will come, and nothing is wrong with that.
+        yield SourceHealth(at_s=self._clock(), source=self.name, ok=True, absent=True)
+
+    def _health(
+        self, error: CockpitError | None = None, retry_at_s: float | None = None
+    ) -> SourceHealth:
+        return SourceHealth(
+            at_s=self._clock(),
+            source=self.name,
+            ok=error is None,
+            error=one_line(str(error)) if error else "",
+            retry_at_s=retry_at_s,
+        )
+
+
+class JobLogSource(LogSource):
+    """One job's log, `job:ID`; ends when the job does."""
+
+    def __init__(
+        self,
+        dashboard: Dashboard,
+        job_id: str,
+        *,
+        tail_lines: int | None = TAIL_LINES,
+        poll_s: float = POLL_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        where = job_log(dashboard, job_id)
+        super().__init__(
+            f"job:{job_id}", dashboard, where, tail_lines=tail_lines, poll_s=poll_s, clock=clock
+        )
+
+
+async def _lines(
+    follower: Follower, on_trouble: Callable[[Trouble], None] | None
+) -> AsyncGenerator[str, None]:
+    async with aclosing(follower.batches()) as batches:
+        async for batch in batches:
+            if isinstance(batch, Trouble):
+                if on_trouble is not None:
+                    on_trouble(batch)
+                continue
+            for line in batch:
+                yield line

@@ -1,0 +1,186 @@
+"""Looking into a process with Ray's own tools: its stack, where it spends its time, its memory,
+and the tasks of a job as a trace.
+
+Ray runs py-spy, or memray, on the node of the process (ray/dashboard/modules/reporter, 2.60). It
+refuses unless RAY_DASHBOARD_ENABLE_PROFILING=1 is set on the head. py-spy comes with `ray[default]`
+since it is a dependency there; memray does not. Every call may raise the errors of
+`cockpit.model.error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import CockpitError, NotAllowedError, UsageError
+from cockpit.model.text import clean, one_line
+from cockpit.sources.ray.flamegraph import Profile, profile
+from cockpit.sources.ray.http import AnswerError, Http, RouteOf
+
+if TYPE_CHECKING:
+    import httpx
+
+STACK_TIMEOUT_S = 30.0
+SLACK_S = 30.0
+"""What a profile may take beside its own seconds: py-spy starts, and draws."""
+MEMORY_SLACK_S = 90.0
+TIMELINE_TIMEOUT_S = 120.0
+_NODE_ID_DIGITS = 56
+_GONE = ("no such process", "os error 3)", "check that the process is running")
+"""What py-spy says of a process that has ended."""
+_SWITCH = "RAY_DASHBOARD_ENABLE_PROFILING"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on a node of the cluster."""
+
+    pid: int
+    node_ip: str
+    node_id: str = ""
+    """Ray's, in hexadecimal; what it finds the node by where it is known."""
+
+    @property
+    def params(self) -> dict[str, str]:
+        where = self.node_id.lower()
+        if len(where) == _NODE_ID_DIGITS and all(c in "0123456789abcdef" for c in where):
+            return {"pid": str(self.pid), "node_id": where}
+        return {"pid": str(self.pid), "ip": self.node_ip}
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.node_ip or self.node_id[:8]}"
+
+
+class RayTools:
+    """A client of one Ray dashboard. Belongs to the event loop of its first call."""
+
+    def __init__(
+        self,
+        route: DashboardRoute | RouteOf,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = Http(route, transport=transport)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def stack(self, process: Process, *, native: bool = False) -> str:
+        """What every thread is doing now, as py-spy writes it, without control sequences.
+
+        The process stands still for some milliseconds; with `native`, C and C++ frames come too.
+        """
+        params = process.params | {"native": "1" if native else "0"}
+        answer = await self._ask("/worker/traceback", params, process, "py-spy", STACK_TIMEOUT_S)
+        text = answer.decode(errors="replace")
+        return "\n".join(clean(line) for line in text.splitlines())
+
+    async def cpu_profile(
+        self, process: Process, seconds: int = 5, *, idle: bool = False, native: bool = False
+    ) -> Profile:
+        """Where the process spends `seconds` (whole, 1 to 60 where Ray is not set otherwise).
+
+        With `idle`, threads that wait count too: for a rank that hangs.
+        """
+        if seconds < 1:
+            raise UsageError(f"A profile of {seconds} s is none.", todo="Ask for 1 s or more.")
+        params = process.params | {
+            "duration": str(seconds),
+            "format": "flamegraph",
+            "idle": "1" if idle else "0",
+            "native": "1" if native else "0",
+        }
+        timeout_s = seconds + SLACK_S
+        svg = await self._ask("/worker/cpu_profile", params, process, "py-spy", timeout_s)
+        return profile(svg, float(seconds))
+
+    async def memory_profile(self, process: Process, seconds: int = 5) -> bytes:
+        """What the process allocates in `seconds`, as memray's flame graph: a page of HTML."""
+        params = process.params | {"duration": str(seconds), "format": "flamegraph"}
+        timeout_s = seconds + MEMORY_SLACK_S
+        return await self._ask("/memory_profile", params, process, "memray", timeout_s)
+
+    async def timeline(self, job_id: str = "") -> list[dict[str, Any]]:
+        """The tasks of a job (Ray's hexadecimal id; empty: of all) as events of a Chrome trace.
+
+        Ray keeps the newest tasks alone, and gives at most 10,000 of them.
+        """
+        params = {"job_id": job_id} if job_id else {}
+        raw = await self._http.ask(
+            "GET", "/api/v0/tasks/timeline", params=params, timeout_s=TIMELINE_TIMEOUT_S
+        )
+        if not isinstance(raw, list):
+            raise AnswerError(
+                "Ray's timeline of tasks is not understood.",
+                f"it is a {type(raw).__name__}, not a list of events",
+                "cockpit knows Ray 2.60's answers; check the cluster's version",
+                status=200,
+            )
+        return [event for event in raw if isinstance(event, dict)]
+
+    async def _ask(
+        self, path: str, params: Mapping[str, str], process: Process, tool: str, timeout_s: float
+    ) -> bytes:
+        try:
+            return await self._http.fetch("GET", path, params=params, timeout_s=timeout_s)
+        except NotAllowedError as error:
+            if _SWITCH in error.why:
+                raise NotAllowedError(
+                    "This cluster does not allow stacks and profiles of its processes.",
+                    "They are disabled on its head, which is Ray's default.",
+                    f"Set {_SWITCH}=1 in the environment of the head, and start it again.",
+                ) from error
+            raise
+        except AnswerError as error:
+            raise _explained(error, process, tool) from error
+
+
+def _explained(error: AnswerError, process: Process, tool: str) -> CockpitError:
+    """What a node's tool said, in a sentence: Ray answers with the tool's whole output."""
+    said = error.body.casefold()
+    what = f"{process} could not be inspected.".capitalize()
+    if "is not installed" in said:
+        return CockpitError(
+            what,
+            f"{tool} is not installed on its node, or not in the PATH of Ray there.",
+            f"Put {tool} into the image or the environment of the nodes: pip install {tool}",
+        )
+    if "permission" in said or "operation not permitted" in said:
+        return NotAllowedError(
+            what,
+            f"{tool} may not attach to it: the node does not allow ptrace.",
+            "In Kubernetes give the container the capability SYS_PTRACE; elsewhere let Ray run as "
+            f"root, or make {tool} setuid root.",
+        )
+    if any(words in said for words in _GONE):
+        return CockpitError(
+            what,
+            "There is no such process any more.",
+            "The rank may have been restarted: see its page, or cockpit ranks.",
+        )
+    if "failed to get agent address" in said or "no agent address found" in said:
+        return CockpitError(what, "Ray has no living agent on its node.", "See: cockpit nodes")
+    if error.status == 400:
+        return UsageError(what, one_line(error.body))
+    return CockpitError(what, _first_error(error.body) or error.why)
+
+
+def _first_error(body: str) -> str:
+    """The first line of what the tool wrote as its error."""
+    after = body.partition("=== stderr ===")[2] or body
+    lines = [line for line in after.partition("=== stdout ===")[0].splitlines() if line.strip()]
+    return one_line(lines[0]) if lines else ""

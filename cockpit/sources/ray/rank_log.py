@@ -1,0 +1,63 @@
+"""The log of one rank's own process, wherever its newest attempt runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import MissingError
+from cockpit.sources.ray.log_follower import POLL_S, Locate, LogFile
+from cockpit.sources.ray.logs import TAIL_LINES, LogSource
+
+
+async def any_job() -> str:
+    return ""
+
+
+def rank_log(
+    dashboard: Dashboard, rank: int, submission: Callable[[], Awaitable[str]] = any_job
+) -> Locate:
+    """Where the rank's process of the newest attempt writes, in the newest run of Ray Train.
+
+    `submission`: the job that the run is of, if that is known: a run without Ray Train is no reason
+    to show the log of one before it. MissingError where there is no such rank, or no state.
+    """
+
+    async def locate() -> LogFile:
+        runs, job = await dashboard.train_runs(), await submission()
+        for run in runs:
+            if job and run.submission_id and run.submission_id != job:
+                continue
+            for worker in run.attempts[-1].workers if run.attempts else ():
+                if worker.rank == rank and worker.log_file:
+                    return LogFile(worker.node_id, worker.log_file, run.state.is_over)
+            why = "Its run has no such rank now, or Ray has not reported its log file."
+            break
+        else:
+            why = (
+                f"{job or 'It'} has no run of Ray Train that is listed: without Ray Train, or "
+                "RAY_TRAIN_ENABLE_STATE_TRACKING=1, its ranks are in the job's log alone."
+            )
+        raise MissingError(f"There is no log of rank {rank}.", why, status=404)
+
+    return locate
+
+
+class RankLogSource(LogSource):
+    """One rank's log, `rank:N`; ends with its run."""
+
+    def __init__(
+        self,
+        dashboard: Dashboard,
+        rank: int,
+        *,
+        submission: Callable[[], Awaitable[str]] = any_job,
+        tail_lines: int | None = TAIL_LINES,
+        poll_s: float = POLL_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        where = rank_log(dashboard, rank, submission)
+        super().__init__(
+            f"rank:{rank}", dashboard, where, tail_lines=tail_lines, poll_s=poll_s, clock=clock
+        )

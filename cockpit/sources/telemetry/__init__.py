@@ -1,0 +1,1 @@
+"""The telemetry stream of a run."""

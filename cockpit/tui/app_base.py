@@ -1,0 +1,145 @@
+"""What every screen asks of the application: may I, do it, say that it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual.app import App
+from textual.worker import Worker, WorkerState
+
+from cockpit.model.error import CockpitError
+from cockpit.store.store import Store
+from cockpit.tui.changes.actions import Connection
+from cockpit.tui.diagnosis_cache import DiagnosisCache
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from cockpit.drills.engine.drill import Experiment
+    from cockpit.insight.recovery.measurement import Reading
+    from cockpit.model.cluster import Capability
+    from cockpit.session.session import Session
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Conducting:
+    """A drill, or a game day of several, that goes on."""
+
+    name: str
+    abort: Callable[[], None]
+    experiment: Callable[[], Experiment | None]
+    """The drill that goes on now, or went on last."""
+    said: str = ""
+    """What a game day does now, in a line."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it is over, and undone."""
+
+
+class Asking(App[int]):
+    """An application that changes a cluster only through its connection's actions."""
+
+    def __init__(self, *, read_only: bool = False) -> None:
+        super().__init__()
+        self.read_only = read_only
+        self.connection: Connection | None = None
+        self.failure: CockpitError | None = None
+        self.capabilities: Mapping[str, Capability] = {}
+        self.conducting: Conducting | None = None
+        """The drill or game day of this screen, from its first stage to its last."""
+        self.diagnoses = DiagnosisCache()
+        self._empty = Store()
+        self._faults: set[tuple[str, str]] = set()
+
+    @property
+    def session(self) -> Session | None:
+        """That of the cluster that is looked at."""
+        return self.connection.session if self.connection else None
+
+    @property
+    def store(self) -> Store:
+        return self.session.store if self.session else self._empty
+
+    @property
+    def now_s(self) -> float:
+        sessions = (self.connection.session, self.connection.fleet) if self.connection else ()
+        return next((session.clock() for session in sessions if session), time.time())
+
+    def readings(self, record_id: str) -> Mapping[str, Reading]:
+        """How the run was before each fault of that drill, where it is conducted here."""
+        mine = self.conducting.experiment() if self.conducting is not None else None
+        return mine.readings if mine is not None and mine.id == record_id else {}
+
+    def refusal(self, verb: str) -> str:
+        """Why the verb cannot be done here, in one line; empty when it can."""
+        if not verb:
+            return ""
+        if self.connection is None:
+            return "Not connected yet."
+        if self.connection.session is None:
+            return "No cluster is chosen yet."
+        if verb not in ("manifest", "describe", "logs"):
+            if self.read_only:
+                return (
+                    "This screen is read-only. Start cockpit without --read-only to change things."
+                )
+            if self.connection.actions is None:
+                return "Nothing can be changed on this cluster from here."
+        capability = self.capabilities.get(verb)
+        if capability is not None and not capability.allowed:
+            return capability.why_not or f"You may not {verb} here."
+        return ""
+
+    async def submit(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it on the session's loop and wait for it without holding up the screen."""
+        if self.session is None:
+            coroutine.close()
+            raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
+        future: Future[T] = self.session.submit(coroutine)
+        return await asyncio.wrap_future(future)
+
+    def attempt(self, change: Coroutine[Any, Any, None]) -> None:
+        """Do it in a worker; its CockpitError becomes a message."""
+
+        async def guarded() -> None:
+            try:
+                await change
+            except CockpitError as error:
+                self.trouble(error)
+
+        self.run_worker(guarded(), name="change", exit_on_error=False)
+
+    def trouble(self, error: CockpitError) -> None:
+        log.warning("%s", error)
+        message = "\n".join(line for line in (error.why, error.todo) if line)
+        title = error.what if message else ""
+        # The newest counts: one after another they would cover the screen, each for as long.
+        self.clear_notifications()
+        self.notify(message or error.what, title=title, severity="error", timeout=12, markup=False)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A fault of cockpit's own in a worker: said and logged, and the screen goes on."""
+        error = event.worker.error
+        if event.state is WorkerState.ERROR and error is not None:
+            log.error("worker %s failed", event.worker.name, exc_info=error)
+            what = f"{type(error).__name__}: {error}"
+            if event.worker.name == "connect":
+                self.failure = CockpitError("Could not connect.", what)
+            self.trouble(CockpitError(f"A fault in cockpit itself ({event.worker.name}).", what))
+
+    def is_new(self, where: str, error: Exception) -> bool:
+        """A fault of cockpit's own is said once, and the application goes on."""
+        what = f"{type(error).__name__}: {error}"
+        if (where, what) in self._faults:
+            return False
+        self._faults.add((where, what))
+        self.trouble(CockpitError(f"A fault in cockpit itself ({where}).", what))
+        return True

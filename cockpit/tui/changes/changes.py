@@ -1,0 +1,205 @@
+"""Each change: refuse or ask first, do it on the session's loop, say what was done.
+
+Coroutines for `CockpitApp.attempt`, which shows their CockpitError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from cockpit.drills.plan.kill import plan_kill
+from cockpit.model.cluster import ClusterHealth, NodeType, WorkerGroup
+from cockpit.model.error import CockpitError, NotAllowedError, UsageError
+from cockpit.model.event import DrillInjected
+from cockpit.model.protection import is_protected
+from cockpit.model.run import Job
+from cockpit.model.text import one_line
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.actions import Actions
+from cockpit.tui.dialogs.confirm import Confirm
+from cockpit.tui.dialogs.launch import Launch
+
+
+async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
+    """Kill the pod, or the pod under the rank, and follow the recovery as a drill."""
+    actions = allowed(app, "delete_pod", "Nothing was killed.")
+    plan = plan_kill(app.store, target, grace_s)
+    typed = plan.pod.name if plan.pod.node_type is NodeType.HEAD else ""
+    question = "Kill the head?" if typed else "Kill this pod?"
+    if await app.push_screen_wait(asked(app, question, plan.lines, "Kill", typed=typed)):
+        drill = await app.submit(actions.kill(plan))
+        if app.session is not None:
+            app.session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+        app.notify(f"{drill.target} is being deleted.", title="Killed", markup=False)
+
+
+async def scale(app: CockpitApp, group: str, replicas: int) -> None:
+    actions = allowed(app, "scale", "Nothing was scaled.")
+    known = app.store.groups.get(group)
+    if known is None:
+        names = ", ".join(app.store.groups) or "none yet"
+        raise UsageError(f"There is no worker group {group!r}.", f"Groups: {names}.")
+    now, least, most = (pods // known.hosts for pods in (known.desired, known.min, known.max))
+    what = "pods" if known.hosts == 1 else f"replicas of {known.hosts} pods"
+    wanted = min(max(replicas, least), most)
+    if wanted == now:
+        raise UsageError(f"Group {group} stays at {now} {what}.", f"It may have {least} to {most}.")
+    more = wanted > now
+    lines = [f"Scale group {group} from {now} to {wanted} {what}."]
+    if wanted != replicas:
+        lines.append(f"{replicas} was asked for; the group may have {least} to {most}.")
+    if not more:
+        lines.append("A run with ranks on a pod that goes ends its attempt and restarts.")
+    lines += _of_autoscaler(known, more)
+    if known.note:
+        lines.append(f"Now: {known.note}.")
+    uid = app.store.uid
+    question = "Scale up?" if more else "Scale down?"
+    if await app.push_screen_wait(asked(app, question, lines, "Scale")):
+        done = await app.submit(actions.scale(group, wanted, uid=uid))
+        said = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
+        app.notify(said, title="Scaled", markup=False)
+
+
+def _of_autoscaler(group: WorkerGroup, more: bool) -> list[str]:
+    """What Ray's autoscaler will make of it."""
+    if not group.autoscaled:
+        return []
+    if more:
+        return [
+            "Ray's autoscaler runs: it takes pods that are idle away again. "
+            "To keep them, raise the group's minimum."
+        ]
+    return [
+        "Ray's autoscaler runs: pods that are busy stay until they are idle. To be rid of "
+        f"certain pods at once: cockpit scale {group.name} N --remove POD."
+    ]
+
+
+async def stop(app: CockpitApp, job_id: str) -> None:
+    actions = allowed(app, "launch", "Nothing was stopped.")
+    job = app.store.jobs.get(job_id)
+    if job is not None and job.status.is_over:
+        raise CockpitError(f"Job {job_id} is over already: {job.status}.")
+    lines = [f"Stop job {job_id}.", job.entrypoint if job else "", "Its run ends; no restart."]
+    lines += _of_rayjob(job)
+    if await app.push_screen_wait(asked(app, "Stop this job?", [x for x in lines if x], "Stop")):
+        await app.submit(actions.stop_job(job_id, uid=job.rayjob_uid if job else ""))
+        app.notify(f"{job_id} is being stopped.", title="Stopping", markup=False)
+
+
+async def resume(app: CockpitApp, job_id: str) -> None:
+    """Submit a job that has ended again; it continues from its last checkpoint."""
+    actions = allowed(app, "launch", "Nothing was submitted.")
+    lines = [f"Submit job {job_id} again.", "It continues from its last checkpoint."]
+    if await app.push_screen_wait(Confirm("Resume this job?", lines, "Resume")):
+        job = await app.submit(actions.resume(job_id))
+        app.notify(f"{job_id} was submitted again as {job.id}.", title="Resumed", markup=False)
+
+
+async def delete(app: CockpitApp, job_id: str) -> None:
+    actions = allowed(app, "launch", "Nothing was deleted.")
+    lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]
+    job = app.store.jobs.get(job_id)
+    lines += _of_rayjob(job)
+    if await app.push_screen_wait(asked(app, "Delete this job?", lines, "Delete")):
+        await app.submit(actions.delete_job(job_id, uid=job.rayjob_uid if job else ""))
+        app.notify(f"{job_id} is forgotten.", title="Deleted", markup=False)
+
+
+def _of_rayjob(job: Job | None) -> list[str]:
+    if job is None or not job.rayjob:
+        return []
+    return [f"It is RayJob {job.rayjob}" + (f", on cluster {job.cluster}." if job.cluster else ".")]
+
+
+async def launch(app: CockpitApp, chosen: str = "") -> None:
+    actions = allowed(app, "launch", "Nothing was launched.")
+    jobs = actions.bundled_jobs()
+    if not jobs:
+        raise CockpitError("There is no bundled job to launch.")
+    rayjob = app.capabilities.get("rayjob")
+    may_rayjob = rayjob is not None and rayjob.allowed
+    ref = app.session.backend.ref if app.session is not None else None
+    # The name first: a long context is cut at the end of the title.
+    names = (ref.name, ref.namespace, ref.context) if ref is not None else ()
+    where = " · ".join(one_line(name) for name in names if name)
+    form = Launch(jobs, chosen, rayjob=may_rayjob, where=where)
+    while (order := await app.push_screen_wait(form)) is not None:
+        app.notify(f"Launching {order.name} …", timeout=3, markup=False)
+        try:
+            job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
+        except UsageError as error:  # what was typed stays, to be mended
+            form = Launch(
+                jobs, order.name, rayjob=may_rayjob, typed=order, wrong=str(error), where=where
+            )
+            continue
+        what = "job" if order.via == "job" else "RayJob"
+        app.notify(f"{order.name} is {what} {job_id}.", title="Launched", markup=False)
+        return
+
+
+async def leave(app: CockpitApp) -> None:
+    """Quit; asks first when something goes down with the screen, or a drill is to be undone."""
+    ends = app.connection.ends_with_screen if app.connection else ""
+    if ends and await _is_gone(app):
+        ends = ""
+    lines = [f"Quitting takes down {ends}."] if ends else []
+    drill = app.conducting
+    if drill is not None:
+        lines.append(f"The drill {drill.name} is running: it is aborted and undone.")
+    if lines and not await app.push_screen_wait(Confirm("Quit?", lines, "Quit", again="q")):
+        return
+    if drill is not None and app.conducting is drill:
+        drill.abort()
+        said = "What it did is being undone; then the screen ends."
+        app.notify(said, title="Aborting the drill", timeout=30, markup=False)
+        await drill.over.wait()
+    app.leave()
+
+
+async def _is_gone(app: CockpitApp) -> bool:
+    """Whether another has taken the local cluster down already.
+
+    A cluster that is down may still have pods that quitting ends, hence the second question.
+    """
+    if app.session is None or app.store.health is not ClusterHealth.DOWN:
+        return False
+    ref = app.session.backend.ref
+    if ref.backend != "local":
+        return False
+    from cockpit.backends.local import status
+
+    return await asyncio.to_thread(status, ref.name) is None
+
+
+def asked(
+    app: CockpitApp,
+    question: str,
+    lines: Sequence[str],
+    yes: str,
+    *,
+    typed: str = "",
+    destroys: bool = True,
+) -> Confirm:
+    """The dialog before a change: the cluster first, whose name is typed where it is protected.
+
+    `typed`: a word to type elsewhere too. `destroys`: it ends or removes something.
+    """
+    if app.session is None:
+        return Confirm(question, lines, yes, typed=typed)
+    ref = app.session.backend.ref
+    where = [f"Cluster: {ref.described}."]
+    if destroys and is_protected(ref, app.protected):
+        where, typed = [f"{where[0]} It is protected."], ref.name
+    return Confirm(question, [*where, *lines], yes, typed=typed)
+
+
+def allowed(app: CockpitApp, verb: str, what: str) -> Actions:
+    """The actions, or NotAllowedError with the reason."""
+    if why := app.refusal(verb):
+        raise NotAllowedError(what, why)
+    assert app.connection is not None
+    assert app.connection.actions is not None
+    return app.connection.actions

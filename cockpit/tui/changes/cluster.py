@@ -1,0 +1,91 @@
+"""Changes that reach past one pod or job: suspend a cluster, cordon a machine.
+
+Coroutines for `CockpitApp.attempt`, as those of `cockpit.tui.changes.changes`.
+"""
+
+from __future__ import annotations
+
+from cockpit.format import plural
+from cockpit.model.cluster import ClusterHealth
+from cockpit.model.error import UsageError
+from cockpit.store.store import Store
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.changes import allowed, asked
+from cockpit.tui.views.nodes.rows import OnMachine, on_machines
+
+
+async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
+    """Take all pods away, or make them anew; None: the other of what is."""
+    actions = allowed(app, "suspend", "Nothing was suspended.")
+    store, name = app.store, app.store.ref.name if app.store.ref else ""
+    uid = store.uid
+    if suspended is None:
+        suspended = store.health is not ClusterHealth.SUSPENDED
+    if suspended:
+        question = asked(app, "Suspend the cluster?", _taken(store, name), "Suspend", typed=name)
+    else:
+        wanted = sum(group.desired for group in store.groups.values())
+        pods = f"the head and {plural(wanted, 'worker')}" if wanted else "the head and its workers"
+        lines = [f"Unsuspend cluster {name}.", f"Creates {pods} again, under new names."]
+        question = asked(app, "Unsuspend the cluster?", lines, "Unsuspend", destroys=False)
+    if await app.push_screen_wait(question):
+        await app.submit(actions.suspend(suspended, uid=uid))
+        said = "its pods are being deleted" if suspended else "its pods are being created"
+        title = "Suspended" if suspended else "Unsuspended"
+        app.notify(f"{name}: {said}.", title=title, markup=False)
+
+
+async def cordon(app: CockpitApp, name: str, cordoned: bool | None = None) -> None:
+    """Keep new pods off the machine, or let them on again; None: the other of what is."""
+    actions = allowed(app, "cordon", "Nothing was cordoned.")
+    machine = app.store.machines.get(name)
+    if machine is None:
+        names = ", ".join(sorted(app.store.machines)[:10]) or "none are known"
+        raise UsageError(f"There is no machine {name!r}.", f"Machines: {names}.")
+    if cordoned is None:
+        cordoned = not machine.cordoned
+    if cordoned == machine.cordoned:
+        raise UsageError(f"{name} is {'cordoned' if cordoned else 'not cordoned'} already.")
+    here = on_machines(app.store).get(name, OnMachine())
+    if cordoned:
+        lines = [f"Cordon machine {name}: no new pod is placed on it.", *_there(here)]
+        lines.append("They stay. A pod that is killed there comes back elsewhere, or waits.")
+        lines = lines if here.pods else lines[:-1]
+        question = asked(app, "Cordon this machine?", lines, "Cordon")
+    else:
+        lines = [f"Uncordon machine {name}: new pods may be placed on it again.", *_there(here)]
+        question = asked(app, "Uncordon this machine?", lines, "Uncordon", destroys=False)
+    if await app.push_screen_wait(question):
+        await app.submit(actions.cordon(name, cordoned))
+        app.notify(
+            "No new pod is placed on it." if cordoned else "New pods may be placed on it.",
+            title=f"{name} is {'cordoned' if cordoned else 'open again'}",
+            markup=False,
+        )
+
+
+def _taken(store: Store, name: str) -> list[str]:
+    """What suspending takes away."""
+    pods = len([pod for pod in store.pods.values() if pod.ended_s is None])
+    lines = [f"Suspend cluster {name}: all its {plural(pods, 'pod')} go, the head too."]
+    going = [job for job in store.jobs.values() if not job.status.is_over]
+    if going:
+        names = ", ".join(job.id for job in going[:3]) + (" …" if len(going) > 3 else "")
+        lines.append(f"{plural(len(going), 'job')} running on it ends: {names}.")
+    runs = [run.name or run.id for run in store.runs.values() if not run.state.is_over]
+    if runs:
+        lines.append(f"Run {', '.join(runs)} ends; it can resume from its last checkpoint.")
+    lines.append("What is only in the pods is lost: logs, files, Ray's own list of jobs.")
+    return lines
+
+
+def _there(here: OnMachine) -> list[str]:
+    """What of this cluster runs on a machine."""
+    if not here.pods:
+        return ["No pod of this cluster runs there."]
+    names = ", ".join(pod.name for pod in here.pods[:4]) + (" …" if len(here.pods) > 4 else "")
+    lines = [f"{plural(len(here.pods), 'pod')} of this cluster there: {names}."]
+    if here.ranks:
+        ranks = ", ".join(map(str, here.ranks[:16])) + (" …" if len(here.ranks) > 16 else "")
+        lines.append(f"Ranks there: {ranks}.")
+    return lines

@@ -1,0 +1,178 @@
+"""Drills from the screen: choose, look at what it would do, confirm, conduct, abort.
+
+Coroutines for `CockpitApp.attempt`, as those of `cockpit.tui.changes.changes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from cockpit.drills.faults.catalog import NAMES, perhaps
+from cockpit.drills.faults.catalog import fault as fault_named
+from cockpit.drills.gamedays.description import here
+from cockpit.drills.gamedays.file import game_day, shipped
+from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.model.cluster import NodeType
+from cockpit.model.drill import DrillRecord, Verdict
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.text import as_sentence, one_line
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import Conducting
+from cockpit.tui.changes.actions import Actions
+from cockpit.tui.changes.changes import allowed, asked
+from cockpit.tui.commands import drill_form
+from cockpit.tui.commands.drill_form import DrillForm
+from cockpit.tui.dialogs.confirm import Confirm
+from cockpit.tui.dialogs.drill import DrillDialog
+from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.views.drills.catalog_rows import fault_rows
+from cockpit.tui.views.drills.dry_run import day_said, said
+
+T = TypeVar("T")
+
+
+async def choose(app: CockpitApp, fault: str = "", target: str = "random") -> None:
+    """Ask for a fault (unless it is named) and its fields, then go on as `inject`."""
+    actions = ready(app)
+    backend = app.session.backend.ref.backend if app.session is not None else ""
+    found = [(one.kind, why) for one, why, _ in fault_rows(backend, app.capabilities)]
+    if fault:
+        fault_named(fault)
+        found = [one for one in found if one[0].name == fault]
+        if found[0][1]:
+            why = found[0][1]
+            raise CockpitError(f"There is no {fault} on this cluster.", as_sentence(why))
+    found.sort(key=lambda one: bool(one[1]))
+    form = DrillForm(found[0][0].name, target=target)
+    trouble: CockpitError | None = None
+    while True:
+        answer = await app.push_screen_wait(DrillDialog(found, form, trouble))
+        if answer is None:
+            return
+        form = answer
+        try:
+            if await inject(app, actions, form):
+                return
+            trouble = None
+        except CockpitError as error:
+            trouble = error
+
+
+async def typed(app: CockpitApp, words: Sequence[str]) -> None:
+    """As it was typed after `:drill`; whoever names a fault is asked only whether to do it."""
+    actions = ready(app)
+    name = words[0]
+    if name in shipped() or name.endswith(".toml"):
+        await hold_day(app, game_day(name))
+    elif name in NAMES:
+        await inject(app, actions, drill_form.typed(words))
+    else:
+        raise UsageError(
+            f"There is no fault and no game day {one_line(name, 60)!r}"
+            f"{perhaps(name, (*shipped(), *NAMES))}",
+            todo="The view of drills lists them all: 6",
+        )
+
+
+async def inject(app: CockpitApp, actions: Actions, form: DrillForm) -> bool:
+    """Say what it would do, ask, and conduct it; whether it was wanted."""
+    experiment = actions.experiment(drill_form.plan(form))
+    armed = await app.submit(experiment.prepare())
+    notes = await app.submit(experiment.caution(armed))
+    heads = [p.name for one in armed for p in one.victims.pods if p.node_type is NodeType.HEAD]
+    plan = experiment.plan
+    question = asked(
+        app,
+        f"Inject {plan.name}?",
+        said(app.store, plan, experiment.seed, armed, notes),
+        "Inject",
+        typed=heads[0] if heads else "",
+    )
+    if not await app.push_screen_wait(question):
+        return False
+    ready(app)  # another may have been begun while this one was asked about
+    going = Conducting(plan.name, experiment.abort, lambda: experiment)
+    tell(app, await _conducted(app, going, actions.drill(experiment)))
+    return True
+
+
+async def hold_day(app: CockpitApp, day: GameDay) -> None:
+    """Ask for a game day as a whole, and conduct its steps."""
+    actions = ready(app)
+    backend = app.session.backend.ref.backend if app.session is not None else ""
+    there = here(app.store, backend, app.capabilities)
+    question = asked(app, f"Hold game day {day.name}?", day_said(day, there), "Begin")
+    if not await app.push_screen_wait(question):
+        return
+    ready(app)
+
+    def say(line: str) -> None:
+        going.said = one_line(line, 200)
+
+    run = actions.game_day(day, say)
+    going = Conducting(f"game day {day.name}", run.abort, lambda: run.experiment)
+    result = await _conducted(app, going, run.conduct())
+    app.notify(
+        one_line(result.why, 300),
+        title=f"Game day {day.name} {'passed' if result.passed else 'failed'}",
+        severity="information" if result.passed else "error",
+        timeout=20,
+        markup=False,
+    )
+
+
+async def _conducted(app: CockpitApp, going: Conducting, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of it; meanwhile the view of drills shows it."""
+    app.conducting = going
+    try:
+        for screen in app.screen_stack:
+            if isinstance(screen, MainScreen):
+                await screen.action_view("drills")
+        # Who leaves the screen leaves by `changes.leave`, which aborts it and waits.
+        return await asyncio.shield(app.submit(work))
+    finally:
+        app.conducting = None
+        going.over.set()
+
+
+def tell(app: CockpitApp, record: DrillRecord) -> None:
+    """How it ended: a bell, and the words where the view of drills does not say them itself."""
+    app.bell()
+    if isinstance(app.screen, MainScreen) and app.screen.shown == "drills":
+        return
+    good = record.verdict is Verdict.PASSED
+    app.notify(
+        one_line(record.why, 300),
+        title=f"{record.name} {record.verdict.value}",
+        severity="information" if good else "warning" if record.verdict in _ENDED else "error",
+        timeout=12,
+        markup=False,
+    )
+
+
+_ENDED = (Verdict.ABORTED, Verdict.REFUSED)
+
+
+async def abort(app: CockpitApp) -> None:
+    """End what this screen conducts; what it did is undone."""
+    going = app.conducting
+    if going is None:
+        raise CockpitError("No drill is running here.", "There is nothing to abort.")
+    lines = [f"Abort {going.name}.", "What it did is undone; what was measured so far is kept."]
+    if await app.push_screen_wait(Confirm("Abort the drill?", lines, "Abort", again="X")):
+        going.abort()
+        app.notify("What it did is being undone.", title="Aborting", timeout=4, markup=False)
+
+
+def ready(app: CockpitApp) -> Actions:
+    """The actions; refused where nothing may be changed, or while another drill goes on."""
+    actions = allowed(app, "drill", "Nothing was injected.")
+    if app.conducting is not None:
+        raise UsageError(
+            f"A drill is running: {app.conducting.name}.",
+            "One at a time: what is measured has to be the one fault's.",
+            "Wait for it, or abort it with X.",
+        )
+    return actions

@@ -1,0 +1,90 @@
+"""An object to read: as the cluster has it, or as it is known here where there is no such thing."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.object_yaml import yaml
+from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.view_state import Target
+
+KINDS = ("cluster", "group", "pod", "machine", "rayjob")
+"""What a backend can show and describe."""
+
+
+async def show_object(app: CockpitApp, target: Target) -> None:
+    """The real object where there is one and it may be read, else what is known of it."""
+    asked = in_cluster(app.store, target)
+    if asked is not None and app.session is not None and not app.refusal("manifest"):
+        await _read(app, asked, "", app.session.backend.manifest(asked.kind, asked.name))
+        return
+    found = _known(app.store, target)
+    if found is None:
+        raise CockpitError(f"There is no {target.kind} {target.name} any more.")
+    app.push_screen(Reading(f"{target.kind} {target.name}", yaml(found)))
+
+
+async def describe(app: CockpitApp, target: Target) -> None:
+    if why := app.refusal("describe"):
+        raise NotAllowedError("Nothing was described.", why)
+    asked = in_cluster(app.store, target)
+    if asked is None or app.session is None:
+        raise CockpitError(
+            f"There is nothing of {target.kind} {target.name} in Kubernetes to describe.",
+            todo="y shows what is known of it.",
+        )
+    await _read(app, asked, " · described", app.session.backend.describe(asked.kind, asked.name))
+
+
+def in_cluster(store: Store, target: Target) -> Target | None:
+    """The object in Kubernetes that stands behind what is selected."""
+    if target.kind == "job":
+        job = store.jobs.get(target.name)
+        return Target("rayjob", job.rayjob) if job is not None and job.rayjob else None
+    return target if target.kind in KINDS else None
+
+
+async def _read(app: CockpitApp, asked: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
+    """The page opens at once; the answer comes when it comes."""
+    page = Reading(f"{asked.kind} {asked.name}{how}", "Asking …")
+    app.push_screen(page)
+    try:
+        text = await app.submit(answer)
+    except CockpitError:
+        if page.is_current:
+            page.dismiss(None)
+        raise
+    page.fill(text)
+
+
+def _known(store: Store, target: Target) -> object:
+    run = current_run(store)
+    match target.kind:
+        case "pod":
+            return store.pods.get(target.name)
+        case "group":
+            return store.groups.get(target.name)
+        case "machine":
+            return store.machines.get(target.name)
+        case "job":
+            return store.jobs.get(target.name)
+        case "cluster":
+            return store.ref and {
+                "cluster": store.ref,
+                "health": store.health.value,
+                "message": store.health_message,
+                "ray_version": store.ray_version,
+            }
+        case "trial":
+            name, _, trial = target.name.rpartition("/")
+            experiment = store.experiments.get(name)
+            return experiment and experiment.trials.get(trial)
+        case "rank" if run is not None:
+            rank = run.ranks.get(int(target.name))
+            return rank and {"placement": rank.placement, "sample": rank.sample}
+    return None

@@ -1,0 +1,31 @@
+"""What a killed cockpit has left of its drills: shown once connected, and undone on a yes only."""
+
+from __future__ import annotations
+
+from cockpit.drills.engine.interrupted import described, outcome
+from cockpit.model.error import CockpitError
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes.changes import asked
+
+QUESTION = "Undo what earlier drills left?"
+
+
+async def offer(app: CockpitApp) -> None:
+    """Ask about what is too old, or from too far away, to be undone without a question."""
+    actions = app.connection.actions if app.connection is not None else None
+    if app.read_only or actions is None or app.session is None:
+        return
+    try:
+        left = await app.submit(actions.left_to_ask())
+        if not left:
+            return
+        lines = [described(entry, app.now_s) for entry in left]
+        lines.append("Only what is still as the drill left it is undone.")
+        if not await app.push_screen_wait(asked(app, QUESTION, lines, "Undo")):
+            return
+        for undone in await app.submit(actions.undo_left(left)):
+            if undone.error is not None:
+                raise undone.error
+            app.notify(outcome(undone), title="Undone", markup=False)
+    except CockpitError as error:
+        app.trouble(error)

@@ -1,0 +1,159 @@
+"""What can be typed after `:`, and how a line of it is read and completed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cockpit.model.error import UsageError
+from cockpit.store.selectors import current_run, pods_in_order
+from cockpit.store.store import Store
+from cockpit.tui.commands.cluster_name import short_names
+from cockpit.tui.keys import VIEWS
+from cockpit.tui.views.fleet.rows import clusters, contexts
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    usage: str
+    help: str
+    takes: tuple[str, ...] = ()
+    """What its first words are, for completion: `pod`, `rank`, `group`, `job`, `theme`, `machine`,
+    `context`, `namespace`, `cluster`, `fault` and then whom it hits."""
+
+
+COMMANDS: tuple[Command, ...] = (
+    *(Command(view, view, f"show {view}") for view in VIEWS),
+    Command("rank", "rank N", "a rank's own page", ("rank",)),
+    Command("kill", "kill POD|RANK [GRACE]", "kill a pod, GRACE seconds after SIGTERM", ("pod",)),
+    Command("drill", "drill [FAULT [TARGET] …]", "inject a fault; see docs/screens.md", ("fault",)),
+    Command("abort", "abort", "abort the running drill and undo its fault"),
+    Command("scale", "scale GROUP N|+N|-N", "set the number of pods", ("group",)),
+    Command("launch", "launch [JOB]", "launch a bundled job"),
+    Command("stop", "stop JOB", "stop a job", ("job",)),
+    Command("resume", "resume JOB", "submit a job again, from its last checkpoint", ("job",)),
+    Command("delete", "delete JOB", "delete a job that has ended", ("job",)),
+    Command("cluster", "cluster NAME", "open another cluster", ("cluster",)),
+    Command("context", "context NAME", "the clusters of a context", ("context",)),
+    Command("namespace", "namespace NAME|all", "the clusters of a namespace", ("namespace",)),
+    Command("suspend", "suspend", "delete all pods, keep the cluster"),
+    Command("unsuspend", "unsuspend", "create the pods of the cluster again"),
+    Command("cordon", "cordon NODE", "keep new pods off a node", ("machine",)),
+    Command("uncordon", "uncordon NODE", "allow new pods on a node again", ("machine",)),
+    Command("shell", "shell POD", "a shell in a pod", ("pod",)),
+    Command("describe", "describe [POD]", "describe an object, with its events", ("pod",)),
+    Command("logs", "logs JOB|POD|RANK", "follow a log", ("job", "pod")),
+    Command("mark", "mark [TEXT]", "mark this moment"),
+    Command("theme", "theme [NAME]", "switch the theme", ("theme",)),
+    Command("save", "save", "save the screen as SVG and text"),
+    Command("pause", "pause", "pause the screen"),
+    Command("help", "help", "the keys of this view"),
+    Command("quit", "quit", "quit"),
+)
+
+_BY_NAME = {command.name: command for command in COMMANDS} | {
+    short: next(c for c in COMMANDS if c.name == name)
+    for short, name in {
+        "q": "quit",
+        "q!": "quit",
+        "h": "help",
+        "w": "save",
+        "log": "logs",
+        "ctx": "context",
+        "ns": "namespace",
+        "clusters": "fleet",
+        "nodes": "machines",
+        "x": "shell",
+    }.items()
+}
+
+
+def parse(line: str) -> tuple[Command, tuple[str, ...]]:
+    """The command and its words. A unique beginning of a name is enough; raises UsageError."""
+    words = line.split()
+    if not words:
+        raise UsageError("No command was typed.", todo="Try: help")
+    name, rest = words[0], tuple(words[1:])
+    if (command := _BY_NAME.get(name)) is None:
+        found = [command for command in COMMANDS if command.name.startswith(name)]
+        if len(found) != 1:
+            known = ", ".join(command.name for command in found or COMMANDS)
+            raise UsageError(
+                f"There is no command {name!r}." if not found else f"{name!r} could be several.",
+                f"Commands: {known}.",
+            )
+        command = found[0]
+    return command, rest
+
+
+def replicas(text: str, now: int) -> int:
+    """`3`, or `+1` and `-1` from what is wanted now. Raises UsageError."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a number of pods.", todo="Try: scale workers 3"
+        ) from None
+    return max(0, now + number if text[:1] in "+-" else number)
+
+
+def completions(
+    line: str, store: Store, themes: Sequence[str] = (), fleet: Store | None = None
+) -> list[str]:
+    """Whole lines that begin with what was typed, likeliest first."""
+    head, _, tail = line.rpartition(" ")
+    if not head:
+        return [command.name for command in COMMANDS if command.name.startswith(tail)]
+    command = _BY_NAME.get(head.split()[0])
+    if command is None:
+        return []
+    if " " in head.strip():
+        targets = _targets(store) if command.name == "drill" and head.count(" ") == 1 else []
+        return [f"{head} {word}" for word in targets if word.startswith(tail)]
+    words = [name for kind in command.takes for name in _names(kind, store, themes, fleet)]
+    return [f"{head} {word}" for word in words if word.startswith(tail)]
+
+
+def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) -> Sequence[str]:
+    match kind:
+        case "pod":
+            return [pod.name for pod in pods_in_order(store)]
+        case "rank":
+            run = current_run(store)
+            return [str(rank) for rank in sorted(run.ranks)] if run else []
+        case "group":
+            return list(store.groups)
+        case "job":
+            return list(store.jobs)
+        case "machine":
+            return sorted(store.machines)
+        case "fault":
+            from cockpit.drills.faults import catalog
+
+            return catalog.NAMES
+        case "theme":
+            return themes
+        case "context":
+            return contexts(fleet) if fleet else ()
+        case "namespace":
+            return ["all", *sorted({ref.namespace for ref in clusters(fleet)})]
+        case "cluster":
+            return short_names(clusters(fleet))
+    raise KeyError(kind)
+
+
+def _targets(store: Store) -> list[str]:
+    """Whom a drill can hit."""
+    ranks = [f"rank:{rank}" for rank in _names("rank", store, (), None)]
+    return [*ranks, *_names("pod", store, (), None), "random", "head"]
+
+
+def seconds(words: Sequence[str], default: float = 0.0) -> float:
+    """A time in seconds, when there is one. Raises UsageError."""
+    if not words:
+        return default
+    try:
+        return max(0.0, float(words[0].removesuffix("s")))
+    except ValueError:
+        raise UsageError(f"{words[0]!r} is not a number of seconds.") from None

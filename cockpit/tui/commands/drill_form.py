@@ -1,0 +1,145 @@
+"""What a drill is asked for with, as text: the fields of the dialog, and a typed line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cockpit.drills.faults import parameters
+from cockpit.drills.faults.catalog import fault as fault_named
+from cockpit.drills.plan.blast_radius import checked
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec
+from cockpit.drills.probes import hypothesis
+from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
+from cockpit.tui.views.drills.catalog_rows import default_text
+
+PRESETS: Mapping[str, str] = {
+    "none": "",
+    "steady": "replicas-ready; throughput >= 80",
+    "strict": "replicas-ready; throughput >= 95; loss-continuous; checkpoint-age <= 600",
+}
+"""Hypotheses to begin with, by name."""
+USAGE = (
+    "drill FAULT [TARGET] [--set KEY=VALUE] [--count N] [--seed N] [--within S] [--lost N] "
+    "[--max-share X] [--max-pods N]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrillForm:
+    """All of it as it was typed; empty is as it is by default."""
+
+    fault: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    target: str = "random"
+    count: str = "1"
+    seed: str = ""
+    within: str = ""
+    lost: str = ""
+    hypothesis: str = ""
+    """Probes, with semicolons between."""
+    share: str = ""
+    pods: str = ""
+    """Limits of the blast radius."""
+
+
+def plan(form: DrillForm) -> DrillPlan:
+    """Raises UsageError for what cannot be meant."""
+    kind = fault_named(form.fault).kind
+    defaults = {one.name: default_text(one) for one in kind.parameters}
+    given = {
+        name: text
+        for name, text in form.values.items()
+        if text.strip() and text.strip() != defaults.get(name)
+    }
+    parameters.parsed(kind, given)
+    count = _whole("how many are hit", form.count)
+    within = _number("the seconds to the first new step", form.within)
+    return DrillPlan(
+        name=kind.name,
+        faults=(
+            FaultSpec(kind.name, given, TargetSpec(form.target.strip() or "random", count or 1)),
+        ),
+        hypothesis=probes(form.hypothesis),
+        recover_within_s=within,
+        max_steps_lost=_whole("the steps lost", form.lost),
+        seed=_whole("the seed", form.seed),
+        blast_radius=checked(
+            _whole("the most pods that are hit", form.pods),
+            _number("the greatest share of a group that is hit", form.share),
+        ),
+    )
+
+
+def probes(text: str) -> tuple[ProbeSpec, ...]:
+    """Raises UsageError."""
+    return tuple(hypothesis.probe(part) for part in text.split(";") if part.strip())
+
+
+def typed(words: Sequence[str]) -> DrillForm:
+    """`rank-kill rank:1 --set grace_s=5 --seed 7`. Raises UsageError."""
+    form = DrillForm(words[0] if words else "")
+    given: dict[str, str] = {}
+    asked: list[str] = []
+    rest = list(words[1:])
+    target_is_named = False
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            if target_is_named:
+                raise _wrong(f"{one_line(word)!r} is one argument too many.")
+            form, target_is_named = replace(form, target=word), True
+            continue
+        flag, separator, value = word.partition("=")
+        if not separator or flag == "--set":
+            if flag != word or not rest:
+                raise _wrong(f"{one_line(word)} needs a value.")
+            value = rest.pop(0)
+        match flag:
+            case "--set":
+                name, separator, text = value.partition("=")
+                if not separator:
+                    raise _wrong(f"{one_line(value)!r} is not KEY=VALUE.")
+                given[name] = text
+            case "--count":
+                form = replace(form, count=value)
+            case "--seed":
+                form = replace(form, seed=value)
+            case "--within":
+                form = replace(form, within=value)
+            case "--lost":
+                form = replace(form, lost=value)
+            case "--max-share":
+                form = replace(form, share=value)
+            case "--max-pods":
+                form = replace(form, pods=value)
+            case "--probe":
+                asked.append(value)
+            case _:
+                raise _wrong(f"There is no {one_line(flag)}.")
+    return replace(form, values=given, hypothesis="; ".join(asked))
+
+
+def _wrong(what: str) -> UsageError:
+    return UsageError(what, f"Usage: {USAGE}")
+
+
+def _number(what: str, text: str) -> float | None:
+    text = text.strip().removesuffix("s").strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{one_line(text, 40)!r} is not a number.", f"It is {what}.")
+    return value
+
+
+def _whole(what: str, text: str) -> int | None:
+    value = _number(what, text)
+    if value is not None and value != int(value):
+        raise UsageError(f"{one_line(text, 40)!r} is not a whole number.", f"It is {what}.")
+    return None if value is None else int(value)

@@ -1,0 +1,65 @@
+"""The keys of a view, and the commands, as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+from textual.content import Content
+
+from cockpit.tui.commands.commands import COMMANDS
+from cockpit.tui.keys import MOVING, TITLES, VIEWS, Key, keys_of
+from cockpit.tui.terminal.cells import fit, width_of
+
+KEY_CELLS, COMMAND_CELLS = 15, 26
+LEAST_WORDS = 12
+"""Cells; narrower than that, words are not set off from the keys."""
+
+HERE: dict[str, dict[str, str]] = {
+    "drills": {
+        "open": "Open the form of a fault, the steps of a game day, or an earlier drill",
+        "drill": "The same; on an earlier drill, the form of its fault",
+    },
+}
+"""By view and key: what it does there, where the words for all views are too wide."""
+NOTES: dict[str, tuple[tuple[str, str], ...]] = {
+    "drills": (
+        ("esc", "Close the panel of a drill that has ended"),
+        ("Look first", "In a form: the dry run. It shows the targets, and asks"),
+        ("MEDIAN TO STEP", "Fault to first new step, median of earlier drills of this kind"),
+    ),
+}
+"""By view: what is no key of the table, or a word on the screen."""
+
+
+def help_text(view: str, width: int) -> Content:
+    """In lines of at most `width` cells."""
+    own = [key for key in keys_of(view) if not key.everywhere]
+    words = HERE.get(view, {})
+    here = [(key.shown, words.get(key.id, key.help)) for key in own]
+    rest = [key for key in keys_of(view) if key.everywhere]
+    used = [command for command in COMMANDS if command.name not in VIEWS]
+    parts = [
+        _section(TITLES[view], [*here, *NOTES.get(view, ())], KEY_CELLS, width),
+        _section("Everywhere", [(key.shown, key.help) for key in rest], KEY_CELLS, width),
+        _section("Moving", MOVING, KEY_CELLS, width),
+        _section("Commands", [(f":{c.usage}", c.help) for c in used], COMMAND_CELLS, width),
+    ]
+    return Content("\n\n").join(parts)
+
+
+def key_lines(title: str, keys: Sequence[Key], width: int) -> Content:
+    """Some keys under a title."""
+    return _section(title, [(key.shown, key.help) for key in keys], KEY_CELLS, width)
+
+
+def _section(title: str, rows: Sequence[tuple[str, str]], cells: int, width: int) -> Content:
+    """Words that take several lines begin each under the first."""
+    lines = [Content.styled(title, "bold $accent")]
+    for left, right in rows:
+        head = fit(f"  {left}", max(2 + cells, 3 + width_of(left)))
+        room = max(LEAST_WORDS, width - width_of(head))
+        for number, words in enumerate(wrap(right, room)):
+            said = head if number == 0 else " " * width_of(head)
+            lines.append(Content.assemble(Content.styled(said, "bold"), words))
+    return Content("\n").join(lines)

@@ -1,0 +1,76 @@
+"""The keys that change something. Each asks first; see `cockpit.tui.changes.changes`."""
+
+from __future__ import annotations
+
+from cockpit.model.error import CockpitError
+from cockpit.store.selectors import current_run
+from cockpit.tui.main.current_view import Viewing
+
+
+class Changing(Viewing):
+    def action_kill(self) -> None:
+        from cockpit.tui.changes import changes
+
+        target = self.target()
+        if target is not None and target.kind in ("pod", "rank"):
+            name = target.name if target.kind == "pod" else f"rank:{target.name}"
+            self.cockpit.attempt(changes.kill(self.cockpit, name))
+        elif why := self.cockpit.refusal("delete_pod"):
+            self.cockpit.trouble(CockpitError("Nothing was killed.", why))
+        else:
+            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)
+
+    def action_scale_up(self) -> None:
+        self._scale("+1")
+
+    def action_scale_down(self) -> None:
+        self._scale("-1")
+
+    def _scale(self, by: str) -> None:
+        from cockpit.tui.main import command_runner
+
+        store = self.cockpit.store
+        target = self.target()
+        group = next(iter(store.groups), "")
+        if target is not None and target.kind == "group":
+            group = target.name
+        elif target is not None and target.kind == "pod" and target.name in store.pods:
+            group = store.pods[target.name].group
+        self.cockpit.attempt(command_runner.scale(self.cockpit, group, by))
+
+    def action_stop(self) -> None:
+        from cockpit.tui.changes import changes
+
+        target, run = self.target(), current_run(self.cockpit.store)
+        job = target.name if target and target.kind == "job" else run.submission_id if run else ""
+        if job:
+            self.cockpit.attempt(changes.stop(self.cockpit, job))
+        else:
+            self.notify("There is no job to stop.", timeout=4)
+
+    def action_launch(self, job: str = "") -> None:
+        from cockpit.tui.changes import changes
+
+        self.cockpit.attempt(changes.launch(self.cockpit, job))
+
+    def action_suspend(self) -> None:
+        from cockpit.tui.changes import cluster
+
+        self.cockpit.attempt(cluster.suspend(self.cockpit))
+
+    def action_cordon(self) -> None:
+        from cockpit.tui.changes import cluster
+
+        target = self.target()
+        if target is not None and target.kind == "machine":
+            self.cockpit.attempt(cluster.cordon(self.cockpit, target.name))
+        else:
+            self.notify("Select a machine (9) first.", timeout=4)
+
+    def action_shell(self) -> None:
+        from cockpit.tui.changes import shell
+
+        if pod := self.pod():
+            self.cockpit.attempt(shell.open_shell(self.cockpit, pod))
+        else:
+            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)

@@ -1,0 +1,126 @@
+"""Does what was typed after `:`. Coroutines for `CockpitApp.attempt`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cockpit.model.error import UsageError
+from cockpit.store.run import RunView
+from cockpit.store.selectors import current_run, pod_of_rank
+from cockpit.tui import keys
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.changes import changes, cluster, inspection, shell
+from cockpit.tui.commands import cluster_name, commands
+from cockpit.tui.main.current_view import Viewing
+from cockpit.tui.view_state import Target
+from cockpit.tui.views.fleet.rows import clusters, contexts
+from cockpit.tui.views.fleet.view import FleetView
+from cockpit.tui.views.ranks.page import RankScreen
+
+if TYPE_CHECKING:
+    from cockpit.tui.main.screen import MainScreen
+
+
+_MAY_BE_ALONE = ("theme", "describe", "drill")
+
+
+async def run(screen: MainScreen, line: str) -> None:
+    app = screen.cockpit
+    command, words = commands.parse(line)
+    first = words[0] if words else ""
+    if command.takes and not first and command.name not in _MAY_BE_ALONE:
+        raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
+    match command.name:
+        case "kill":
+            await changes.kill(app, first, commands.seconds(words[1:]))
+        case "scale":
+            if len(words) != 2:
+                raise UsageError("scale needs more.", f"Usage: {command.usage}")
+            await scale(app, first, words[1])
+        case "drill" if first:
+            from cockpit.tui.changes import drills
+
+            await drills.typed(app, words)
+        case "launch":
+            await changes.launch(app, first)
+        case "stop":
+            await changes.stop(app, first)
+        case "resume":
+            await changes.resume(app, first)
+        case "delete":
+            await changes.delete(app, first)
+        case "logs":
+            await show_log_of(screen, first)
+        case "rank":
+            _pod_under(app, current_run(app.store), first)
+            app.push_screen(RankScreen(int(first)))
+        case "cluster":
+            app.switch(cluster_name.named(clusters(app.look().fleet), first, app.look().ref))
+        case "context" | "namespace":
+            await _narrow(screen, command.name, first)
+        case "suspend" | "unsuspend":
+            await cluster.suspend(app, command.name == "suspend")
+        case "cordon" | "uncordon":
+            await cluster.cordon(app, first, command.name == "cordon")
+        case "shell":
+            await shell.open_shell(app, _pod(app, first))
+        case "describe" if first:
+            await inspection.describe(app, Target("pod", _pod(app, first)))
+        case "mark":
+            app.mark(" ".join(words))
+        case "theme" if first:
+            if first not in app.available_themes:
+                names = ", ".join(sorted(app.available_themes))
+                raise UsageError(f"There is no theme {first!r}.", f"Themes: {names}.")
+            app.theme = first
+        case name if name in keys.VIEWS:
+            await screen.action_view(name)
+        case name:
+            await screen.run_action(name)
+
+
+async def scale(app: CockpitApp, group: str, wanted: str) -> None:
+    """To `3`, or by `+1`. Counts replicas, which are pods unless each spans several hosts."""
+    known = app.store.groups.get(group)
+    now = known.desired // known.hosts if known else 0
+    await changes.scale(app, group, commands.replicas(wanted, now))
+
+
+async def show_log_of(screen: Viewing, name: str) -> None:
+    """The log of a job, a pod or a rank's pod, by its name."""
+    app = screen.cockpit
+    await screen.show_log(f"job:{name}" if name in app.store.jobs else f"pod:{_pod(app, name)}")
+
+
+async def _narrow(screen: MainScreen, what: str, name: str) -> None:
+    """The clusters of a context or a namespace: the only one at once, else those to choose from."""
+    look = screen.cockpit.look()
+    if look.fleet is None:
+        raise UsageError("There is only this cluster to look at from here.")
+    fleet = screen.views.get("fleet")
+    narrowed = fleet.context if isinstance(fleet, FleetView) else ""
+    context = name if what == "context" else narrowed or (look.ref.context if look.ref else "")
+    namespace = "" if what == "context" or name == "all" else name
+    found = cluster_name.scope(clusters(look.fleet), contexts(look.fleet), context, namespace)
+    if len(found) == 1 and name != "all":
+        screen.cockpit.switch(found[0])
+        return
+    await screen.action_view("fleet")
+    if isinstance(view := screen.view, FleetView):
+        view.narrow(context, namespace)
+        screen.draw_now()
+
+
+def _pod(app: CockpitApp, name: str) -> str:
+    """The pod of that name, or the one under that rank. Raises UsageError."""
+    return name if name in app.store.pods else _pod_under(app, current_run(app.store), name)
+
+
+def _pod_under(app: CockpitApp, run: RunView | None, number: str) -> str:
+    """The pod under a rank. Raises UsageError."""
+    number = number.removeprefix("rank:")
+    rank = run.ranks.get(int(number)) if run and number.isdecimal() else None
+    pod = pod_of_rank(app.store, rank) if rank else None
+    if pod is None:
+        raise UsageError(f"There is no job, pod or living rank {number!r}.")
+    return pod.name

@@ -1,0 +1,238 @@
+"""What stands around every view: the views' names, the state of things, the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.content import Content
+from textual.widget import Widget
+
+from cockpit import format
+from cockpit.store.selectors import current_run
+from cockpit.tui.app_base import Asking, Conducting
+from cockpit.tui.keys import NUMBERS, TITLES, VIEWS, Key
+from cockpit.tui.rows.text import (
+    HEALTH_STYLES,
+    clock,
+    cluster_name,
+    late_sources,
+    run_style,
+    run_word,
+)
+from cockpit.tui.view_state import Look
+from cockpit.tui.widgets.few_lines import StyledLine
+
+_SEPARATOR = Content.styled(" │ ", "$muted")
+
+
+class Line(Widget):
+    """One line that is drawn again only when it has changed."""
+
+    DEFAULT_CSS = """
+    Line { height: 1; width: 100%; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._content = Content()
+        self._clicks: list[tuple[int, int, str]] = []
+
+    def show(self, content: Content, clicks: Sequence[tuple[int, int, str]] = ()) -> None:
+        """`clicks`: from which cell to before which cell a click is which action."""
+        self._clicks = list(clicks)
+        if not content.is_same(self._content):
+            self._content = content
+            self.refresh()
+
+    def render(self) -> Content:
+        return self._content
+
+    async def on_click(self, event: events.Click) -> None:
+        for start, end, action in self._clicks:
+            if start <= event.x < end:
+                await self.run_action(action)
+
+
+class Tabs(Line):
+    """The product's name, the views, and the time."""
+
+    DEFAULT_CSS = """
+    Tabs { background: $panel; }
+    """
+
+    def draw(self, look: Look, view: str) -> None:
+        right = Content.styled(f"{clock(look.now_s)} ", "$muted")
+        if look.paused:
+            right = Content.assemble(
+                Content.styled(" PAUSED ", "$background on $warning"), " ", right
+            )
+        if look.read_only:
+            right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
+        width = self.size.width
+        names = views_of(look)
+        for brand, labels in (
+            (" cockpit ", _labels(view, names, gap=" ")),
+            (" ", _labels(view, names, gap=" ")),
+            ("", _labels(view, names)),
+            (" ", _labels(view, names, gap=" ", long=False)),
+        ):
+            if len(brand) + sum(len(text) for _, text in labels) + right.cell_length <= width:
+                break
+        parts: list[Content] = [Content.styled(brand, "$accent bold")]
+        clicks, x = [], parts[0].cell_length
+        for name, label in labels:
+            style = "$foreground on $primary 40% bold" if name == view else "$muted"
+            parts.append(Content.styled(label, style))
+            clicks.append((x, x + len(label), f"screen.view('{name}')"))
+            x += len(label)
+        self.show(_spread(Content.assemble(*parts), right, width), clicks)
+
+
+def views_of(look: Look) -> tuple[str, ...]:
+    """The views that have something to show here: machines and a fleet only Kubernetes has."""
+    there = {
+        "machines": look.on_kubernetes or bool(look.store.machines),
+        "fleet": look.fleet is not None,
+    }
+    return tuple(name for name in VIEWS if there.get(name, True))
+
+
+def _labels(
+    view: str, names: Sequence[str], *, gap: str = "", long: bool = True
+) -> list[tuple[str, str]]:
+    """Each with its title, or with its number alone, but for the one that is shown."""
+    titles = {name: f"{TITLES[name]}{gap}" if long or name == view else "" for name in names}
+    return [(name, f" {NUMBERS[name]} {title}") for name, title in titles.items()]
+
+
+class StatusLine(Line):
+    """The cluster, the run, and whoever has fallen silent."""
+
+    DEFAULT_CSS = """
+    StatusLine { background: $surface; }
+    """
+
+    def draw(self, look: Look) -> None:
+        where = look.cluster or "no cluster"
+        if look.ref is not None:
+            where = cluster_name(look.ref, max(12, int(0.45 * self.size.width)))
+        parts: list[Content | str] = [Content.styled(f" {where} ", "bold")]
+        store = look.store
+        if look.failure is not None:
+            parts.append(Content.styled("● failed", "$bad"))
+        elif look.switching:
+            parts.append(Content.styled(f"● on the way to {look.switching}", "$warning"))
+        elif look.connected and not look.chosen:
+            parts = [Content.styled(" No cluster is chosen yet", "bold")]
+        elif not look.connected:
+            parts.append(Content.styled("● starting", "$warning"))
+        else:
+            style = f"${HEALTH_STYLES[store.health]}"
+            words = store.health.value if store.ref else "connecting, no data yet"
+            parts.append(Content.styled(f"● {words}", style))
+        if (run := current_run(store)) is not None:
+            attempt = f" · attempt {run.attempt.number}" if run.attempt else ""
+            parts += [
+                _SEPARATOR,
+                Content.styled(run.name or run.id, "bold"),
+                " ",
+                Content.styled(run_word(run), f"${run_style(run)}"),
+                attempt,
+            ]
+            if run.step:
+                parts.append(f" · step {run.step:,}")
+        stale = late_sources(look)
+        if stale:
+            said = "  ".join(
+                f"{name} {format.age(age)} old" if age is not None else f"{name} not heard"
+                for name, age, _ in stale
+            )
+            right = Content.styled(f"⚠ {said} ", "$warning")
+        else:
+            right = Content.styled(f"{look.route} " if look.route else "", "$muted")
+            if sum(len(part) for part in parts) + len(right) > self.size.width:
+                right = Content()
+        self.show(_spread(Content.assemble(*parts), right, self.size.width))
+
+
+class DrillLine(Line):
+    """The drill that goes on, in every view but its own; there is no such line without one."""
+
+    DEFAULT_CSS = """
+    DrillLine { background: $warning 20%; display: none; }
+    """
+
+    @property
+    def conducting(self) -> Conducting | None:
+        app = self.app
+        return app.conducting if isinstance(app, Asking) else None
+
+    def draw(self, look: Look, view: str = "") -> None:
+        found: StyledLine | None = None
+        if look.store.drilling:  # imported where it is needed: most screens never show a drill
+            from cockpit.tui.views.drills import current_drill
+
+            if (going := current_drill.going(look.store)) is not None:
+                found = current_drill.line(current_drill.live(look.store, going), look.now_s)
+        if found is None and (mine := self.conducting) is not None and mine.said:
+            found = [(f"{mine.name}  ", "bold"), (mine.said, "muted")]
+        found = None if view == "drills" else found
+        self.display = found is not None
+        if found is not None:
+            parts = [Content.styled(text, _words(words)) for text, words in found]
+            left = Content.assemble(Content.styled(" drill ", "bold $warning"), *parts)
+            right = Content.styled("X aborts ", "$muted")
+            self.show(_spread(left, right, self.size.width or self.app.size.width))
+
+
+def _words(words: str) -> str:
+    """A palette's words as a style of Textual's markup."""
+    return " ".join(word if word == "bold" else f"${word}" for word in words.split())
+
+
+class KeyBar(Line):
+    """The keys that do something here; those that may not are dim. They can be clicked."""
+
+    DEFAULT_CSS = """
+    KeyBar { background: $panel; }
+    """
+
+    def draw(self, keys: tuple[Key, ...], refused: frozenset[str]) -> None:
+        """`refused`: the ids of keys whose action would be refused."""
+        always = [key for key in keys if key.id in ("help", "quit")]
+        tail = [_key(key, False) for key in always]
+        width = self.size.width
+        room = width - 1 - sum(piece.cell_length for piece in tail)
+        head, clicks, x = [Content(" ")], [], 1
+        for key in keys:
+            if not key.footer or key in always:
+                continue
+            piece = _key(key, key.id in refused)
+            if x + piece.cell_length > room:
+                break
+            head.append(piece)
+            clicks.append((x, x + piece.cell_length, f"screen.{key.id}"))
+            x += piece.cell_length
+        x = width
+        for key, piece in zip(reversed(always), reversed(tail), strict=True):
+            x -= piece.cell_length
+            clicks.append((x, x + piece.cell_length, f"screen.{key.id}"))
+        self.show(_spread(Content.assemble(*head), Content.assemble(*tail), width), clicks)
+
+
+def _key(key: Key, dim: bool) -> Content:
+    if dim:
+        return Content.styled(f"{key.shown} {key.label}  ", "$muted 50%")
+    return Content.assemble(
+        Content.styled(key.shown, "$accent bold"), " ", Content.styled(f"{key.label}  ", "$muted")
+    )
+
+
+def _spread(left: Content, right: Content, width: int) -> Content:
+    """Both ends of a line; the right one stays whole as long as it can."""
+    room = max(0, width - right.cell_length)
+    if left.cell_length > room:
+        left = left.truncate(max(0, room - 1), ellipsis=True)
+    gap = max(0, width - left.cell_length - right.cell_length)
+    return Content.assemble(left, " " * gap, right)

@@ -1,0 +1,76 @@
+"""The keys that look closer: an object, its description, its log."""
+
+from __future__ import annotations
+
+from cockpit.store.selectors import current_run
+from cockpit.tui.main.current_view import Viewing
+from cockpit.tui.view_state import Target
+
+
+class Inspecting(Viewing):
+    async def action_open(self) -> None:
+        target = self.target()
+        if target is None:
+            return
+        if target.kind == "rank":
+            from cockpit.tui.views.ranks.page import RankScreen
+
+            self.app.push_screen(RankScreen(int(target.name)))
+        elif target.kind == "job":
+            await self.show_log(f"job:{target.name}")
+        elif target.kind == "cluster":
+            from cockpit.tui.views.fleet.view import FleetView
+
+            if isinstance(self.view, FleetView) and (ref := self.view.chosen()) is not None:
+                self.cockpit.switch(ref)
+        else:
+            self.action_object()
+
+    def action_object(self) -> None:
+        from cockpit.tui.changes import inspection
+
+        if (target := self._inspected()) is not None:
+            self.cockpit.attempt(inspection.show_object(self.cockpit, target))
+
+    def action_describe(self) -> None:
+        from cockpit.tui.changes import inspection
+
+        if (target := self._inspected()) is not None:
+            self.cockpit.attempt(inspection.describe(self.cockpit, target))
+
+    def _inspected(self) -> Target | None:
+        """What is selected; where nothing can be, the cluster itself."""
+        target = self.target()
+        ref = self.cockpit.store.ref
+        if target is None and self.view.NAME == "overview" and ref is not None:
+            return Target("cluster", ref.name)
+        if target is None:
+            self.notify("Nothing is selected here.", timeout=3)
+        return target
+
+    async def action_logs(self) -> None:
+        target = self.target()
+        run = current_run(self.cockpit.store)
+        if target is None or target.kind not in ("rank", "pod", "job"):
+            jobs = [run.submission_id] if run and run.submission_id else []
+            jobs += list(self.cockpit.store.jobs)
+            if jobs:
+                await self.show_log(f"job:{jobs[0]}")
+            else:
+                self.notify("There is no job yet whose log could be shown.", timeout=4)
+        elif target.kind == "rank":
+            from cockpit.tui.main import command_runner
+
+            self.cockpit.attempt(command_runner.show_log_of(self, f"rank:{target.name}"))
+        else:
+            await self.show_log(f"{target.kind}:{target.name}")
+
+    async def action_previous(self) -> None:
+        name = self.pod()
+        pod = self.cockpit.store.pods.get(name)
+        if pod is None:
+            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)
+        elif not pod.restarts:
+            self.notify(f"{name} has not restarted: it has no log before this.", markup=False)
+        else:
+            await self.show_log(f"previous:{name}")

@@ -1,0 +1,226 @@
+"""The one screen that carries the views and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container
+
+from cockpit.tui import keys
+from cockpit.tui.main.alert_keys import Alerting
+from cockpit.tui.main.change_keys import Changing
+from cockpit.tui.main.chart_keys import Charting
+from cockpit.tui.main.drill_keys import Drilling
+from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine, Tabs, views_of
+from cockpit.tui.main.inspect_keys import Inspecting
+from cockpit.tui.view_state import HEIGHTS, WIDTHS, Look
+from cockpit.tui.views import registry
+
+if TYPE_CHECKING:  # each is imported where it is first used: the first paint waits for none
+    from cockpit.tui.dialogs.prompt import Prompt
+    from cockpit.tui.views.ranks.view import RanksView
+    from cockpit.tui.widgets.table.table import LineTable
+
+
+class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
+    DEFAULT_CSS = """
+    MainScreen { layout: vertical; }
+    MainScreen > #view { height: 1fr; background: $surface; }
+    MainScreen.-tiny > Tabs { display: none; }
+    """
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.bindings()]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.view_name = keys.VIEWS[0]
+        self.prompt: Prompt | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Tabs()
+        yield StatusLine()
+        yield DrillLine()
+        yield Container(id="view")
+        yield KeyBar()
+
+    async def on_mount(self) -> None:
+        await self.action_view(self.view_name)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw_now)
+
+    def redraw(self, look: Look, *, held_too: bool = False) -> None:
+        """The frame always; the view only while the screen is not held, or with `held_too`."""
+        self.query_one(Tabs).draw(look, self.view_name)
+        self.query_one(StatusLine).draw(look)
+        self.query_one(DrillLine).draw(look, self.view_name)
+        here = self.keys_here(look)
+        refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
+        self.query_one(KeyBar).draw(here, refused)
+        view = self.views.get(self.shown)
+        if view is not None and view.is_mounted and (held_too or not look.paused):
+            view.draw(look)
+
+    def keys_here(self, look: Look) -> tuple[keys.Key, ...]:
+        """What the bar below offers in this view."""
+        return keys.keys_of(self.view_name, kubernetes=look.on_kubernetes)
+
+    # -- moving between views
+
+    async def action_view(self, name: str) -> None:
+        """Show that view; each is built when it is first looked at."""
+        self.view_name = name
+        # No view has anything to show before there is a cluster; the fleet needs none.
+        there = self.cockpit.session is not None
+        there = there or (name == "fleet" and self.cockpit.connection is not None)
+        self.shown = shown = name if there else "starting"
+        if shown not in self.views:
+            self.views[shown] = view = registry.make(shown)
+            await self.query_one("#view").mount(view)
+        # Another view may have been asked for while this one was being built.
+        for other, view in self.views.items():
+            view.display = other == self.shown
+        self.draw_now()
+        self.call_after_refresh(self.draw_now)
+        if self.app.screen is self:
+            self.view.take_focus()
+
+    async def action_turn(self, by: int) -> None:
+        names = views_of(self.cockpit.look())
+        at = names.index(self.view_name) if self.view_name in names else 0
+        await self.action_view(names[(at + by) % len(names)])
+
+    async def look_anew(self, *, switched: bool) -> None:
+        """Another cluster, or the first one: nothing of the one before is shown any more."""
+        for view in self.views.values():
+            if switched and view.is_mounted:
+                view.forget()
+        name = "overview" if switched and self.view_name == "fleet" else self.view_name
+        await self.action_view(name if self.cockpit.session is not None else "fleet")
+
+    def draw_now(self) -> None:
+        """Even while the screen is held: the user has asked to see something else."""
+        self.redraw(self.cockpit.look(), held_too=True)
+
+    def action_back(self) -> None:
+        if not self.view.back():
+            self.view.filter("")
+        self.draw_now()
+
+    def action_heat(self) -> None:
+        self._ranks(lambda view: view.toggle_heat())
+
+    def action_colour(self) -> None:
+        self._ranks(lambda view: view.next_colour())
+
+    def action_stack(self) -> None:
+        from cockpit.tui.views.ranks import stack
+
+        if (target := self.target()) is not None and target.kind == "rank":
+            self.cockpit.attempt(stack.show_stack(self.cockpit, int(target.name)))
+
+    def action_profile(self) -> None:
+        from cockpit.tui.views.ranks import stack
+
+        if (target := self.target()) is not None and target.kind == "rank":
+            self.cockpit.attempt(stack.show_profile(self.cockpit, int(target.name)))
+
+    def _ranks(self, change: Callable[[RanksView], None]) -> None:
+        from cockpit.tui.views.ranks.view import RanksView
+
+        if isinstance(self.view, RanksView):
+            change(self.view)
+            self.draw_now()
+
+    def action_pane(self) -> None:
+        self.view.next_pane()
+
+    # -- what is selected
+
+    async def on_line_table_selected(self, message: LineTable.Selected) -> None:
+        message.stop()
+        await self.action_open()
+
+    async def show_log(self, stream: str) -> None:
+        from cockpit.tui.views.jobs.view import JobsView
+
+        await self.action_view("jobs")
+        view = self.view
+        if isinstance(view, JobsView):
+            view.follow(stream)
+            self.draw_now()
+
+    def action_sort(self) -> None:
+        self.view.sort_next()
+        self.draw_now()
+
+    def action_reverse(self) -> None:
+        self.view.reverse()
+        self.draw_now()
+
+    # -- the rest
+
+    def action_mark(self) -> None:
+        self.cockpit.mark()
+
+    def action_pause(self) -> None:
+        self.cockpit.paused = not self.cockpit.paused
+        self.cockpit.redraw()
+
+    def action_theme(self) -> None:
+        self.cockpit.next_theme()
+
+    def action_save(self) -> None:
+        self.cockpit.save_screen()
+
+    def action_quit(self) -> None:
+        from cockpit.tui.changes import changes
+
+        self.cockpit.attempt(changes.leave(self.cockpit))
+
+    def action_help(self) -> None:
+        from cockpit.tui.dialogs.help import help_text
+        from cockpit.tui.dialogs.reading import Reading
+
+        name = self.view_name
+        heading = f"Keys · {keys.TITLES[name]}"
+        self.app.push_screen(Reading(heading, lambda width: help_text(name, width)))
+
+    async def action_command(self) -> None:
+        await self._ask(":")
+
+    async def action_filter(self) -> None:
+        await self._ask("/")
+
+    async def _ask(self, mode: str) -> None:
+        if self.prompt is None:
+            from cockpit.tui.dialogs.prompt import Prompt
+
+            self.prompt = Prompt(self._completions)
+            await self.mount(self.prompt)
+        self.query_one(KeyBar).display = False
+        self.prompt.ask(mode)
+
+    def on_prompt_entered(self, message: Prompt.Entered) -> None:
+        from cockpit.tui.main import command_runner
+
+        if message.mode == "/":
+            self.view.filter(message.line)
+            self.draw_now()
+        else:
+            self.cockpit.attempt(command_runner.run(self, message.line))
+
+    def on_prompt_closed(self) -> None:
+        self.query_one(KeyBar).display = True
+        self.view.take_focus()
+
+    def _completions(self, line: str) -> list[str]:
+        from cockpit.tui.commands import commands
+
+        look = self.cockpit.look()
+        themes = sorted(self.app.available_themes)
+        return commands.completions(line, look.store, themes, look.fleet)

@@ -1,0 +1,119 @@
+"""A recording as a session and a connection: what the screens look at, and what they may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from cockpit.backends.protocol import Scaled, Terminal
+from cockpit.backends.recorded import RecordedBackend
+from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.engine.interrupted import Undone
+from cockpit.drills.engine.journal import Entry
+from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.drills.gamedays.runner import GameDayRun
+from cockpit.drills.plan.kill import KillPlan
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.launch.job import BundledJob
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.drill import Drill, DrillRecord
+from cockpit.model.error import NotAllowedError
+from cockpit.model.event import Event
+from cockpit.model.run import Job
+from cockpit.recorder.reading.player import Player
+from cockpit.session.session import Session
+from cockpit.tui.changes.actions import Connection, Via
+
+BUDGET_S = 0.09
+"""Of each tick of the screen: a long way is gone in parts, and keys are answered between them."""
+
+
+class ReplaySession(Session):
+    """Its store is the player's, and its clock is the moment that is shown."""
+
+    def __init__(self, player: Player) -> None:
+        name = player.recording.run.name or player.recording.path.stem
+        ref = player.store.ref or ClusterRef("recording", name)
+        super().__init__(RecordedBackend(ref), clock=lambda: player.position_s)
+        self.store = player.store
+        self.player = player
+
+    def dispatch(self, event: Event) -> None:
+        """Nothing is added to what was recorded."""
+
+    def drain(self) -> bool:
+        """Go on with the clock. Returns whether anything has changed."""
+        return self.player.advance(BUDGET_S)
+
+    def close(self) -> None:
+        super().close()
+        self.player.recording.close()
+
+
+class RecordedActions:
+    """Every change, refused."""
+
+    async def kill(self, plan: KillPlan) -> Drill:
+        _refuse()
+
+    def experiment(self, plan: DrillPlan) -> Experiment:
+        _refuse()
+
+    async def drill(self, experiment: Experiment) -> DrillRecord:
+        _refuse()
+
+    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+        _refuse()
+
+    def earlier_drills(self) -> Sequence[DrillRecord]:
+        """Of a recording, only what it holds."""
+        return ()
+
+    async def drill_elsewhere(self) -> str:
+        return ""
+
+    async def left_to_ask(self) -> Sequence[Entry]:
+        return ()
+
+    async def undo_left(self, entries: Sequence[Entry]) -> Sequence[Undone]:
+        _refuse()
+
+    async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled:
+        _refuse()
+
+    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
+        _refuse()
+
+    async def cordon(self, machine: str, cordoned: bool) -> None:
+        _refuse()
+
+    async def attach(
+        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
+    ) -> Terminal:
+        _refuse()
+
+    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
+        _refuse()
+
+    async def resume(self, job_id: str) -> Job:
+        _refuse()
+
+    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
+        _refuse()
+
+    async def launch(self, name: str, settings: Mapping[str, str], via: Via = "job") -> str:
+        _refuse()
+
+    def bundled_jobs(self) -> tuple[BundledJob, ...]:
+        return ()
+
+
+def connection(player: Player) -> Connection:
+    """A started session on the recording."""
+    session = ReplaySession(player)
+    session.start()
+    return Connection(session, RecordedActions())
+
+
+def _refuse() -> NoReturn:
+    raise NotAllowedError("Nothing can be changed here.", "This is a recording.")

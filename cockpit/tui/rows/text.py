@@ -1,0 +1,114 @@
+"""Words and colours for what the store knows. Style words are those of `theme.Palette`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+
+from cockpit import format
+from cockpit.insight.recovery.text import brief
+from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
+from cockpit.model.drill import Recovery
+from cockpit.model.run import JobStatus, RunState
+from cockpit.store.run import RunView
+from cockpit.store.selectors import stale_sources
+from cockpit.tui.terminal.cells import shorten
+from cockpit.tui.view_state import Look
+
+HEALTH_STYLES = {
+    ClusterHealth.READY: "good",
+    ClusterHealth.STARTING: "warning",
+    ClusterHealth.DEGRADED: "warning",
+    ClusterHealth.DOWN: "bad",
+    ClusterHealth.SUSPENDED: "accent",
+    ClusterHealth.UNKNOWN: "muted",
+}
+
+_GOING = {RunState.RUNNING: "good", RunState.FINISHED: "good", RunState.UNKNOWN: "muted"}
+_BROKEN = {RunState.ERRORED, RunState.ABORTED}
+
+JOB_STYLES = {
+    JobStatus.PENDING: "warning",
+    JobStatus.RUNNING: "good",
+    JobStatus.SUCCEEDED: "muted",
+    JobStatus.STOPPED: "muted",
+    JobStatus.FAILED: "bad",
+}
+
+
+def run_style(run: RunView) -> str:
+    if gave_up(run):
+        return "bad"
+    return _GOING.get(run.state, "bad" if run.state in _BROKEN else "warning")
+
+
+def gave_up(run: RunView) -> bool:
+    """Whether its training function stopped early, such as on a loss that is NaN.
+
+    Ray calls such a run FINISHED, for it returned; `training.telemetry` adds the reason.
+    """
+    return run.state is RunState.FINISHED and run.message.startswith("stopped")
+
+
+def run_word(run: RunView) -> str:
+    return "STOPPED EARLY" if gave_up(run) else run.state.value
+
+
+def number_style(value: float | None, style: str = "") -> str:
+    """`bad` for a number that went to NaN or infinity."""
+    return "bad" if value is not None and not math.isfinite(value) else style
+
+
+def pod_style(pod: Pod) -> str:
+    if pod.phase is PodPhase.FAILED:
+        return "bad"
+    if pod.phase in (PodPhase.TERMINATING, PodPhase.PENDING, PodPhase.UNKNOWN):
+        return "warning"
+    if pod.phase is PodPhase.SUCCEEDED:
+        return "muted"
+    return "good" if pod.ready else "warning"
+
+
+def recovered(measured: Recovery) -> str:
+    """How a drill went, in one sentence."""
+    return brief(measured)
+
+
+def clock(at_s: float) -> str:
+    """The time of day where the screen is."""
+    return time.strftime("%H:%M:%S", time.localtime(at_s))
+
+
+def cluster_name(ref: ClusterRef, room: int) -> str:
+    """Context, namespace and name in at most `room` cells; the longest is cut first, last the name.
+
+    A cluster outside Kubernetes is `local:demo`.
+    """
+    if not ref.context and not ref.namespace:
+        return shorten(str(ref), room)
+    parts = [part for part in (ref.context, ref.namespace, ref.name) if part]
+    for least in (10, 6, 3):
+        while len(" / ".join(parts)) > room:
+            at = max(range(len(parts) - 1), key=lambda i: len(parts[i]), default=0)
+            if len(parts[at]) <= least:
+                break
+            parts[at] = shorten(parts[at], len(parts[at]) - 1 - parts[at].count("…"))
+    return shorten(" / ".join(parts), room)
+
+
+def group_notes(groups: Iterable[WorkerGroup]) -> list[str]:
+    """What the counts of the groups alone do not say."""
+    return [f"{group.name}: {group.note}" for group in groups if group.note]
+
+
+def late_sources(look: Look) -> list[tuple[str, float | None, str]]:
+    """Whoever has fallen silent. A log may be silent for ever: its own pane tells of it."""
+    found = stale_sources(look.store, look.now_s)
+    return [(name, age, why) for name, age, why in found if ":" not in name]
+
+
+def silent(name: str, age_s: float | None, why: str) -> str:
+    """One source that is behind."""
+    for_how_long = f"silent for {format.age(age_s)}" if age_s is not None else "not heard yet"
+    return f"{name}: {for_how_long}" + (f" · {why}" if why else "")

@@ -1,0 +1,69 @@
+"""What a view is given to draw from, and what it must be able to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import CockpitError
+from cockpit.store.store import Store
+
+WIDTHS = [(0, "-narrow"), (78, "-normal"), (120, "-wide")]
+HEIGHTS = [(0, "-tiny"), (12, "-short"), (22, "-medium"), (36, "-tall")]
+"""Classes that a screen carries from that many cells on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything that is known at one instant. The store must only be read."""
+
+    store: Store
+    now_s: float
+    connected: bool = True
+    progress: tuple[str, ...] = ()
+    """What the start has said so far."""
+    failure: CockpitError | None = None
+    """Why there will be no connection."""
+    cluster: str = ""
+    paused: bool = False
+    read_only: bool = False
+    chosen: bool = True
+    """Whether there is a cluster to look at, or only the fleet to choose one from."""
+    switching: str = ""
+    """The cluster that will be looked at next, while the way to it is being made."""
+    fleet: Store | None = None
+    """All clusters by context; None where only one can be looked at."""
+    ref: ClusterRef | None = None
+    route: str = ""
+    """How the dashboard is reached, such as `service proxy`."""
+
+    @property
+    def on_kubernetes(self) -> bool:
+        return self.ref is not None and self.ref.backend == "kuberay"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is selected."""
+
+    kind: str
+    """`pod`, `rank`, `job`, `group`, `machine` or `cluster`."""
+    name: str
+
+
+@runtime_checkable
+class Live(Protocol):
+    """A screen that is drawn again and again."""
+
+    @property
+    def is_mounted(self) -> bool: ...
+
+    def redraw(self, look: Look) -> None: ...
+
+
+@runtime_checkable
+class ShowsLogs(Protocol):
+    """A screen that can show a log by its stream's name (`tui.changes.actions.LogSource`)."""
+
+    async def show_log(self, stream: str) -> None: ...

@@ -1,0 +1,1 @@
+"""The views, a folder each: the view, its rows and its keys."""

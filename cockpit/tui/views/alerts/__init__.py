@@ -1,0 +1,1 @@
+"""View 8: alerts."""

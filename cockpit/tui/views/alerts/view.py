@@ -1,0 +1,116 @@
+"""View 8: what somebody should look at, and how the run does."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from cockpit.insight.metrics.diagnosis import Diagnosis
+from cockpit.store.run import RunView
+from cockpit.store.selectors import current_run
+from cockpit.store.store import AlertView
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.view_state import Look, Target
+from cockpit.tui.views.alerts.rows import ALERT_COLUMNS, alert_of, alert_rows
+from cockpit.tui.views.overview import diagnosis_panel
+from cockpit.tui.views.sorted_view import OrderedView
+from cockpit.tui.widgets.bars.shares import ShareBar
+from cockpit.tui.widgets.table.table import LineTable
+
+NO_DIAGNOSIS = Diagnosis(None, None, None, None, None)
+
+
+class AlertsView(OrderedView):
+    NAME = "alerts"
+    KIND = "alert"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
+    DEFAULT_CSS = """
+    AlertsView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
+        border-title-style: bold; border-title-background: $surface; }
+    AlertsView LineTable { height: 1fr; min-height: 3; }
+    AlertsView #details { height: auto; max-height: 7; padding: 0 1; }
+    AlertsView #diagnosis { height: auto; }
+    AlertsView #diagnosis > * { padding: 0 1; }
+    AlertsView #facts { height: auto; text-wrap: nowrap; }
+    .-short AlertsView #diagnosis, .-tiny AlertsView #diagnosis { display: none; }
+    .-tiny AlertsView #details { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._contents: dict[str, Content] = {}
+
+    def compose(self) -> ComposeResult:
+        yield LineTable(ALERT_COLUMNS, id="alerts", classes="panel")
+        yield Static(id="details", classes="panel")
+        with Vertical(id="diagnosis", classes="panel"):
+            yield ShareBar("step time", id="step")
+            yield ShareBar("goodput", id="goodput")
+            yield Static(id="facts")
+
+    def on_mount(self) -> None:
+        entitle(self.query_one("#details"), "What it is")
+
+    def redraw(self, look: Look) -> None:
+        store, run = look.store, current_run(look.store)
+        table = self.query_one(LineTable)
+        rows = alert_rows(store, look.now_s)
+        shown = self.order.apply(rows, ALERT_COLUMNS)
+        table.set_empty(
+            "No alert." if run is not None else "No alert: there is no run to watch yet."
+        )
+        table.set_sort(self.order.by, self.order.down)
+        table.set_rows(shown)
+        entitle(table, self._heading(look, len(shown), len(rows)))
+        view = alert_of(store, table.cursor_key)
+        self._say("details", diagnosis_panel.details(view, look.now_s, any_run=run is not None))
+        self._diagnose(look, run)
+
+    def _heading(self, look: Look, shown: int, of: int) -> str:
+        raised = len(look.store.alerts)
+        past = len(look.store.alerts_past)
+        said = f"Alerts · {raised} raised, {past} past"
+        return f"{said} · {shown} of {of} with “{self.order.text}”" if self.order.text else said
+
+    def _diagnose(self, look: Look, run: RunView | None) -> None:
+        panel = self.query_one("#diagnosis")
+        entitle(panel, f"Diagnosis of {run.name or run.id}" if run else "Diagnosis")
+        if not panel.display:
+            return
+        found = (
+            self.cockpit.diagnoses.of(look, run, self.cockpit.session)
+            if run is not None
+            else NO_DIAGNOSIS
+        )
+        self.query_one("#step", ShareBar).show_parts(
+            diagnosis_panel.step_parts(found),
+            "not known: the job does not report the parts of its steps",
+        )
+        self.query_one("#goodput", ShareBar).show_parts(
+            diagnosis_panel.goodput_parts(found), "not known yet"
+        )
+        self._say("facts", diagnosis_panel.facts(found, self.size.width - 2))
+
+    def _say(self, where: str, content: Content) -> None:
+        before = self._contents.get(where)
+        if before is None or not content.is_same(before):
+            self._contents[where] = content
+            self.query_one(f"#{where}", Static).update(content)
+
+    def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
+        message.stop()
+        view = alert_of(self.cockpit.store, message.key)
+        said = diagnosis_panel.details(view, self.cockpit.now_s, any_run=True)
+        self._say("details", said)
+
+    def chosen(self) -> AlertView | None:
+        """The alert under the cursor."""
+        return alert_of(self.cockpit.store, self.query_one(LineTable).cursor_key)
+
+    def target(self) -> Target | None:
+        """The rank that the alert is of: enter opens its page."""
+        view = self.chosen()
+        kind, _, name = (view.alert.finding.subject if view else "").partition(" ")
+        return Target("rank", name) if kind == "rank" and name.isdecimal() else None

@@ -1,0 +1,1 @@
+"""View 3: the curves of a run."""

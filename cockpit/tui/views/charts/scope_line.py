@@ -1,0 +1,124 @@
+"""The line above the charts: what is shown of which run, and what the cursor is at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from cockpit import format
+from cockpit.store.run import RunView
+from cockpit.tui.views.charts.curve_cache import step_at, time_at
+from cockpit.tui.views.charts.viewport import Lens, Reach
+from cockpit.tui.widgets.chart.axis import Axis, place_text
+from cockpit.tui.widgets.chart.marks import MARKS, Mark
+
+NEAR = 0.02
+"""A mark is near the cursor within this share of what is shown."""
+_WORDS = {
+    "drill": "drill",
+    "alert": "alert",
+    "attempt": "attempt",
+    "mark": "mark",
+    "cleared": "cleared",
+    "checkpoint": "checkpoint",
+}
+
+
+def line(
+    width: int,
+    run: RunView | None,
+    lens: Lens,
+    reach: Reach | None,
+    marks: Sequence[Mark],
+    *,
+    page: tuple[int, int] | None,
+    ranks: bool,
+    compared: Sequence[str],
+    words: str,
+    begun: float,
+) -> Content:
+    """`page`: which of how many; `begun`: the run's first sample, in Unix seconds."""
+    name = f" {run.name or run.id}" if run else " No run yet"
+    parts = [window_words(lens, reach, begun)]
+    parts += [f"charts {page[0]}/{page[1]}"] if page else []
+    parts += ["one curve a rank"] if ranks else []
+    parts += ["log"] if lens.log else []
+    parts += [f"smooth {lens.weight:g}"] if lens.weight else []
+    parts += [f"with {', '.join(compared)}"] if compared else []
+    parts += [f"only “{words}”"] if words else []
+    left = Content.assemble(
+        Content.styled(name, "bold"), Content.styled(f"  {' · '.join(parts)}", "$muted")
+    )
+    right = Content()
+    if run is not None and reach is not None:
+        start, end = lens.shown(reach)
+        if lens.cursor is not None:
+            right = _cursor(run, lens, lens.cursor, end - start, marks, reach, begun)
+        else:
+            right = _kinds([mark for mark in marks if start <= mark.at <= end])
+    room = width - right.cell_length
+    if room < left.cell_length + 2 and lens.cursor is None:
+        right, room = Content(), width
+    left = left.truncate(max(0, room - 2), ellipsis=True) if left.cell_length > room - 2 else left
+    gap = max(0, width - left.cell_length - right.cell_length)
+    return Content.assemble(left, " " * gap, right)
+
+
+def window_words(lens: Lens, reach: Reach | None, begun: float) -> str:
+    """What part of the axis is shown."""
+    by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(lens.axis, "")
+    if lens.span is None or reach is None:
+        return f"all of it{by}"
+    if lens.end is None and lens.by_step:
+        return f"last {format.count(round(lens.span))} steps"
+    if lens.end is None:
+        return f"last {format.duration(lens.span)}{by}"
+    start, end = lens.shown(reach)
+    if lens.by_step:
+        return f"steps {round(start):,} to {round(end):,}"
+    first, last = (place_text(lens.axis, place, end, begun) for place in (start, end))
+    return f"{first.removesuffix(' after the start')} to {last}"
+
+
+def _cursor(
+    run: RunView,
+    lens: Lens,
+    cursor: float,
+    span: float,
+    marks: Sequence[Mark],
+    reach: Reach,
+    begun: float,
+) -> Content:
+    at_s = time_at(run, cursor) if lens.by_step else cursor
+    step = cursor if lens.by_step else step_at(run, cursor)
+    parts = []
+    if at_s is not None:
+        parts.append(place_text(Axis.CLOCK, at_s, reach.newest, begun))
+        if lens.axis is not Axis.CLOCK:
+            parts.append(f"+{format.duration(at_s - begun)}")
+    if step is not None:
+        parts.append(f"step {round(step):,}")
+    told = Content.styled(" · ".join(parts), "bold")
+    near = sorted(
+        (mark for mark in marks if abs(mark.at - cursor) <= NEAR * span),
+        key=lambda mark: abs(mark.at - cursor),
+    )
+    for mark in near[:2]:
+        flag, style = MARKS[mark.kind]
+        words = mark.label or _WORDS[mark.kind]
+        told = Content.assemble(told, "  ", Content.styled(f"{flag} {words}", f"${style}"))
+    return Content.assemble(told, " ")
+
+
+def _kinds(marks: Sequence[Mark]) -> Content:
+    """What the letters stand for, of those that are in sight. The word first: no key does that."""
+    there = {mark.kind for mark in marks}
+    told = [
+        Content.styled(f"{_WORDS[kind]} {flag}", f"${style}")
+        for kind, (flag, style) in MARKS.items()
+        if kind in there
+    ]
+    if not told:
+        return Content()
+    return Content.assemble(Content.styled("marks: ", "$muted"), Content(", ").join(told), " ")

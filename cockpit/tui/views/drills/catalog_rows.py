@@ -1,0 +1,119 @@
+"""The catalogue as rows: what can be broken here, and why the rest cannot. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from cockpit.drills.faults.availability import why_not
+from cockpit.drills.faults.catalog import faults
+from cockpit.drills.faults.fault import Fault, FaultKind, Parameter
+from cockpit.drills.gamedays.file import game_day, shipped
+from cockpit.model.cluster import Capability
+from cockpit.model.text import one_line
+from cockpit.tui.widgets.table.table import Cell, Column, Row
+
+FAULT_COLUMNS = (
+    Column("fault", "FAULT"),
+    Column("aim", "HITS", priority=4),
+    Column("what", "WHAT IT DOES", min_width=44, grow=1, firm=True),
+    Column("needs", "NEEDS", min_width=20, priority=5, firm=True),
+    Column("undo", "UNDO", min_width=28, priority=2),
+    Column("here", "HERE", width=4, priority=1),
+)
+BY_ITSELF = "ends by itself"
+DAY_CELLS = 72
+"""Of what a game day is for, about as much as the longest summary of a fault."""
+DAY = "day:"
+"""Before the name in the key of a game day's row."""
+AVAILABLE, NOT_HERE = "yes", "no"
+"""Why not is a sentence: it is told in full below the table, for the row that is selected."""
+
+
+def fault_rows(
+    backend: str, rights: Mapping[str, Capability], refused: str = ""
+) -> list[tuple[Fault, str, Row]]:
+    """Each fault with why it cannot be had (empty: it can) and its row, in the catalogue's order.
+
+    `refused`: why nothing at all may be changed from here.
+    """
+    found = []
+    for fault in faults():
+        why = refused or why_not(fault, backend, rights)
+        found.append((fault, why, _row(fault.kind, why)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A game day that is shipped."""
+
+    name: str
+    about: str
+    steps: tuple[str, ...]
+
+
+@cache
+def days() -> tuple[Day, ...]:
+    found = [game_day(name) for name in shipped()]
+    return tuple(Day(one.name, one.about, tuple(s.name for s in one.steps)) for one in found)
+
+
+def day_rows(refused: str = "") -> list[tuple[Day, Row]]:
+    """The game days, after the faults."""
+    style = "muted" if refused else ""
+    return [
+        (
+            day,
+            Row(
+                f"{DAY}{day.name}",
+                (
+                    Cell(day.name, style or "bold accent"),
+                    Cell("game day", "muted"),
+                    Cell(one_line(day.about, DAY_CELLS), style),
+                    Cell("", "muted"),
+                    Cell(f"each of its {len(day.steps)} steps'", "muted"),
+                    _here(refused),
+                ),
+                style,
+            ),
+        )
+        for day in days()
+    ]
+
+
+def _row(kind: FaultKind, why: str) -> Row:
+    return Row(
+        kind.name,
+        (
+            Cell(kind.name, "muted" if why else "bold"),
+            Cell(kind.aim.value, "muted"),
+            Cell(kind.summary, "muted" if why else ""),
+            Cell(", ".join(kind.needs), "muted"),
+            Cell(undo_words(kind), "muted"),
+            _here(why),
+        ),
+        "muted" if why else "",
+    )
+
+
+def _here(why: str) -> Cell:
+    return Cell(NOT_HERE, "warning") if why else Cell(AVAILABLE, "good")
+
+
+def undo_words(kind: FaultKind) -> str:
+    return BY_ITSELF if kind.ends_by_itself and not kind.undo else kind.undo
+
+
+def parameters_words(parameters: Sequence[Parameter]) -> str:
+    """Each with its default: `grace_s=30`."""
+    return "  ".join(f"{one.name}={default_text(one)}" for one in parameters)
+
+
+def default_text(parameter: Parameter) -> str:
+    """As it can be typed again."""
+    value = parameter.default
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,66 @@
+"""A dry run in sentences: what is done to whom, how far it reaches, what has to hold. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cockpit import format
+from cockpit.drills.faults.fault import Armed
+from cockpit.drills.gamedays.description import Here, commands_of, steps_said
+from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.drills.plan.plan import DrillPlan
+from cockpit.drills.probes.hypothesis import name_of
+from cockpit.model.cluster import NodeType
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+
+MOST_RANKS = 16
+
+
+def said(
+    store: Store, plan: DrillPlan, seed: int, armed: Sequence[Armed], notes: Sequence[str]
+) -> list[str]:
+    """`notes`: what the user should know before."""
+    lines = [one_line(line, 300) for one in armed for line in one.prepared.lines]
+    lines += [f"Then it is undone: {undo.text}." for one in armed for undo in one.prepared.undo]
+    lines.append(_reach(store, armed))
+    wanted = [name_of(probe) for probe in plan.hypothesis]
+    if plan.recover_within_s is not None:
+        wanted.append(f"the first new step within {plan.recover_within_s:g} s")
+    if plan.max_steps_lost is not None:
+        wanted.append(f"at most {plan.max_steps_lost} steps lost")
+    lines += commands_of((*plan.hypothesis, *plan.abort))
+    if wanted:
+        lines.append(f"It passes with: {', '.join(wanted)}.")
+    lines.append(f"Seed {seed}. X aborts it, and undoes what it did.")
+    return [*(f"⚠ {one_line(note, 300)}" for note in notes), *lines]
+
+
+def day_said(day: GameDay, there: Here) -> list[str]:
+    """Its steps, and what of them will not go here as it says."""
+    about, *steps = steps_said(day, there)
+    end = "The targets of each drill are chosen when it begins. X aborts all of it."
+    return [about, "\n".join(step.strip() for step in steps), end]
+
+
+def _reach(store: Store, armed: Sequence[Armed]) -> str:
+    """How much of the cluster and of the run is hit."""
+    pods = {pod.name: pod for one in armed for pod in one.victims.pods}
+    ranks = sorted({victim.rank for one in armed for victim in one.victims.ranks})
+    workers = [pod for pod in store.pods.values() if pod.node_type is NodeType.WORKER]
+    hit = [pod for pod in pods.values() if pod.node_type is NodeType.WORKER]
+    parts = [f"{len(hit)} of {len(workers)} worker pods"]
+    parts += ["the HEAD: drivers on it die, and every run ends"] if len(hit) < len(pods) else []
+    run = next((one.victims for one in armed if one.victims.run_id), None)
+    again = any(one.fault.kind.name == "random-kills" for one in armed)
+    reaches = "It begins with" if again else "It reaches"
+    if run is None:
+        return f"{reaches} {', '.join(parts)}."
+    if ranks:
+        parts.append(f"{format.ranks(ranks, MOST_RANKS)} of {run.world_size}")
+    else:
+        parts.append("no rank")
+    return (
+        f"{reaches} {', '.join(parts)} of run {one_line(run.run_name, 60)}: attempt "
+        f"{run.attempt}, near step {run.step:,}."
+    )

@@ -1,0 +1,75 @@
+"""Lines of the view of drills: those that change while one goes on, and on what is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from cockpit.drills.faults.fault import FaultKind
+from cockpit.model.text import one_line
+from cockpit.tui.views.drills.catalog_rows import Day, parameters_words, undo_words
+from cockpit.tui.widgets.few_lines import FewLines, StyledLine, cut
+
+
+class StyledLines(FewLines):
+    """As high as what it shows."""
+
+    DEFAULT_CSS = """
+    StyledLines { height: auto; width: 100%; background: $surface; color: $foreground; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._told: list[StyledLine] = []
+
+    def show(self, told: Sequence[StyledLine]) -> None:
+        """These lines; of one that is wider than the widget, the end is an ellipsis."""
+        self._told = list(told)
+        if self.styles.height is None or self.styles.height.value != len(self._told):
+            self.styles.height = len(self._told)
+        self.display = bool(self._told)
+        self.draw_again()
+
+    def draw_lines(self) -> list[StyledLine]:
+        return [cut(line, self.size.width) for line in self._told]
+
+
+def about(kind: FaultKind, why: str) -> Content:
+    """A fault: why it cannot be had, and what it needs and takes."""
+    known = [
+        ("needs", ", ".join(kind.needs)),
+        ("undo", undo_words(kind)),
+        ("takes", parameters_words(kind.parameters)),
+    ]
+    pairs = [
+        Content.assemble(Content.styled(f"{name} ", "$muted"), f"{text}   ")
+        for name, text in known
+        if text
+    ]
+    head = Content.assemble(Content.styled(f"{kind.name}  ", "bold"), kind.summary)
+    return Content("\n").join([head, *_not_here(why), Content.assemble(*pairs)])
+
+
+def of_day(day: Day, why: str = "") -> Content:
+    """A game day: what it is for, why it cannot be held, and its steps."""
+    steps = " → ".join(one_line(step, 60) for step in day.steps)
+    head = Content.assemble(Content.styled(f"{day.name}  ", "bold"), one_line(day.about, 300))
+    return Content("\n").join([head, *_not_here(why), Content.styled(steps, "$muted")])
+
+
+def _not_here(why: str) -> list[Content]:
+    return [Content.styled(f"Not here: {one_line(why, 300)}", "$warning")] if why else []
+
+
+def content(lines: Sequence[StyledLine]) -> Content:
+    """Styled lines as a text that may wrap."""
+    return Content("\n").join(
+        Content.assemble(
+            *(
+                Content.styled(text, " ".join(w if w == "bold" else f"${w}" for w in words.split()))
+                for text, words in line
+            )
+        )
+        for line in lines
+    )

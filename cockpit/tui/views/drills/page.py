@@ -1,0 +1,176 @@
+"""One drill's own page: its phases, who saw each instant, what it cost, and those before it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from cockpit.insight.recovery.measurement import is_settled, recovery
+from cockpit.model.drill import DrillRecord, Recovery
+from cockpit.model.text import one_line
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.dialogs.help import key_lines
+from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.keys import BY_ID, Key
+from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.view_state import HEIGHTS, WIDTHS, Look
+from cockpit.tui.views.drills import page_rows
+from cockpit.tui.views.drills.current_drill import VERDICT_STYLES
+from cockpit.tui.views.drills.history_rows import Past
+from cockpit.tui.views.drills.lines import content
+from cockpit.tui.widgets.bars.recovery import RecoveryBar
+
+_KEYS = (
+    Key("back", "escape", "esc", "back", "Back to the drills"),
+    BY_ID["save"],
+    BY_ID["help"],
+    BY_ID["quit"],
+)
+EARLIER_SHOWN = 5
+
+
+class DrillScreen(Screen[None]):
+    """Of one that is over, or of a kill by hand that may still be measured."""
+
+    DEFAULT_CSS = """
+    DrillScreen VerticalScroll { border-top: solid $border-blurred; padding: 0 1;
+        border-title-color: $foreground; border-title-style: bold;
+        border-title-background: $surface; background: $surface; }
+    DrillScreen Static { height: auto; }
+    DrillScreen .head { margin: 1 0 0 0; }
+    DrillScreen RecoveryBar { margin: 0 0 1 0; }
+    DrillScreen .earlier { height: 1; margin: 0; }
+    """
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter", "back", "Back"),
+        Binding("question_mark", "help", "The keys of this page"),
+        Binding("w", "save", "Save the screen"),
+        Binding("q", "quit", "Leave"),
+        Binding("j,down", "scroll(1)", "Down"),
+        Binding("k,up", "scroll(-1)", "Up"),
+        Binding("g,home", "end(False)", "Top"),
+        Binding("G,end", "end(True)", "Bottom"),
+    ]
+
+    def __init__(self, past: Past) -> None:
+        super().__init__()
+        self.past = past
+        self.earlier = [one for one in reversed(past.earlier) if one.recoveries][:EARLIER_SHOWN]
+
+    @property
+    def cockpit(self) -> CockpitApp:
+        app = self.app
+        assert isinstance(app, CockpitApp)
+        return app
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine()
+        yield DrillLine()
+        with VerticalScroll():
+            yield Static(id="verdict")
+            for number in range(len(self.past.recoveries)):
+                yield Static(id=f"title-{number}", classes="head")
+                yield RecoveryBar(legend_lines=3, id=f"bar-{number}")
+                yield Static(id=f"about-{number}")
+            yield Static(id="story", classes="head")
+            yield Static(id="compared", classes="head")
+            for number in range(len(self.earlier)):
+                yield Static(id=f"when-{number}")
+                yield RecoveryBar(id=f"earlier-{number}", classes="earlier")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.cockpit.redraw)
+
+    def on_resize(self) -> None:
+        self.cockpit.redraw()
+
+    def redraw(self, look: Look) -> None:
+        self.query_one(StatusLine).draw(look)
+        self.query_one(DrillLine).draw(look)
+        self.query_one(KeyBar).draw(_KEYS, frozenset())
+        past = self.past
+        entitle(self.query_one(VerticalScroll), f"Drill · {past.name} · {past.key}")
+        record = past.record
+        if record is not None:
+            style = f"bold ${VERDICT_STYLES[record.verdict]}"
+            said = Content.assemble(
+                Content.styled(record.verdict.value, style), f"  {one_line(record.why, 300)}"
+            )
+        else:
+            said = Content.styled(
+                "Killed by hand: it is measured, and nothing was asked.", "$muted"
+            )
+        self._say("verdict", said)
+        longest_s = max((r.first_step_s or 0.0 for r in past.recoveries), default=0.0)
+        scale_s = longest_s if len(past.recoveries) > 1 and longest_s else None
+        for number, kept in enumerate(past.recoveries):
+            self._recovery(number, kept, look, scale_s)
+        self._say("story", content(page_rows.story(past)))
+        self._say("compared", content(page_rows.beside(past)))
+        self._earlier(look)
+
+    def _recovery(self, number: int, kept: Recovery, look: Look, scale_s: float | None) -> None:
+        """One fault of it; what was killed by hand may still be on its way back."""
+        going = False
+        if self.past.record is None:
+            kept = recovery(look.store, kept.drill)
+            going = not is_settled(look.store.runs.get(kept.drill.run_id), kept)
+        self._say(f"title-{number}", content([page_rows.title(kept)]))
+        bar = self.query_one(f"#bar-{number}", RecoveryBar)
+        bar.set_recovery(kept, look.now_s, scale_s, going=going)
+        bar.styles.height = bar.lines_for(max(1, self.size.width - 4))
+        told = [*page_rows.timeline(kept), [("", "")], *page_rows.cost(kept)]
+        self._say(f"about-{number}", content(told))
+
+    def _earlier(self, look: Look) -> None:
+        """On one scale, so that longer is slower."""
+        took = [self.past.first_step_s, *(_took(one) for one in self.earlier)]
+        scale_s = max((one for one in took if one is not None), default=None)
+        for number, one in enumerate(self.earlier):
+            slowest = max(one.recoveries, key=lambda r: r.first_step_s or 0.0)
+            self._say(f"when-{number}", content([page_rows.title(slowest)]))
+            bar = self.query_one(f"#earlier-{number}", RecoveryBar)
+            bar.display = _took(one) is not None
+            bar.set_recovery(slowest, look.now_s, scale_s, going=False)
+
+    def _say(self, where: str, content: Content) -> None:
+        place = self.query_one(f"#{where}", Static)
+        place.display = bool(content.plain)
+        if not isinstance(place.content, Content) or not place.content.is_same(content):
+            place.update(content)
+
+    def action_back(self) -> None:
+        self.dismiss(None)
+
+    def action_help(self) -> None:
+        keys = partial(key_lines, "This page", _KEYS)
+        self.app.push_screen(Reading("Keys · Drill", keys))
+
+    def action_save(self) -> None:
+        self.cockpit.save_screen()
+
+    async def action_quit(self) -> None:
+        await self.cockpit.action_quit()
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_end(self, bottom: bool) -> None:
+        box = self.query_one(VerticalScroll)
+        (box.scroll_end if bottom else box.scroll_home)(animate=False)
+
+
+def _took(record: DrillRecord) -> float | None:
+    took = [r.first_step_s for r in record.recoveries if r.first_step_s is not None]
+    return max(took, default=None)

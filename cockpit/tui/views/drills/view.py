@@ -1,0 +1,309 @@
+"""View 6: the drill that goes on, what can be broken here, and how earlier drills went."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from cockpit.model.drill import DrillRecord
+from cockpit.model.text import one_line
+from cockpit.store.drill import DrillView
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
+from cockpit.tui.view_state import Look, Target
+from cockpit.tui.views.drills import current_drill
+from cockpit.tui.views.drills.catalog_rows import DAY, FAULT_COLUMNS, day_rows, fault_rows
+from cockpit.tui.views.drills.history_rows import HISTORY_COLUMNS, Past, PastDrills
+from cockpit.tui.views.drills.lines import StyledLines, about, of_day
+from cockpit.tui.views.drills.saved_drills import FolderState, folder_state
+from cockpit.tui.views.view import View
+from cockpit.tui.widgets.bars.recovery import RecoveryBar
+from cockpit.tui.widgets.few_lines import StyledLine
+from cockpit.tui.widgets.table.table import LineTable
+
+MOST_PROBES = {"-tall": 6, "-medium": 3}
+"""By the height of the screen."""
+MOST_KEPT = 200
+"""Earlier drills of this machine that are shown: each is compared with all of its kind."""
+LINGERS_S = 120.0
+"""How long a drill that is over stays above the catalogue, unless it is closed before."""
+LOOK_EVERY_S = 2.0
+"""How often it is asked whether another cockpit has kept a drill."""
+LEAST_TABLE = 4
+"""Lines: the title, the columns' titles, and two rows."""
+LEAST_BOTH, LEAST_ALL = 12, 15
+"""Lines beside the drill that are shared with the earlier drills; with the words on a row too."""
+NONE_YET = "No drill yet: enter on a fault above begins one."
+FIRST_GOES_ON = "None yet: the first one is running."
+
+
+class DrillsView(View):
+    NAME = "drills"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
+    DEFAULT_CSS = """
+    DrillsView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
+        border-title-style: bold; border-title-background: $surface; }
+    DrillsView LineTable:focus { border-top: solid $border; }
+    DrillsView #live { height: auto; display: none; }
+    DrillsView #live > * { padding: 0 1; }
+    DrillsView #catalogue { height: 1fr; }
+    DrillsView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
+    """
+    PANES: ClassVar[tuple[str, ...]] = ("catalogue", "history")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders = {name: Order() for name in self.PANES}
+        self._past = PastDrills()
+        self.past: dict[str, Past] = {}
+        self._kept: Sequence[DrillRecord] = ()
+        self._ended = -1
+        self._folder: FolderState | None = None
+        self._asked_s = -math.inf
+        self._reading = False
+        self._put_away = ""
+        """The drill whose panel was closed."""
+        self._elsewhere = ""
+        """Who else has the cluster for a drill."""
+        self._about = Content()
+        self._look: Look | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="live", classes="panel"):
+            yield StyledLines(id="now")
+            yield RecoveryBar(legend_lines=4)
+            yield StyledLines(id="told")
+        yield LineTable(FAULT_COLUMNS, id="catalogue", classes="panel")
+        yield Static(id="about", markup=False)
+        yield LineTable(
+            HISTORY_COLUMNS,
+            id="history",
+            classes="panel",
+            empty=NONE_YET,
+            newest_first=True,
+        )
+
+    def redraw(self, look: Look) -> None:
+        self._look = look
+        taken = self._live(look)
+        self._catalogue(look)
+        rows = self._history(look)
+        if self.size.height:  # else it has not been laid out yet
+            self._share(self.size.height - taken, rows)
+
+    # -- its parts
+
+    def _live(self, look: Look) -> int:
+        """The panel of the drill; how many lines it takes."""
+        panel = self.query_one("#live")
+        view, mine = self._shown(look), self.cockpit.conducting
+        day: list[StyledLine] = []
+        if mine is not None and mine.said:
+            day.append([(f"{mine.name}  ", "bold"), (mine.said, "muted")])
+        elif mine is None and self._elsewhere:
+            day.append(
+                [("another user's drill is running: ", "warning"), (one_line(self._elsewhere), "")]
+            )
+        panel.display = view is not None or bool(day)
+        if view is None:
+            entitle(panel, "Game day" if mine is not None else "Drill")
+            return self._fill(day) + 1 if day else 0
+        found = current_drill.live(look.store, view, self.cockpit.readings(view.id))
+        ends = " · X aborts" if mine is not None else ""
+        ends = ends if found.going else " · esc closes"
+        entitle(panel, f"Drill · {view.name} · {view.id}{ends}")
+        now = current_drill.headline(found, look.now_s)
+        if not found.going and not self.screen.has_class("-tall"):
+            return 1 + self._fill([*day, *now[:1]], self._bar(found, look, 1))
+        return 1 + self._fill([*day, *now], self._bar(found, look), self._told(found, look))
+
+    def _fill(
+        self, now: Sequence[StyledLine], bar_lines: int = 0, told: Sequence[StyledLine] = ()
+    ) -> int:
+        """Fill the panel; how many lines that is."""
+        self.query_one("#now", StyledLines).show(now)
+        self.query_one(RecoveryBar).display = bar_lines > 0
+        self.query_one("#told", StyledLines).show(told)
+        return len(now) + bar_lines + len(told)
+
+    def _bar(self, found: current_drill.Live, look: Look, most: int = 99) -> int:
+        """The newest fault's phases; how many lines they take."""
+        if found.last is None:
+            return 0
+        bar = self.query_one(RecoveryBar)
+        bar.set_recovery(found.last, look.now_s, going=found.going)
+        lines = min(most, bar.lines_for(max(0, self.size.width - 2)))
+        bar.styles.height = lines
+        return lines
+
+    def _told(self, found: current_drill.Live, look: Look) -> list[StyledLine]:
+        """What the probes said, and what the run does."""
+        view, last = found.view, found.last
+        told = current_drill.probe_lines(view.probes, self._most_probes())
+        if last is None:
+            return told
+        run = look.store.runs.get(last.drill.run_id)
+        if run is not None and not self.screen.has_class("-tiny"):
+            until_s = view.record.ended_s if view.record is not None else look.now_s
+            width = max(0, self.size.width - 2)
+            told += current_drill.curve_lines(run, last.drill.injected_s, until_s, width)
+        return [*told, current_drill.ray_says(run, over=not found.going)]
+
+    def _shown(self, look: Look) -> DrillView | None:
+        """The one that goes on, or the newest for a while."""
+        view = current_drill.going(look.store)
+        if view is None and look.store.drilling:
+            last = next(reversed(look.store.drilling.values()))
+            ended_s = last.record.ended_s if last.record is not None else 0.0
+            view = last if look.now_s - ended_s < LINGERS_S and last.id != self._put_away else None
+        return view
+
+    def _share(self, room: int, earlier: int) -> None:
+        """Who is shown beside the drill: the faults first, then the earlier drills."""
+        catalogue, history = self.query_one("#catalogue"), self.query_one("#history")
+        before = catalogue.display, history.display
+        small = self.screen.has_class("-short") or self.screen.has_class("-tiny")
+        catalogue.display = room >= LEAST_TABLE
+        history.display = room >= LEAST_BOTH and not self.screen.has_class("-tiny")
+        self.query_one("#about").display = room >= LEAST_ALL and not small
+        history.styles.height = max(LEAST_TABLE, min(max(1, earlier) + HEAD_LINES, room // 3))
+        if before != (catalogue.display, history.display):
+            self.call_after_refresh(self._refocus)
+
+    def _most_probes(self) -> int:
+        return next((n for name, n in MOST_PROBES.items() if self.screen.has_class(name)), 1)
+
+    def _catalogue(self, look: Look) -> None:
+        table = self.query_one("#catalogue", LineTable)
+        backend = look.ref.backend if look.ref is not None else ""
+        refused = self.cockpit.refusal("drill")
+        faults = fault_rows(backend, self.cockpit.capabilities, refused)
+        days = day_rows(refused)
+        every = [*(row for _, _, row in faults), *(row for _, row in days)]
+        order = self.orders["catalogue"]
+        rows = order.apply(every, FAULT_COLUMNS)
+        table.set_sort(order.by, order.down)
+        table.set_rows(rows)
+        entitle(table, heading("Faults and game days", len(rows), len(every), order))
+        known = {row.key: about(fault.kind, why) for fault, why, row in faults}
+        known |= {row.key: of_day(day, refused) for day, row in days}
+        said = known.get(table.cursor_key or "", Content())
+        if not said.is_same(self._about):
+            self._about = said
+            self.query_one("#about", Static).update(said)
+
+    def _history(self, look: Look) -> int:
+        """The earlier drills; how many are shown."""
+        table = self.query_one("#history", LineTable)
+        ended = sum(view.record is not None for view in look.store.drilling.values())
+        if ended != self._ended:
+            self._ended, self._folder, self._asked_s = ended, None, -math.inf
+        now_s = time.monotonic()
+        if not self._reading and now_s - self._asked_s >= LOOK_EVERY_S:
+            self._asked_s, self._reading = now_s, True
+            self._read()
+        both = self._past.all(look.store, self._kept, look.now_s)
+        self.past = {past.key: past for past, _ in both}
+        found = [row for _, row in both]
+        order = self.orders["history"]
+        rows = order.apply(found, HISTORY_COLUMNS)
+        table.set_sort(order.by, order.down)
+        table.set_rows(rows)
+        entitle(table, heading("Earlier drills", len(rows), len(found), order))
+        table.set_empty(FIRST_GOES_ON if current_drill.going(look.store) is not None else NONE_YET)
+        return len(rows)
+
+    @work(exit_on_error=False, name="earlier drills")
+    async def _read(self) -> None:
+        """Those that are kept on this machine, when another cockpit may have added to them."""
+        connection = self.cockpit.connection
+        try:
+            if connection is None or connection.actions is None:
+                return
+            self._elsewhere = await self.cockpit.submit(connection.actions.drill_elsewhere())
+            folder = await asyncio.to_thread(folder_state)
+            if folder == self._folder:
+                return
+            self._folder = folder
+            found = await asyncio.to_thread(connection.actions.earlier_drills)
+            if connection is self.cockpit.connection:
+                self._kept = sorted(found, key=lambda one: one.began_s)[-MOST_KEPT:]
+        finally:
+            self._reading = False
+
+    # -- what is chosen
+
+    def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
+        message.stop()
+        if message.table.id == "catalogue" and self._look is not None:
+            self._catalogue(self._look)
+
+    async def on_line_table_selected(self, message: LineTable.Selected) -> None:
+        message.stop()
+        if message.table.id == "catalogue":
+            await self.run_action("screen.drill")
+            return
+        if (chosen := self.past.get(message.key)) is not None:
+            from cockpit.tui.views.drills.page import DrillScreen
+
+            self.app.push_screen(DrillScreen(chosen))
+
+    def target(self) -> Target | None:
+        """A fault, a game day, or a drill that is over."""
+        table = self._table()
+        key = table.cursor_key
+        if key is None:
+            return None
+        if table.id != "catalogue":
+            return Target("drill", key)
+        return Target("day", key.removeprefix(DAY)) if key.startswith(DAY) else Target("fault", key)
+
+    def back(self) -> bool:
+        """Close the panel of a drill that is over; whether there was one."""
+        view = self._shown(self._look) if self._look is not None else None
+        if view is None or current_drill.is_going(view):
+            return False
+        self._put_away = view.id
+        return True
+
+    def filter(self, text: str) -> None:
+        if not text:
+            for order in self.orders.values():
+                order.text = ""
+        self.orders[self._table().id or ""].text = text
+
+    def sort_next(self) -> None:
+        table = self._table()
+        self.orders[table.id or ""].next(table.visible_columns)
+
+    def reverse(self) -> None:
+        order = self.orders[self._table().id or ""]
+        order.down = not order.down
+
+    def forget(self) -> None:
+        self.orders = {name: Order() for name in self.PANES}
+        self._past.forget()
+        self._kept, self._ended, self._folder = (), -1, None
+        self._put_away = self._elsewhere = ""
+        self._look = None
+        for table in self.query(LineTable):
+            table.forget()
+
+    def _table(self) -> LineTable:
+        """The one that has, or had last, the focus."""
+        table = self.pane if isinstance(self.pane, LineTable) and self.pane.display else None
+        return table or self.query_one("#catalogue", LineTable)
+
+    def _refocus(self) -> None:
+        """A table that there is no room for has no use for the keys."""
+        if self.display and self.app.screen is self.screen and self.screen.focused is None:
+            self.take_focus()

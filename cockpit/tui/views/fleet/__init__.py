@@ -1,0 +1,1 @@
+"""View 0: all clusters of all contexts."""

@@ -1,0 +1,123 @@
+"""View 0: every cluster of every context; enter looks at one."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from cockpit import format
+from cockpit.model.cluster import ClusterRef
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.sort import Order, heading
+from cockpit.tui.view_state import Look, Target
+from cockpit.tui.views.fleet.rows import FLEET_COLUMNS, fleet_rows, totals
+from cockpit.tui.views.view import View
+from cockpit.tui.widgets.table.table import LineTable, Row
+
+
+class FleetView(View):
+    NAME = "fleet"
+    DEFAULT_CSS = """
+    FleetView LineTable { height: 1fr; border-top: solid $border;
+        border-title-color: $foreground; border-title-style: bold;
+        border-title-background: $surface;
+        border-subtitle-color: $muted; border-subtitle-background: $surface; }
+    FleetView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = Order()
+        self.context = self.namespace = ""
+        """Only the clusters of these, when they are set."""
+        self._met = False
+        """Whether the cursor has stood on the cluster that is looked at."""
+        self._about: Row | None = None
+        self._refs: dict[str, ClusterRef | None] = {}
+
+    def compose(self) -> ComposeResult:
+        yield LineTable(FLEET_COLUMNS, id="fleet")
+        yield Static(id="about", markup=False)
+
+    def redraw(self, look: Look) -> None:
+        table = self.query_one(LineTable)
+        if look.fleet is None:
+            entitle(table, "Fleet")
+            table.set_empty("Only clusters in Kubernetes are listed here, and this one is not.")
+            table.set_rows(())
+            return
+        table.set_empty("No cluster yet: waiting for the first context to answer.")
+        here = look.ref if look.chosen else None
+        found = fleet_rows(look.fleet, look.now_s, here)
+        self._refs = {item.row.key: item.ref for item in found}
+        rows = [item.row for item in found if self._wanted(item.row)]
+        shown = self.order.apply(rows, FLEET_COLUMNS)
+        entitle(table, self._title(look, len(shown), len(rows)))
+        table.set_sort(self.order.by, self.order.down)
+        table.set_rows(shown)
+        if not self._met and here is not None:
+            self._met = table.move_to(str(here))
+        self._say()
+
+    def on_line_table_highlighted(self) -> None:
+        self._say()
+
+    def _say(self) -> None:
+        """In full what the table may have cut: where it is, and what is the matter with it."""
+        table = self.query_one(LineTable)
+        row = next((row for row in table.rows if row.key == table.cursor_key), None)
+        if row is not self._about:
+            self._about = row
+            self.query_one("#about", Static).update(_about(row) if row else "")
+
+    def narrow(self, context: str, namespace: str) -> None:
+        """Only the clusters there; an empty word is for all."""
+        self.context, self.namespace = context, namespace
+
+    def chosen(self) -> ClusterRef | None:
+        """The cluster under the cursor; None on a context that has none to show."""
+        return self._refs.get(self.query_one(LineTable).cursor_key or "")
+
+    def target(self) -> Target | None:
+        ref = self.chosen()
+        return None if ref is None else Target("cluster", str(ref))
+
+    def filter(self, text: str) -> None:
+        if not text:
+            self.narrow("", "")
+        self.order.text = text
+
+    def sort_next(self) -> None:
+        columns = self.query_one(LineTable).visible_columns
+        self.order.next([key for key in columns if key != "here"])
+
+    def reverse(self) -> None:
+        self.order.down = not self.order.down
+
+    def _wanted(self, row: Row) -> bool:
+        context, namespace = row.cells[1].text, row.cells[2].text
+        return (not self.context or context == self.context) and (
+            not self.namespace or namespace == self.namespace
+        )
+
+    def _title(self, look: Look, shown: int, of: int) -> str:
+        title = "Fleet" if look.chosen else "Fleet · choose a cluster"
+        where = " / ".join(word for word in (self.context, self.namespace) if word)
+        if self.order.text:
+            return heading(title, shown, of, self.order)
+        if where:
+            return f"{title} · only {where} (esc shows all)"
+        return f"{title} · {totals(look.fleet)}" if look.fleet else title
+
+    def forget(self) -> None:
+        self._met = False
+
+
+def _about(row: Row) -> Content:
+    place = [cell.text for cell in row.cells[1:4] if cell.text not in ("", format.DASH)]
+    health, message = row.cells[4], row.cells[-1]
+    said = Content.assemble(Content.styled(" / ".join(place), "bold"))
+    if health.text != format.DASH:
+        said += Content.styled(f"  {health.text}", f"${health.style}" if health.style else "")
+    return said + Content.styled(f"  {message.text}", "$muted") if message.text else said

@@ -1,0 +1,1 @@
+"""View 5: jobs and their logs."""

@@ -1,0 +1,109 @@
+"""View 5: jobs, and below them the log of one of them, or of a pod."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from cockpit.model.text import one_line
+from cockpit.session.session import Source
+from cockpit.store.store import LogBuffer, Store
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
+from cockpit.tui.view_state import Look, Target
+from cockpit.tui.views.jobs.rows import job_columns, job_rows
+from cockpit.tui.views.view import View
+from cockpit.tui.widgets.log.view import LogView
+from cockpit.tui.widgets.table.table import LineTable
+
+
+class JobsView(View):
+    NAME = "jobs"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
+    DEFAULT_CSS = """
+    JobsView LineTable, JobsView LogView { border-top: solid $border-blurred;
+        border-title-color: $foreground; border-title-style: bold;
+        border-title-background: $surface; }
+    JobsView LineTable:focus, JobsView LogView:focus { border-top: solid $border; }
+    JobsView #jobs { max-height: 40%; }
+    JobsView #log { height: 1fr; }
+    .-tiny JobsView #jobs { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = Order()
+        self.stream = ""
+        self._sources: dict[str, Source] = {}
+        self._empty = LogBuffer()
+
+    def compose(self) -> ComposeResult:
+        yield LineTable((), id="jobs", empty="No jobs yet: L launches one.")
+        yield LogView(id="log", empty="No lines yet: waiting for the log.")
+
+    def redraw(self, look: Look) -> None:
+        table = self.query_one(LineTable)
+        if (columns := job_columns(look.store)) != table.columns:
+            table.set_columns(columns)
+        found = job_rows(look.store, look.now_s)
+        shown = self.order.apply(found, columns)
+        entitle(table, heading("Jobs", len(shown), len(found), self.order))
+        table.set_sort(self.order.by, self.order.down)
+        table.set_rows(shown)
+        table.styles.height = len(shown) + HEAD_LINES if shown else 4
+        if not self.stream and table.cursor_key is not None:
+            self.follow(f"job:{table.cursor_key}")
+        if not _awaits_submission(look.store, self.stream):
+            self._start_source()
+        log = self.query_one(LogView)
+        entitle(log, f"Log · {self.stream}{self._state(look)}" if self.stream else "Log")
+        log.show(look.store.logs.get(self.stream, self._empty))
+
+    def _state(self, look: Look) -> str:
+        source = look.store.sources.get(self.stream)
+        if source is None:
+            waits = _awaits_submission(look.store, self.stream)
+            return " · waiting until the operator has submitted the job" if waits else ""
+        if not source.ok:
+            return f" · {one_line(source.error, 120)}"
+        return " · ended" if source.absent else ""
+
+    def follow(self, stream: str) -> None:
+        """Show that log; its source is started when it is looked at for the first time."""
+        self.stream = stream
+
+    def _start_source(self) -> None:
+        connection, session, stream = self.cockpit.connection, self.cockpit.session, self.stream
+        if not stream or connection is None or session is None or connection.log_source is None:
+            return
+        if stream not in self._sources and (source := connection.log_source(stream)) is not None:
+            self._sources[stream] = source
+            session.add(source)
+
+    def forget(self) -> None:
+        self.order, self.stream = Order(), ""
+        self._sources.clear()
+        self.query_one(LineTable).forget()
+
+    def target(self) -> Target | None:
+        key = self.query_one(LineTable).cursor_key
+        return None if key is None else Target("job", key)
+
+    def filter(self, text: str) -> None:
+        log = self.query_one(LogView)
+        if self.pane is log or not text:
+            log.set_filter(text)
+        if self.pane is not log or not text:
+            self.order.text = text
+
+    def sort_next(self) -> None:
+        self.order.next(self.query_one(LineTable).visible_columns)
+
+    def reverse(self) -> None:
+        self.order.down = not self.order.down
+
+
+def _awaits_submission(store: Store, stream: str) -> bool:
+    """Whether it is the log of a RayJob that Ray does not know yet: its source would end."""
+    kind, _, name = stream.partition(":")
+    job = store.jobs.get(name) if kind == "job" else None
+    return job is not None and bool(job.rayjob) and not (job.submitted or job.status.is_over)

@@ -1,0 +1,1 @@
+"""View 9: the Kubernetes nodes."""

@@ -1,0 +1,100 @@
+"""Machines (Kubernetes nodes) as rows, each with what of this cluster runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cockpit import format
+from cockpit.model.cluster import Machine, Pod
+from cockpit.model.text import one_line
+from cockpit.store.selectors import age_s, current_run
+from cockpit.store.store import Store
+from cockpit.tui.views.pods.rows import few
+from cockpit.tui.widgets.table.table import Cell, Column, Row
+
+MACHINE_COLUMNS = (
+    Column("machine", "MACHINE", min_width=16, cut="middle"),
+    Column("status", "STATUS", width=9),
+    Column("pods", "PODS", width=4, align="right"),
+    Column("ranks", "RANKS", align="right", priority=1),
+    Column("gpus", "GPUS", width=7, align="right"),
+    Column("cpus", "CPU", width=5, align="right", priority=2),
+    Column("memory", "MEMORY", width=8, align="right", priority=3),
+    Column("age", "AGE", width=5, align="right", priority=2),
+    Column("ip", "IP", priority=6),
+    Column("version", "KUBELET", priority=5),
+    Column("reason", "REASON", min_width=16, grow=1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OnMachine:
+    """What of this cluster is on a machine."""
+
+    pods: tuple[Pod, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def gpus(self) -> float:
+        return sum(pod.gpus for pod in self.pods)
+
+
+def on_machines(store: Store) -> dict[str, OnMachine]:
+    """By the machine's name; pods that have ended hold nothing any more."""
+    run = current_run(store)
+    attempt = run.attempt if run else None
+    ranks: dict[str, list[int]] = {}
+    if attempt is not None and attempt.ended_s is None:
+        for placement in attempt.placements:
+            ranks.setdefault(placement.node_ip, []).append(placement.rank)
+    pods: dict[str, list[Pod]] = {}
+    for pod in store.pods.values():
+        if pod.host and pod.ended_s is None:
+            pods.setdefault(pod.host, []).append(pod)
+    return {
+        host: OnMachine(
+            tuple(found),
+            tuple(sorted(rank for pod in found if pod.ip for rank in ranks.get(pod.ip, ()))),
+        )
+        for host, found in pods.items()
+    }
+
+
+def machine_rows(store: Store, now_s: float) -> list[Row]:
+    there = on_machines(store)
+    return [_row(machine, there, now_s) for _, machine in sorted(store.machines.items())]
+
+
+def status(machine: Machine) -> tuple[str, str]:
+    """A word and its style."""
+    if not machine.ready:
+        return "not ready", "bad"
+    if machine.cordoned:
+        return "cordoned", "warning"
+    return ("pressure", "warning") if machine.reason else ("ready", "good")
+
+
+def _row(machine: Machine, there: Mapping[str, OnMachine], now_s: float) -> Row:
+    here = there.get(machine.name, OnMachine())
+    word, style = status(machine)
+    gpus = f"{here.gpus:g}/{machine.gpus:g}" if machine.gpus else format.DASH
+    reason = one_line(machine.reason)
+    if machine.cordoned and not machine.ready:
+        reason = f"cordoned · {reason}"
+    return Row(
+        machine.name,
+        (
+            Cell(machine.name),
+            Cell(word, style),
+            Cell(str(len(here.pods)) if here.pods else format.DASH),
+            Cell(few(here.ranks)),
+            Cell(gpus),
+            Cell(f"{machine.cpus:g}" if machine.cpus else format.DASH),
+            Cell(format.bytes_text(machine.memory_bytes or None)),
+            Cell(format.age(age_s(machine.created_s or None, now_s))),
+            Cell(machine.ip or format.DASH, "muted"),
+            Cell(machine.version or format.DASH, "muted"),
+            Cell(reason, style if reason else "muted"),
+        ),
+    )

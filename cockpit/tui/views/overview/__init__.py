@@ -1,0 +1,1 @@
+"""View 1: the cluster, the run and its diagnosis."""

@@ -1,0 +1,272 @@
+"""The Overview's sentences: the cluster, the run, its recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from cockpit import format
+from cockpit.insight.metrics.diagnosis import Diagnosis
+from cockpit.insight.recovery.measurement import is_settled
+from cockpit.model.alert import Severity
+from cockpit.model.drill import Recovery
+from cockpit.model.run import Job, Phase
+from cockpit.model.text import one_line
+from cockpit.store.run import RunView
+from cockpit.store.selectors import LOSS_NAMES, STALE_AFTER_S, age_s, loss_of, only_reports
+from cockpit.tui.rows.text import (
+    HEALTH_STYLES,
+    clock,
+    late_sources,
+    number_style,
+    recovered,
+    run_style,
+    run_word,
+    silent,
+)
+from cockpit.tui.view_state import Look
+from cockpit.tui.widgets.bars.phases import ENDS_A_POD, is_open
+
+LABEL_CELLS = 11
+REPORTED_SHOWN = 4
+"""Metrics of a report; charts and the rank's page have more."""
+
+
+def health(look: Look, notes: Sequence[str] = ()) -> Content:
+    """One line on the cluster, one on each note, and one on each source that is behind."""
+    store = look.store
+    if store.ref is None:
+        return Content.styled("Connecting, no data yet …", "$muted")
+    words = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
+    if store.ray_version:
+        words.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
+    alive = [node for node in store.nodes.values() if node.alive]
+    if alive:
+        words.append(Content.styled(f"  {format.plural(len(alive), 'node')}", "$muted"))
+    if store.health_message:
+        words.append(Content.styled(f"\n{one_line(store.health_message)}", "$muted"))
+    words += [Content.styled(f"\n{one_line(note)}", "$warning") for note in notes]
+    for name, age, why in late_sources(look):
+        words.append(Content.styled(f"\n⚠ {silent(name, age, one_line(why, 80))}", "$warning"))
+    return Content.assemble(*words)
+
+
+def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Content:
+    """The run in a few lines; numbers are grey once they are old.
+
+    `found` is what is worked out of the run, not necessarily at this very moment.
+    """
+    if run is None:
+        going = [job for job in look.store.jobs.values() if not job.status.is_over]
+        what = _to_begin(going[-1], look.now_s) if going else "a job (L launches one)"
+        return Content.styled(f"No run yet: waiting for {what}.", "$muted")
+    attempt = run.attempt
+    state = [Content.styled(run_word(run), f"bold ${run_style(run)}")]
+    if attempt is not None:
+        state.append(Content(f"  attempt {attempt.number}"))
+    if run.world_size:
+        state.append(Content.styled(f"  {format.plural(run.world_size, 'rank')}", "$muted"))
+    if (phase := _phase(look, run)) is not None:
+        state.append(phase)
+    lines = [Content.assemble(*state)]
+    reports = only_reports(run)
+    heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
+    age = age_s(run.reported_s if reports else heard, look.now_s)
+    fresh = reports or (age is not None and age <= STALE_AFTER_S)
+    style = "" if fresh or run.state.is_over else "$muted"
+    accuracy = run.metrics.get("accuracy")
+    epoch = max(
+        (r.sample.epoch for r in run.ranks.values() if r.sample and r.sample.epoch is not None),
+        default=run.metrics.get("epoch"),
+    )
+    last_loss = loss_of(run)
+    pairs = [
+        ("step", format.count(run.step or None)),
+        ("epoch", format.number(epoch, 3)),
+        ("loss", format.number(last_loss)),
+        ("accuracy", format.percent(None if accuracy is None else 100 * accuracy)),
+        ("samples/s", format.si(run.curves["samples_per_s"].last)),
+        ("checkpoint", _checkpoint(run, look.now_s)),
+    ]
+    unknown: tuple[str, ...] = ("accuracy",) if accuracy is None else ()
+    unknown += ("step", "samples/s") if reports and run.step is None else ()
+    pairs = [pair for pair in pairs if pair[0] not in unknown]
+    if reports:
+        pairs += _reported(run)
+    if found is not None:
+        pairs += _worked_out(look, run, found)
+    broken = {"loss"} if number_style(last_loss) else set()
+    lines += _grid(pairs, style, broken)
+    if reports and not run.state.is_over:
+        said = f"last report {format.age(age)} ago; its script reports no steps"
+        lines.append(Content.styled(said, "$muted"))
+    elif not fresh and not run.state.is_over:
+        waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
+        lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
+    if (story := _story(run)) is not None:
+        lines.append(story)
+    return Content("\n").join(lines)
+
+
+def _to_begin(job: Job, now_s: float) -> str:
+    """A script takes its time to import what it needs before there is a run."""
+    since = f" for {format.age(age_s(job.started_s, now_s))}" if job.started_s is not None else ""
+    return f"{one_line(job.id)}, {job.status.value}{since}, to begin one"
+
+
+def _reported(run: RunView) -> list[tuple[str, str]]:
+    """What is known of a script without telemetry beside its loss and epoch."""
+    saved = run.checkpoint
+    pairs = []
+    if saved is not None and saved.size_bytes is not None:
+        pairs.append(("its size", format.bytes_text(saved.size_bytes)))
+    if saved is not None and saved.took_s is not None:
+        pairs.append(("it took", format.duration(saved.took_s)))
+    told = ("epoch", "accuracy", *LOSS_NAMES)
+    rest = [(name, value) for name, value in run.metrics.items() if name not in told]
+    named = [(one_line(name)[: LABEL_CELLS - 1], value) for name, value in rest[:REPORTED_SHOWN]]
+    return pairs + [(name, format.number(value)) for name, value in named]
+
+
+def alarms(look: Look, most: int) -> Content | None:
+    """The alerts that nobody has dealt with, the gravest first; None when there are none."""
+    raised = [
+        view.alert
+        for view in look.store.alerts.values()
+        if view.acknowledged_s is None
+        and (view.snoozed_until_s is None or view.snoozed_until_s <= look.now_s)
+    ]
+    raised.sort(key=lambda alert: (-_GRAVITY[alert.finding.severity], -alert.raised_s))
+    if not raised:
+        return None
+    lines = [
+        Content.assemble(
+            Content.styled("▲ ", f"${_SEVERITY_STYLES[alert.finding.severity]} bold"),
+            Content.styled(
+                one_line(alert.finding.what, 160), f"${_SEVERITY_STYLES[alert.finding.severity]}"
+            ),
+            Content.styled(f"  since {clock(alert.raised_s)}", "$muted"),
+        )
+        for alert in raised[:most]
+    ]
+    if len(raised) > most:
+        lines.append(Content.styled(f"  {len(raised) - most} more (8 shows all)", "$muted"))
+    return Content("\n").join(lines)
+
+
+_SEVERITY_STYLES = {
+    Severity.CRITICAL: "bad",
+    Severity.WARNING: "warning",
+    Severity.INFO: "accent",
+}
+_GRAVITY = {severity: at for at, severity in enumerate(reversed(_SEVERITY_STYLES))}
+
+
+def _phase(look: Look, run: RunView) -> Content | None:
+    """Where a run is that does not run yet, or not again yet."""
+    if not run.phases or run.state.is_over:
+        return None
+    at_s, _, phase = run.phases[-1]
+    if phase is Phase.RUNNING:
+        return None
+    since = format.age(age_s(at_s, look.now_s))
+    return Content.styled(f"  {phase.value} for {since}", "$warning")
+
+
+def _worked_out(look: Look, run: RunView, found: Diagnosis) -> list[tuple[str, str]]:
+    pairs = []
+    if found.goodput is not None:
+        pairs.append(("goodput", format.percent(found.goodput.percent)))
+    if found.eta is not None:
+        left_s = max(0.0, found.eta.at_s + found.eta.left_s - look.now_s)
+        pairs.append(("done in", format.age(left_s)))
+    if found.at_risk is not None and not run.state.is_over:
+        pairs.append(("unsaved", format.age(found.at_risk.seconds)))
+    if found.shares is not None:
+        pairs.append(("bound by", found.shares.largest))
+    return pairs
+
+
+def _story(run: RunView) -> Content | None:
+    """Why the run ended, or what its newest end of an attempt was."""
+    if run.state.is_over and run.message:
+        style = "$muted" if run_style(run) == "good" else "$bad"
+        return Content.styled(one_line(run.message, 160), style)
+    ended = [a for _, a in sorted(run.attempts.items()) if a.reason]
+    if ended:
+        last = ended[-1]
+        going = run.attempt is not last
+        head = f"attempt {last.number} ended: "
+        return Content.assemble(
+            Content.styled(head, "$muted" if going else "$warning"),
+            Content.styled(one_line(last.reason, 160), "" if going else "$warning"),
+        )
+    return Content.styled(one_line(run.message, 160), "$bad") if run.message else None
+
+
+def outcome(look: Look, measured: Recovery, width: int) -> Content:
+    """A drill in one line: what is waited for, or how it went."""
+    drill = measured.drill
+    fault = f"{drill.fault} of {drill.target}"
+    if measured.recovered:
+        said = f"✓ recovered in {format.duration(measured.first_step_s)}"
+        if measured.steps_lost is not None:
+            said += f", {format.plural(measured.steps_lost, 'step')} lost"
+        more = [fault, f"at {clock(drill.injected_s)}"]
+        if measured.resumed_step is not None:
+            more.insert(0, f"resumed at step {measured.resumed_step:,}")
+        return _as_fits(Content.styled(said, "$good"), more, width)
+    if is_settled(look.store.runs.get(drill.run_id), measured):
+        well = measured.interrupted is False
+        said = f"{'✓' if well else '✗'} {recovered(measured)}"
+        return _as_fits(
+            Content.styled(said, "$good" if well else "$bad"),
+            [f"at {clock(drill.injected_s)}"],
+            width,
+        )
+    since = format.duration(max(0.0, look.now_s - drill.injected_s))
+    waits = Content.styled(f"◌ {_waiting_for(measured)} for {since}", "$warning")
+    return _as_fits(waits, [fault, f"at {clock(drill.injected_s)}"], width)
+
+
+def _as_fits(head: Content, more: Sequence[str], width: int) -> Content:
+    """As many of the parts behind the head as there is room for."""
+    for part in more:
+        tail = Content.styled(f"  · {part}", "$muted")
+        if head.cell_length + tail.cell_length > width:
+            break
+        head = Content.assemble(head, tail)
+    return head
+
+
+def _waiting_for(measured: Recovery) -> str:
+    ends_a_pod = measured.drill.fault in ENDS_A_POD
+    if ends_a_pod and measured.pod_gone_s is None and measured.detected_s is None:
+        return "waiting for the pod to end"
+    if is_open(measured):
+        return "waiting for what the run does"
+    if measured.detected_s is None:
+        return "waiting for Ray to notice"
+    if measured.restarted_s is None:
+        return "waiting for the next attempt"
+    return "waiting for its first step"
+
+
+def _checkpoint(run: RunView, now_s: float) -> str:
+    if run.checkpoint is None:
+        return "none yet"
+    return f"{format.age(age_s(run.checkpoint_s, now_s))} ago"
+
+
+def _grid(pairs: Sequence[tuple[str, str]], style: str, broken: set[str]) -> list[Content]:
+    """Two pairs a line: labels grey, values aligned; those of `broken` stand out."""
+    lines = []
+    for at in range(0, len(pairs), 2):
+        cells = []
+        for name, value in pairs[at : at + 2]:
+            cells.append(Content.styled(f"{name:<{LABEL_CELLS}}", "$muted"))
+            look = "bold $bad" if name in broken else style or "bold"
+            cells.append(Content.styled(f"{value:<{LABEL_CELLS}}", look))
+        lines.append(Content.assemble(*cells))
+    return lines

@@ -1,0 +1,45 @@
+"""The sources in one line: how each does, and how old its last word is."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from cockpit import format
+from cockpit.store.selectors import STALE_AFTER_S, age_s
+from cockpit.store.store import SourceState
+from cockpit.tui.view_state import Look
+
+ORDER = ("backend", "ray", "telemetry", "train", "prometheus", "mlflow")
+"""Those that are always named, first; others, such as a log that is followed, come after."""
+
+
+def sources_line(look: Look, width: int) -> Content:
+    """As many as fit whole; the number of the rest after them."""
+    states = look.store.sources
+    names = [name for name in ORDER if name in states]
+    names += sorted(name for name in states if name not in ORDER)
+    line = Content.styled(" Sources ", "$muted")
+    for at, name in enumerate(names):
+        piece = _piece(states[name], look.now_s)
+        rest = f"  +{len(names) - at}"
+        last = at == len(names) - 1
+        if line.cell_length + piece.cell_length + (0 if last else len(rest)) > width:
+            return Content.assemble(line, Content.styled(rest, "$muted"))
+        line = Content.assemble(line, piece)
+    return line
+
+
+def _piece(state: SourceState, now_s: float) -> Content:
+    if state.absent:
+        return Content.styled(f"  {state.name} {format.DASH}", "$muted 60%")
+    age = age_s(state.ok_s, now_s)
+    late = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
+    if not state.ok:
+        said, style = "failed" if age is None else f"failed, {format.age(age)} old", "$bad"
+    elif late is None or late > STALE_AFTER_S:
+        said, style = f"{format.age(age)} old", "$warning"
+    else:
+        said, style = format.age(age), "$good"
+    return Content.assemble(
+        Content.styled(f"  {state.name} ", "$muted"), Content.styled(said, style)
+    )

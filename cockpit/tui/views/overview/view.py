@@ -1,0 +1,140 @@
+"""View 1: the cluster, the run and how it does, on one page."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Static
+
+from cockpit.insight.recovery.measurement import is_settled, recovery
+from cockpit.store.selectors import current_run
+from cockpit.tui.main.frame import Line
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.text import group_notes
+from cockpit.tui.view_state import Look, Target
+from cockpit.tui.views.charts.curves import LOSS, THROUGHPUT, RunChart, marks_of, shown_for
+from cockpit.tui.views.overview import run_panel
+from cockpit.tui.views.overview.group_rows import GROUP_COLUMNS, group_rows
+from cockpit.tui.views.overview.sources_line import sources_line
+from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows
+from cockpit.tui.views.view import View
+from cockpit.tui.widgets.bars.recovery import RecoveryBar
+from cockpit.tui.widgets.table.table import LineTable
+
+
+class OverviewView(View):
+    NAME = "overview"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
+    DEFAULT_CSS = """
+    OverviewView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
+        border-title-style: bold; border-title-background: $surface;
+        border-subtitle-color: $muted; border-subtitle-background: $surface; }
+    OverviewView #top { height: auto; }
+    OverviewView #cluster { width: 2fr; height: 100%; margin: 0 1 0 0; }
+    OverviewView #cluster Static { height: auto; padding: 0 1; }
+    OverviewView #groups { height: 1fr; min-height: 2; }
+    OverviewView #run { width: 3fr; height: auto; min-height: 7; }
+    OverviewView #run Static { padding: 0 1; height: auto; }
+    OverviewView #alarms { height: auto; padding: 0 1; text-wrap: nowrap;
+        text-overflow: ellipsis; display: none; }
+    OverviewView #recovery { height: auto; padding: 0 1; }
+    OverviewView #outcome, OverviewView #facts, OverviewView #health {
+        text-wrap: nowrap; text-overflow: ellipsis; }
+    OverviewView #outcome { height: 1; }
+    OverviewView #charts { height: 3fr; }
+    OverviewView #loss { width: 1fr; margin: 0 1 0 0; }
+    OverviewView #throughput { width: 1fr; }
+    OverviewView #events { height: 2fr; min-height: 4; }
+    .-short OverviewView #charts, .-tiny OverviewView #charts { display: none; }
+    .-tiny OverviewView #events, .-tiny OverviewView #sources { display: none; }
+    .-narrow OverviewView #cluster { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._event_rows = EventRows()
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="top"):
+            with Vertical(id="cluster", classes="panel"):
+                yield Static(id="health")
+                yield LineTable(GROUP_COLUMNS, id="groups")
+            with Vertical(id="run", classes="panel"):
+                yield Static(id="facts")
+        yield Static(id="alarms")
+        with Vertical(id="recovery", classes="panel"):
+            yield Static(id="outcome")
+            yield RecoveryBar()
+        with Horizontal(id="charts"):
+            yield RunChart(LOSS)
+            yield RunChart(THROUGHPUT)
+        yield LineTable(
+            EVENT_COLUMNS,
+            id="events",
+            classes="panel",
+            empty="Nothing has happened yet.",
+            newest_first=True,
+        )
+        yield Line(id="sources")
+
+    def on_mount(self) -> None:
+        entitle(self.query_one("#cluster"), "Cluster")
+        entitle(self.query_one("#recovery"), "Recovery")
+        entitle(self.query_one("#events"), "Events")
+
+    def redraw(self, look: Look) -> None:
+        self._cluster(look)
+        self._run(look)
+        self._recovery(look)
+        self._events(look)
+        sources = self.query_one("#sources", Line)
+        sources.show(sources_line(look, self.size.width))
+
+    def target(self) -> Target | None:
+        groups = self.query_one("#groups", LineTable)
+        key = groups.cursor_key
+        return Target("group", key) if key is not None and groups.has_focus else None
+
+    def forget(self) -> None:
+        for table in self.query(LineTable):
+            table.forget()
+
+    def _cluster(self, look: Look) -> None:
+        groups = self.query_one("#groups", LineTable)
+        groups.set_rows(group_rows(look.store))
+        notes = () if "note" in groups.visible_columns else group_notes(look.store.groups.values())
+        self.query_one("#health", Static).update(run_panel.health(look, notes))
+
+    def _run(self, look: Look) -> None:
+        run = current_run(look.store)
+        panel = self.query_one("#run")
+        entitle(panel, f"Run {run.name or run.id}" if run else "Run")
+        found = (
+            self.cockpit.diagnoses.of(look, run, self.cockpit.session) if run is not None else None
+        )
+        self.query_one("#facts", Static).update(run_panel.facts(look, run, found))
+        alarms = self.query_one("#alarms", Static)
+        said = run_panel.alarms(look, 4 if self.screen.has_class("-tall") else 2)
+        alarms.display = said is not None
+        if said is not None:
+            alarms.update(said)
+        marks = marks_of(look.store, run)
+        for chart in shown_for(run, self.query(RunChart), (LOSS, THROUGHPUT)):
+            chart.show_run(run, marks, look.now_s)
+
+    def _recovery(self, look: Look) -> None:
+        """The newest drill: its phases as they go, then the line of how it went."""
+        panel, bar = self.query_one("#recovery"), self.query_one(RecoveryBar)
+        panel.display = bool(look.store.drills)
+        if not look.store.drills:
+            return
+        drill = look.store.drills[-1]
+        measured = recovery(look.store, drill)
+        going = not is_settled(look.store.runs.get(drill.run_id), measured)
+        bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
+        bar.set_recovery(measured, look.now_s, going=going)
+        said = run_panel.outcome(look, measured, self.size.width - 2)
+        self.query_one("#outcome", Static).update(said)
+
+    def _events(self, look: Look) -> None:
+        self.query_one("#events", LineTable).set_rows(self._event_rows.rows(look.store, 50))

@@ -1,0 +1,135 @@
+"""View 4: pods, what is to be said of the chosen one, and below them what happened."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from cockpit.format import plural
+from cockpit.model.cluster import Pod
+from cockpit.model.text import one_line
+from cockpit.store.store import Store
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
+from cockpit.tui.rows.text import pod_style
+from cockpit.tui.view_state import Look, Target
+from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows
+from cockpit.tui.views.pods.rows import PodRows
+from cockpit.tui.views.view import View
+from cockpit.tui.widgets.table.table import LineTable
+
+
+class PodsView(View):
+    NAME = "pods"
+    SCOPED_CSS = False  # it speaks of the screen's size classes
+    DEFAULT_CSS = """
+    PodsView LineTable { border-top: solid $border-blurred; border-title-color: $foreground;
+        border-title-style: bold; border-title-background: $surface; }
+    PodsView LineTable:focus { border-top: solid $border; }
+    PodsView #pods { max-height: 60%; }
+    PodsView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
+    PodsView #events { height: 1fr; }
+    .-tiny PodsView #pods { max-height: 100%; }
+    .-tiny PodsView #events, .-tiny PodsView #about { display: none; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods, self.events = Order(), Order()
+        self._pod_rows, self._event_rows = PodRows(), EventRows()
+        self._about: tuple[Pod | None, int] = (None, 0)
+
+    def compose(self) -> ComposeResult:
+        yield LineTable((), id="pods", empty="No pods yet: waiting for the cluster.")
+        yield Static(id="about", markup=False)
+        yield LineTable(
+            EVENT_COLUMNS, id="events", empty="Nothing has happened yet.", newest_first=True
+        )
+
+    def redraw(self, look: Look) -> None:
+        pods, events = self._tables()
+        rows = self._pod_rows.rows(look.store, look.now_s, self.pods)
+        if self._pod_rows.columns != pods.columns:
+            pods.set_columns(self._pod_rows.columns)
+        entitle(pods, _heading(look.store, len(rows), self.pods))
+        pods.set_sort(self.pods.by, self.pods.down)
+        pods.set_rows(rows)
+        pods.styles.height = max(5, len(rows)) + HEAD_LINES
+        self._say(look.store.pods.get(pods.cursor_key or ""))
+        lines = self._event_rows.rows(look.store)
+        some = self.events.apply(lines, EVENT_COLUMNS)
+        entitle(events, heading("Events", len(some), len(lines), self.events))
+        events.set_sort(self.events.by, self.events.down)
+        events.set_rows(some)
+
+    def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
+        if message.table.id == "pods":
+            self._say(self.cockpit.store.pods.get(message.key))
+
+    def _say(self, pod: Pod | None) -> None:
+        """In full what the table may have cut: the name, the machine, why it does not start."""
+        told = (pod, self.size.width)
+        if told != self._about:
+            self._about = told
+            self.query_one("#about", Static).update(_about(pod) if pod else "")
+
+    def target(self) -> Target | None:
+        key = self._tables()[0].cursor_key
+        return None if key is None else Target("pod", key)
+
+    def filter(self, text: str) -> None:
+        if not text:
+            self.pods.text = self.events.text = ""
+        self._order.text = text
+
+    def sort_next(self) -> None:
+        pods, events = self._tables()
+        table = events if self._order is self.events else pods
+        self._order.next(table.visible_columns)
+
+    def reverse(self) -> None:
+        self._order.down = not self._order.down
+
+    def forget(self) -> None:
+        self.pods, self.events = Order(), Order()
+        for table in self._tables():
+            table.forget()
+
+    @property
+    def _order(self) -> Order:
+        """Of the table that has, or had, the focus."""
+        return self.events if self.pane is self._tables()[1] else self.pods
+
+    def _tables(self) -> tuple[LineTable, LineTable]:
+        return self.query_one("#pods", LineTable), self.query_one("#events", LineTable)
+
+
+def _heading(store: Store, shown: int, order: Order) -> str:
+    if store.pods_complete:
+        return heading("Pods", shown, len(store.pods), order)
+    # The head is one more than what the groups want.
+    wanted = sum(group.desired for group in store.groups.values()) + 1
+    of = f"{wanted:,} pods, " if wanted > len(store.pods) else ""
+    return f"Pods · {of}{len(store.pods):,} read so far"
+
+
+def _about(pod: Pod) -> Content:
+    facts = [f"group {pod.group}" if pod.group else "", f"on {pod.host}" if pod.host else ""]
+    facts += [pod.ip, f"replica {pod.replica}" if pod.replica else ""]
+    facts += [plural(pod.gpus, "GPU") if pod.gpus else ""]
+    facts += [plural(pod.restarts, "restart") if pod.restarts else ""]
+    said = [
+        Content.styled(one_line(pod.name), "bold"),
+        Content.styled(
+            "".join(f" · {one_line(fact)}" for fact in facts if fact),
+            "$muted",
+        ),
+    ]
+    if pod.reason:
+        said.append(
+            Content.styled(
+                f"  {one_line(pod.reason, 400)}", "$muted" if pod.ready else f"${pod_style(pod)}"
+            )
+        )
+    return Content.assemble(*said)

@@ -1,0 +1,1 @@
+"""View 2: the ranks, and one rank's page."""

@@ -1,0 +1,277 @@
+"""The columns of ranks: what each shows, what it sorts by, and what a filter calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cockpit import format
+from cockpit.model.run import RankSample
+from cockpit.store.run import RankView, RunView
+from cockpit.tui.rows.filter import Value
+from cockpit.tui.widgets.chart.sparkline import sparkline
+from cockpit.tui.widgets.table.table import Cell, Column
+
+SPARK_CELLS = 10
+PAST_POINTS = 60
+"""What a rank's own past is, for its trend."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankLine:
+    """One rank with what is known of it from elsewhere."""
+
+    rank: RankView
+    now_s: float
+    pod: str = ""
+    age_s: float | None = None
+    is_stale: bool = False
+    is_silent: bool = False
+    """The stream itself says that nothing comes from it."""
+    straggler: float | None = None
+    checkpoint_s: float | None = None
+    """Seconds since the run's newest checkpoint."""
+
+    @property
+    def sample(self) -> RankSample | None:
+        return self.rank.sample
+
+    @property
+    def style(self) -> str:
+        return "muted" if self.is_stale else ""
+
+    @property
+    def node(self) -> str:
+        return self.rank.placement.node_ip if self.rank.placement else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`value` is what it sorts by and is filtered by; `text` what is shown of it."""
+
+    column: Column
+    value: Callable[[RankLine], Value]
+    text: Callable[[Value], str] = field(default=lambda value: str(value or format.DASH))
+    cell: Callable[[RankLine], Cell] | None = None
+    names: tuple[str, ...] = ()
+    """What a filter may call it, beside the key of its column."""
+    attribute: str = ""
+    """The field of `RankSample` that it is, where it is one as it stands."""
+    low_is_bad: bool = False
+    is_number: bool = True
+
+    def shown(self, line: RankLine) -> Cell:
+        if self.cell is not None:
+            return self.cell(line)
+        text = self.text(self.value(line))
+        return Cell(text, "bad" if text in ("NaN", "∞", "-∞") else line.style)
+
+
+def _number(
+    key: str,
+    title: str,
+    width: int,
+    attribute: str,
+    text: Callable[[float | None], str],
+    *names: str,
+    priority: int = 0,
+    low_is_bad: bool = False,
+) -> Field:
+    def value(line: RankLine) -> Value:
+        found = getattr(line.rank.sample, attribute) if line.rank.sample else None
+        return None if found is None else float(found)
+
+    column = Column(key, title, width=width, align="right", priority=priority)
+    return Field(
+        column,
+        value,
+        lambda known: text(known if isinstance(known, float) else None),
+        names=names,
+        attribute=attribute,
+        low_is_bad=low_is_bad,
+    )
+
+
+def _share(key: str, title: str, attribute: str, *names: str) -> Field:
+    def value(line: RankLine) -> Value:
+        sample = line.rank.sample
+        if sample is None or not sample.step_time_s:
+            return None
+        part: float | None = getattr(sample, attribute)
+        return None if part is None else 100 * part / sample.step_time_s
+
+    column = Column(key, title, width=5, align="right", priority=1)
+    return Field(column, value, _percent, names=names)
+
+
+def _percent(value: Value) -> str:
+    return format.percent(value if isinstance(value, float) else None)
+
+
+def _unit(unit: str) -> Callable[[float | None], str]:
+    return lambda value: format.DASH if value is None else f"{value:.0f} {unit}"
+
+
+def _count(value: float | None) -> str:
+    return format.count(None if value is None else int(value))
+
+
+RANK = Field(
+    Column("rank", "RANK", width=5, align="right"),
+    lambda line: float(line.rank.rank),
+    cell=lambda line: Cell(str(line.rank.rank), line.style or "bold"),
+)
+POD = Field(
+    Column("pod", "POD", min_width=14, cut="middle"),
+    lambda line: line.pod,
+    cell=lambda line: Cell(line.pod or format.DASH, line.style),
+    is_number=False,
+)
+NODE = Field(
+    Column("node", "NODE", priority=5),
+    lambda line: line.node,
+    cell=lambda line: Cell(line.node or format.DASH, "muted"),
+    names=("ip",),
+    is_number=False,
+)
+AGE = Field(
+    Column("age", "AGE", width=5, align="right"),
+    lambda line: line.age_s,
+    cell=lambda line: Cell(
+        format.age(line.age_s),
+        "warning" if line.is_stale and line.age_s is not None else "muted",
+    ),
+)
+LOSS = _number("loss", "LOSS", 9, "loss", format.number)
+STEP_TIME = _number("step_time_s", "STEP TIME", 9, "step_time_s", format.duration, "step_time")
+SPEED = (
+    LOSS,
+    _number(
+        "samples_per_s", "SAMPLES/S", 9, "samples_per_s", format.si, "samples", low_is_bad=True
+    ),
+    STEP_TIME,
+)
+TOKENS = _number(
+    "tokens_per_s", "TOKENS/S", 8, "tokens_per_s", format.si, "tokens", priority=3, low_is_bad=True
+)
+DATA = _share("data_wait", "DATA", "data_wait_s", "data")
+COMM = _share("comm", "COMM", "comm_s")
+MFU = _number("mfu", "MFU", 5, "mfu_percent", format.percent, priority=2, low_is_bad=True)
+STEP = _number("step", "STEP", 8, "step", _count, low_is_bad=True)
+GPU = _number("gpu", "GPU", 5, "gpu_utilization_percent", format.percent, low_is_bad=True)
+TEMPERATURE = _number(
+    "temperature", "TEMP", 5, "gpu_temperature_c", _unit("°C"), "temp", priority=3
+)
+GPUS = (
+    GPU,
+    _number(
+        "gpu_memory", "GPU MEM", 9, "gpu_memory_bytes", format.bytes_text, "gpu_mem", priority=2
+    ),
+    _number("power", "POWER", 6, "gpu_power_w", _unit("W"), priority=3),
+    TEMPERATURE,
+)
+PROCESS = (
+    _number("cpu", "CPU", 5, "cpu_percent", format.percent, priority=4),
+    _number("memory", "MEMORY", 8, "memory_bytes", format.bytes_text, "mem", priority=4),
+)
+STRAGGLER = Field(
+    Column("straggler", "STRAGGLER", width=9, align="right", priority=2),
+    lambda line: line.straggler,
+    lambda value: score_text(value) if isinstance(value, float) else format.DASH,
+    names=("score",),
+)
+CHECKPOINT = Field(
+    Column("checkpoint", "CKPT", width=5, align="right", priority=6),
+    lambda line: line.checkpoint_s,
+    lambda value: format.age(value if isinstance(value, float) else None),
+    names=("ckpt",),
+)
+TREND = Field(
+    Column("trend", "STEP TREND", width=SPARK_CELLS, priority=4),
+    lambda line: _trend(line.rank),
+    cell=lambda line: Cell(
+        sparkline(line.rank.curves["step_time_s"].values[-SPARK_CELLS:], SPARK_CELLS)
+        if line.sample
+        else "",
+        "muted" if line.is_stale else "curve-1",
+    ),
+)
+WARNING = Field(
+    Column("warning", "WARNING", min_width=9, priority=1),
+    lambda line: warning_of(line),
+    cell=lambda line: _warning_cell(line),
+    names=("xid", "throttle", "ecc"),
+    is_number=False,
+)
+COLOURS = (STEP_TIME, GPU, MFU, LOSS, DATA, COMM, TEMPERATURE, STRAGGLER)
+"""What a heat map can be coloured by, in this order."""
+
+
+def score_text(score: float) -> str:
+    """With its sign, and one zero: `-0.0` says less than nothing."""
+    return f"{score:+.1f}" if abs(score) >= 0.05 else "0.0"
+
+
+def warning_of(line: RankLine) -> str:
+    """What is wrong with the rank or its device, the worst first; empty when nothing is."""
+    sample = line.sample
+    found = ["silent"] if line.is_silent else []
+    if sample is not None:
+        if sample.gpu_xid is not None:
+            found.append(f"Xid {sample.gpu_xid}")
+        if sample.gpu_ecc_errors:
+            found.append(f"ECC {sample.gpu_ecc_errors}")
+        if sample.gpu_throttle:
+            found.append(f"throttled: {sample.gpu_throttle}")
+    return ", ".join(found)
+
+
+def _warning_cell(line: RankLine) -> Cell:
+    text = warning_of(line)
+    sample = line.sample
+    bad = line.is_silent or (
+        sample is not None and (sample.gpu_xid is not None or bool(sample.gpu_ecc_errors))
+    )
+    return Cell(text, "bad" if bad else "warning")
+
+
+def _trend(rank: RankView) -> float | None:
+    """The newest step time as a share of the mean of its own past."""
+    values = rank.curves["step_time_s"].values[-PAST_POINTS:]
+    mean = sum(values) / len(values) if values else 0.0
+    return values[-1] / mean if mean else None
+
+
+def fields_of(run: RunView | None, *, straggler: bool = False) -> tuple[Field, ...]:
+    """The columns that somebody has something for."""
+    there = _known(run)
+    fields: list[Field] = [RANK, POD, AGE, *SPEED]
+    fields += [TOKENS] if "tokens_per_s" in there else []
+    fields += [DATA, COMM]
+    fields += [MFU] if "mfu_percent" in there else []
+    fields += [STRAGGLER] if straggler else []
+    fields.append(STEP)
+    fields += GPUS if "gpu_utilization_percent" in there else ()
+    fields += PROCESS
+    fields += [CHECKPOINT] if run is not None and run.checkpoint_s is not None else []
+    fields += [WARNING] if "warning" in there else []
+    return (*fields, TREND, NODE)
+
+
+def _known(run: RunView | None) -> set[str]:
+    """Which of the columns that are not for everybody some rank has told something for."""
+    if run is None:
+        return set()
+    found = {
+        name
+        for name in ("tokens_per_s", "mfu_percent", "gpu_utilization_percent")
+        if name in run.curves or name in run.spreads
+    }
+    samples = [rank.sample for rank in run.ranks.values() if rank.sample is not None]
+    if any(s.gpu_utilization_percent is not None for s in samples):
+        found.add("gpu_utilization_percent")
+    if run.silent or any(
+        s.gpu_throttle or s.gpu_xid is not None or s.gpu_ecc_errors for s in samples
+    ):
+        found.add("warning")
+    return found

@@ -1,0 +1,247 @@
+"""Ranks as rows: where each runs, what it uses, how fast it is, and how old that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cockpit.store.run import RankView, RunView
+from cockpit.store.selectors import STALE_AFTER_S, age_s, only_reports, ranks_in_order
+from cockpit.store.store import Store
+from cockpit.tui.rows import filter as condition
+from cockpit.tui.rows.filter import Condition
+from cockpit.tui.rows.sort import Order
+from cockpit.tui.views.ranks.columns import Field, RankLine, fields_of, warning_of
+from cockpit.tui.views.ranks.distribution import Distribution, distribution
+from cockpit.tui.views.ranks.reported_columns import reported_fields
+from cockpit.tui.widgets.table.table import Column, LazyRows, Row
+
+TOLD_A_TICK = 64
+"""Of a larger world, so many ranks are told in turn, once a second."""
+SCORES_EVERY_S = 5.0
+MARKS = ("stale", "silent", "warning")
+"""What a filter can ask of a rank by one word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The rows, and what there is to say about them."""
+
+    rows: LazyRows
+    total: int
+    stale: tuple[int, ...]
+    problem: str
+    """What of the filter was not understood."""
+    passing: frozenset[int] | None
+    """The ranks that pass the filter; None without one."""
+
+
+class RankRows:
+    """Sorts and filters by the values behind the cells; rows are made for those in sight alone."""
+
+    def __init__(self) -> None:
+        self.fields: tuple[Field, ...] = ()
+        self._lines: list[RankLine] = []
+        self._run: RunView | None = None
+        self._scores: dict[int, float] = {}
+        self._scored_s = -math.inf
+        self._warned = ""
+        """The run of which some rank was warned of: its column stays."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of the rows given last."""
+        return tuple(field.column for field in self.fields)
+
+    def field(self, key: str) -> Field | None:
+        return next((field for field in self.fields if field.column.key == key), None)
+
+    def rows(self, store: Store, run: RunView | None, now_s: float, order: Order) -> Shown:
+        self._learn(store, run, now_s)
+        wanted = condition.parsed(order.text, self._names(), MARKS)
+        lines = [line for line in self._lines if self._passes(line, wanted)]
+        passing = frozenset(line.rank.rank for line in lines) if order.text else None
+        shown = self._ordered(lines, order)
+        fields = self.fields
+
+        def make(index: int) -> Row:
+            line = shown[index]
+            return Row(str(line.rank.rank), tuple(field.shown(line) for field in fields))
+
+        widest = {
+            number: max((len(text(line)) for line in self._lines), default=0)
+            for number, field in enumerate(fields)
+            if (text := _TEXTS.get(field.column.key)) is not None
+        }
+        keys = [str(line.rank.rank) for line in shown]
+        stale = tuple(line.rank.rank for line in self._lines if line.is_stale and line.sample)
+        return Shown(LazyRows(keys, make, widest), len(self._lines), stale, wanted.problem, passing)
+
+    def values(self, field: Field) -> Iterator[tuple[RankLine, float | None]]:
+        """Of every rank, filtered or not, in the order of the ranks."""
+        for line in self._lines:
+            value = field.value(line)
+            yield line, value if isinstance(value, float) else None
+
+    def distribution(self, field: Field) -> Distribution | None:
+        run = self._run
+        spread = run.spreads.get(field.attribute) if run is not None else None
+        known = [(line.rank.rank, value) for line, value in self.values(field) if value is not None]
+        return distribution(known, spread)
+
+    def _learn(self, store: Store, run: RunView | None, now_s: float) -> None:
+        self._run = run
+        if run is None:
+            self._lines, self.fields = [], fields_of(None)
+            return
+        self._score(run, now_s)
+        pods = {pod.ip: pod.name for pod in store.pods.values()}
+        silent = frozenset(run.silent) if _is_wide(run) else frozenset[int]()
+        saved_s = age_s(run.checkpoint_s, _end_s(run, now_s))
+        reports = only_reports(run)  # when it likes: none of its ranks is late
+        limit_s = math.inf if run.state.is_over or reports else stale_after_s(run)
+        scores = self._scores
+        self._lines = []
+        for rank in ranks_in_order(run):
+            age = _age_s(run, rank, now_s)
+            ip = rank.placement.node_ip if rank.placement else ""
+            is_silent = rank.rank in silent and not run.state.is_over
+            self._lines.append(
+                RankLine(
+                    rank,
+                    now_s,
+                    pods.get(ip, "") if ip else "",
+                    age,
+                    age is None or age > limit_s or is_silent,
+                    is_silent,
+                    scores.get(rank.rank),
+                    saved_s,
+                )
+            )
+        fields = reported_fields(run) if reports else fields_of(run, straggler=bool(scores))
+        # A warning comes and goes; a table whose columns come and go cannot be read.
+        if any(field.column.key == "warning" for field in fields):
+            self._warned = run.id
+        elif self._warned == run.id and not reports:
+            fields = tuple(f for f in _with_warning(fields))
+        self.fields = fields
+
+    def _score(self, run: RunView, now_s: float) -> None:
+        if 0 <= now_s - self._scored_s < SCORES_EVERY_S:
+            return
+        self._scored_s = now_s
+        self._scores = straggler_scores(run)
+
+    def _names(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for field in self.fields:
+            for name in (field.column.key, *field.names):
+                found[name] = field.column.key
+        return found
+
+    def _passes(self, line: RankLine, wanted: Condition) -> bool:
+        by_key = {field.column.key: field for field in self.fields} if wanted.tests else {}
+        return wanted.holds(
+            lambda key: by_key[key].value(line),
+            lambda mark: _is_marked(line, mark),
+            lambda: _text(line),
+        )
+
+    def _ordered(self, lines: list[RankLine], order: Order) -> list[RankLine]:
+        field = self.field(order.by)
+        if field is None:
+            return lines[::-1] if order.down else lines
+        value = field.value
+        known = [(key, line) for line in lines if (key := value(line)) not in (None, "")]
+        unknown = [line for line in lines if value(line) in (None, "")]
+        # NaN compares with nothing: it counts as the largest.
+        known.sort(key=lambda pair: condition.sort_key(pair[0]), reverse=order.down)
+        return [line for _, line in known] + unknown
+
+
+def rank_columns(run: RunView | None) -> tuple[Column, ...]:
+    """The columns that somebody has something for."""
+    return tuple(field.column for field in fields_of(run))
+
+
+def stale_after_s(run: RunView) -> float:
+    """How old a rank's newest sample may be before it is late.
+
+    In a large world a rank's turn comes only every so often; that it is silent the stream says.
+    """
+    turns = math.ceil((run.world_size or len(run.ranks)) / TOLD_A_TICK) if _is_wide(run) else 0
+    return STALE_AFTER_S + turns
+
+
+def is_stale(run: RunView, rank: RankView, now_s: float) -> bool:
+    """Whether what is known of the rank is no longer the present. Of a run that is over, never."""
+    if only_reports(run) or (run.state.is_over and rank.sample is not None):
+        return False
+    age = _age_s(run, rank, now_s)
+    return age is None or age > stale_after_s(run) or (_is_wide(run) and rank.rank in run.silent)
+
+
+def line_of(store: Store, run: RunView, rank: RankView, now_s: float) -> RankLine:
+    """One rank as the table would have it."""
+    ip = rank.placement.node_ip if rank.placement else ""
+    pod = next((pod.name for pod in store.pods.values() if ip and pod.ip == ip), "")
+    return RankLine(
+        rank,
+        now_s,
+        pod,
+        _age_s(run, rank, now_s),
+        is_stale(run, rank, now_s),
+        _is_wide(run) and rank.rank in run.silent and not run.state.is_over,
+        straggler_scores(run).get(rank.rank),
+        age_s(run.checkpoint_s, _end_s(run, now_s)),
+    )
+
+
+def _age_s(run: RunView, rank: RankView, now_s: float) -> float | None:
+    """Of the rank's newest sample, or of the newest report where there are only those."""
+    if only_reports(run):
+        return age_s(run.reported_s, now_s)
+    return age_s(rank.sample.at_s if rank.sample else None, now_s)
+
+
+def straggler_scores(run: RunView) -> dict[int, float]:
+    """How far each rank is behind the others, as `cockpit.insight.detectors.straggler` has it."""
+    from cockpit.insight.detectors.straggler import scores
+
+    return scores(run)
+
+
+def _is_wide(run: RunView) -> bool:
+    return bool(run.spreads) and (run.world_size or len(run.ranks)) > TOLD_A_TICK
+
+
+def _end_s(run: RunView, now_s: float) -> float:
+    return run.ended_s if run.ended_s is not None else now_s
+
+
+def _with_warning(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    from cockpit.tui.views.ranks.columns import TREND, WARNING
+
+    at = fields.index(TREND)
+    return (*fields[:at], WARNING, *fields[at:])
+
+
+def _is_marked(line: RankLine, mark: str) -> bool:
+    if mark == "stale":
+        return line.is_stale
+    return line.is_silent if mark == "silent" else bool(warning_of(line))
+
+
+def _text(line: RankLine) -> str:
+    """What a word of a filter is looked for in: names, not numbers, for those have comparisons."""
+    words = (f"rank {line.rank.rank}", line.pod, line.node, warning_of(line))
+    return "\n".join(words).casefold()
+
+
+_TEXTS: dict[str, Callable[[RankLine], str]] = {
+    "pod": lambda line: line.pod,
+    "node": lambda line: line.node,
+    "warning": warning_of,
+}
+"""The columns whose cells differ in length, so that scrolling does not move them."""

@@ -1,0 +1,192 @@
+"""What a rank's process is doing: its stack, and where it spends its time and memory.
+
+Ray's tools run on the session's loop; the page opens at once and is filled when they answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from cockpit.config import paths
+from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+from cockpit.tui.app import CockpitApp
+from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.main.titles import entitle
+
+if TYPE_CHECKING:
+    from cockpit.sources.ray.flamegraph import Profile
+    from cockpit.sources.ray.profiling import Process, RayTools
+
+T = TypeVar("T")
+
+SECONDS = 5
+MOST_SECONDS = 60
+"""What Ray allows where RAY_DASHBOARD_PROFILING_MAX_DURATION_S says nothing else."""
+FUNCTIONS_SAID = 25
+
+
+class AskSeconds(ModalScreen[int | None]):
+    """For how long; None when the user thinks better of it."""
+
+    DEFAULT_CSS = """
+    AskSeconds { align: center middle; }
+    AskSeconds > Vertical {
+        width: 60; max-width: 100%; height: auto; padding: 0 2; background: $panel;
+        border: round $primary; border-title-color: $primary; border-title-style: bold;
+        border-subtitle-color: $text-muted;
+    }
+    AskSeconds Static { margin: 1 0; }
+    AskSeconds #wrong { color: $error; margin: 0; height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back")]
+
+    def __init__(self, heading: str, about: str) -> None:
+        super().__init__()
+        self.heading, self.about = heading, about
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            entitle(box, self.heading)
+            box.border_subtitle = "enter begins · esc leaves it"
+            yield Static(self.about, markup=False)
+            yield Input(str(SECONDS), compact=True)
+            yield Static(id="wrong", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        text = event.value.strip().removesuffix("s").strip()
+        if text.isdecimal() and 1 <= int(text) <= MOST_SECONDS:
+            self.dismiss(int(text))
+        else:
+            self.query_one("#wrong", Static).update(f"Whole seconds, 1 to {MOST_SECONDS}.")
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+async def show_stack(app: CockpitApp, rank: int) -> None:
+    """Every thread of the rank's process, as py-spy sees it now."""
+    _require_allowed(app)
+    process = process_of(app.store, rank)
+    page = Reading(f"Stack of rank {rank} · {process}", "Asking py-spy on its node …")
+    text = await _told(app, page, lambda tools: tools.stack(process))
+    page.fill(text or "py-spy printed nothing.")
+
+
+async def show_profile(app: CockpitApp, rank: int) -> None:
+    """Ask for how long, sample, write the flame graph, and say what is on top."""
+    _require_allowed(app)
+    process = process_of(app.store, rank)
+    about = f"py-spy samples {process} 100 times a second. The run continues."
+    seconds = await app.push_screen_wait(AskSeconds(f"Profile rank {rank}", about))
+    if seconds is None:
+        return
+    page = Reading(f"Profile of rank {rank} · {process}", f"Sampling for {seconds} s …")
+    found = await _told(app, page, lambda tools: tools.cpu_profile(process, seconds))
+    file = _write(f"rank-{rank}-{_stamp()}.svg", found.svg)
+    page.fill(_summary(found, file))
+    app.notify(str(file), title="Flame graph written", timeout=8, markup=False)
+
+
+async def show_memory(app: CockpitApp, rank: int) -> None:
+    """Ask for how long, let memray follow its allocations, and write its page."""
+    _require_allowed(app)
+    process = process_of(app.store, rank)
+    about = f"memray follows what {process} allocates. The run continues, somewhat slower."
+    seconds = await app.push_screen_wait(AskSeconds(f"Memory of rank {rank}", about))
+    if seconds is None:
+        return
+    page = Reading(f"Memory of rank {rank} · {process}", f"Following for {seconds} s …")
+    html = await _told(app, page, lambda tools: tools.memory_profile(process, seconds))
+    file = _write(f"rank-{rank}-memory-{_stamp()}.html", html)
+    page.fill(f"Flame graph of its allocations, for a browser:\n{file}")
+    app.notify(str(file), title="Memory profile written", timeout=8, markup=False)
+
+
+def _require_allowed(app: CockpitApp) -> None:
+    """Raises NotAllowedError in read-only mode: each of these tools pauses the live process."""
+    if why := app.refusal("profile"):
+        raise NotAllowedError("The rank's process was left alone.", why)
+
+
+def process_of(store: Store, rank: int) -> Process:
+    """The rank's process in the newest attempt. CockpitError when there is none."""
+    from cockpit.sources.ray.profiling import Process
+
+    run = current_run(store)
+    view = run.ranks.get(rank) if run else None
+    if run is None or view is None or view.placement is None:
+        raise CockpitError(f"Rank {rank} has no process to look into.")
+    if run.state.is_over:
+        raise CockpitError(f"Rank {rank} has no process any more: the run is over.")
+    placed = view.placement
+    return Process(placed.pid, placed.node_ip, placed.node_id)
+
+
+async def _told(
+    app: CockpitApp, page: Reading, ask: Callable[[RayTools], Coroutine[Any, Any, T]]
+) -> T:
+    """The page is open while the tools are asked; it goes when they fail."""
+    from cockpit.sources.ray.profiling import RayTools
+
+    session = app.session
+    if session is None:
+        raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
+    route = session.backend.dashboard
+
+    async def on_loop() -> T:
+        async with RayTools(route) as tools:
+            return await ask(tools)
+
+    app.push_screen(page)
+    try:
+        return await app.submit(on_loop())
+    except CockpitError:
+        if page.is_current:
+            page.dismiss(None)
+        raise
+
+
+def _summary(found: Profile, file: Path) -> str:
+    lines = [f"Flame graph: {file}", ""]
+    if not found.samples:
+        return "\n".join([*lines, "No samples: the process did nothing on a CPU."])
+    lines += [f"{found.samples:,} samples in {found.seconds:g} s. Percent of them:", ""]
+    lines.append("  self  total  function")
+    lines += [
+        f"{one.self_percent:6.1f} {one.total_percent:6.1f}  {one.name}"
+        for one in found.hot[:FUNCTIONS_SAID]
+    ]
+    return "\n".join(lines)
+
+
+def _write(name: str, data: bytes) -> Path:
+    """Here, or in the state directory where nothing can be written here."""
+    errors = []
+    for folder in (Path.cwd(), paths.state_dir()):
+        try:
+            paths.make_private(folder)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            errors.append(str(error))
+        else:
+            return folder / name
+    raise CockpitError(f"{name} could not be written.", "; ".join(errors))
+
+
+def _stamp() -> str:
+    return time.strftime("%Y%m%d-%H%M%S")

@@ -1,0 +1,55 @@
+"""The views by name. Each is imported when it is made, so that the first paint waits for none."""
+
+from __future__ import annotations
+
+from cockpit.tui.views.view import View
+
+
+def make(name: str) -> View:
+    """A new view; raises KeyError for a name that is none."""
+    match name:
+        case "starting":
+            from cockpit.tui.main.connecting_placeholder import StartingView
+
+            return StartingView()
+        case "overview":
+            from cockpit.tui.views.overview.view import OverviewView
+
+            return OverviewView()
+        case "ranks":
+            from cockpit.tui.views.ranks.view import RanksView
+
+            return RanksView()
+        case "charts":
+            from cockpit.tui.views.charts.view import ChartsView
+
+            return ChartsView()
+        case "pods":
+            from cockpit.tui.views.pods.view import PodsView
+
+            return PodsView()
+        case "jobs":
+            from cockpit.tui.views.jobs.view import JobsView
+
+            return JobsView()
+        case "drills":
+            from cockpit.tui.views.drills.view import DrillsView
+
+            return DrillsView()
+        case "alerts":
+            from cockpit.tui.views.alerts.view import AlertsView
+
+            return AlertsView()
+        case "trials":
+            from cockpit.tui.views.trials.view import TrialsView
+
+            return TrialsView()
+        case "machines":
+            from cockpit.tui.views.nodes.view import MachinesView
+
+            return MachinesView()
+        case "fleet":
+            from cockpit.tui.views.fleet.view import FleetView
+
+            return FleetView()
+    raise KeyError(name)

@@ -1,0 +1,1 @@
+"""View 7: the trials of Ray Tune."""

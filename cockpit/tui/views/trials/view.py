@@ -1,0 +1,115 @@
+"""View 7: the trials of Ray Tune, the best first."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.content import Content
+
+from cockpit import format
+from cockpit.store.store import Store
+from cockpit.store.trials import best
+from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.main.frame import Line
+from cockpit.tui.view_state import Look
+from cockpit.tui.views.sorted_view import OrderedView
+from cockpit.tui.views.trials.facts import details
+from cockpit.tui.views.trials.rows import TrialRows, counts
+from cockpit.tui.widgets.table.table import LineTable
+
+MANY = 200
+NONE = " No Tune experiment has reported its trials: they appear when one does."
+
+
+class TrialsView(OrderedView):
+    NAME = "trials"
+    KIND = "trial"
+    DEFAULT_CSS = """
+    TrialsView LineTable { height: 1fr; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trials = TrialRows()
+        self._columns = self.trials.columns
+        self._drawn: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield Line(id="summary")
+        yield LineTable(self._columns, id="trials")
+
+    def redraw(self, look: Look) -> None:
+        # Of many trials, a second's rows are built once.
+        version = 0 if len(self.trials.lines) > MANY else look.store.version
+        order = (self.order.by, self.order.down, self.order.text)
+        drawn = (int(look.now_s), version, order, self.size)
+        if drawn == self._drawn:
+            return
+        self._drawn = drawn
+        table = self.query_one(LineTable)
+        rows = self.trials.rows(look.store, look.now_s, self.order)
+        if self.trials.columns != self._columns:
+            self._columns = self.trials.columns
+            table.set_columns(self._columns)
+        table.set_sort(self.order.by, self.order.down)
+        table.set_rows(rows)
+        table.display = bool(self.trials.lines)
+        self.query_one("#summary", Line).show(self._summary(look.store, len(rows)))
+
+    def forget(self) -> None:
+        super().forget()
+        self._drawn = ()
+
+    def on_line_table_selected(self, message: LineTable.Selected) -> None:
+        """A trial has no page that lives: all that is known of it is read at once."""
+        message.stop()
+        look = self.cockpit
+        page = page_of(look.store, message.key, look.now_s)
+        if page is not None:
+            self.app.push_screen(page)
+
+    def _summary(self, store: Store, shown: int) -> Content:
+        if self.trials.problem:
+            return Content.styled(f" {self.trials.problem}", "$warning")
+        lines = self.trials.lines
+        if not lines:
+            return Content.styled(NONE, "$muted")
+        parts = [Content(" ")]
+        for experiment in store.experiments.values():
+            if not experiment.trials:
+                continue
+            parts.append(Content.styled(f"{experiment.name}  ", "bold"))
+            if (top := best(experiment)) is not None:
+                value = format.number(top.metrics[experiment.metric])
+                said = f"best {experiment.metric} ({experiment.mode}) {value}: {top.id}  "
+                parts.append(Content.styled(said, "$accent"))
+            said = ", ".join(
+                f"{number:,} {status.value.lower()}"
+                for status, number in counts(list(experiment.trials.values()))
+            )
+            parts.append(Content.styled(f"{said}  ", "$muted"))
+        if self.order.text:
+            parts.append(
+                Content.styled(f"{shown:,} of {len(lines):,} with “{self.order.text}”", "$muted")
+            )
+        return Content.assemble(*parts)
+
+
+def page_of(store: Store, key: str, now_s: float) -> Reading | None:
+    """All that is known of a trial, by the key of its row; None when it is not there any more."""
+    name, _, trial_id = key.rpartition("/")
+    experiment = store.experiments.get(name)
+    trial = experiment.trials.get(trial_id) if experiment else None
+    if experiment is None or trial is None:
+        return None
+    known = details(experiment, trial, now_s)
+    width = min(40, max(len(what) for what, text in known if text))
+    parts = [
+        Content.assemble(
+            Content.styled(f"{what.ljust(width)}  ", "$muted"),
+            Content.styled(text, "$error" if what == "error" else ""),
+        )
+        if text
+        else Content.styled(f"\n{what}", "bold")
+        for what, text in known
+    ]
+    return Reading(f"Trial {trial.id}", Content("\n").join(parts))

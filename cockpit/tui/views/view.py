@@ -1,0 +1,107 @@
+"""What the views have in common."""
+
+from __future__ import annotations
+
+import logging
+from typing import ClassVar
+
+from textual import events
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Static
+
+from cockpit.model.text import one_line
+from cockpit.tui.app_base import Asking
+from cockpit.tui.view_state import Look, Target
+
+log = logging.getLogger(__name__)
+
+
+class View(Vertical):
+    """A view is drawn from a `Look` and says what is selected in it."""
+
+    NAME: ClassVar[str] = ""
+    DEFAULT_CSS = """
+    View > #fault { dock: top; height: auto; padding: 0 1; color: $error; background: $panel; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pane: Widget | None = None
+        """The part that has, or had last, the focus."""
+        self._fault: Static | None = None
+        self._said = ""
+
+    @property
+    def cockpit(self) -> Asking:
+        app = self.app
+        assert isinstance(app, Asking)
+        return app
+
+    def redraw(self, look: Look) -> None:
+        raise NotImplementedError
+
+    def draw(self, look: Look) -> None:
+        """`redraw`, where a fault of ours is told in the view and the application goes on."""
+        try:
+            self.redraw(look)
+        except Exception as error:
+            said = one_line(f"{type(error).__name__}: {error}")
+            if said != self._said:
+                log.exception("the view %s could not be drawn", self.NAME)
+            self._tell(said)
+        else:
+            self._tell("")
+
+    def _tell(self, said: str) -> None:
+        if said == self._said:
+            return
+        self._said = said
+        if self._fault is None:
+            self._fault = Static(id="fault", markup=False)
+            self.mount(self._fault)
+        self._fault.display = bool(said)
+        self._fault.update(
+            f"A fault in cockpit: part of this view could not be drawn ({said}). "
+            "The other views, the data and the run go on."
+        )
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self.pane = event.widget
+
+    def take_focus(self) -> None:
+        """Back to where it was; called when the view is shown."""
+        panes = self._panes()
+        if panes:
+            (self.pane if self.pane in panes else panes[0]).focus(scroll_visible=False)
+
+    def next_pane(self) -> None:
+        """The focus to the next table or log of the view."""
+        panes = self._panes()
+        if panes:
+            at = panes.index(self.pane) if self.pane in panes else -1
+            panes[(at + 1) % len(panes)].focus(scroll_visible=False)
+
+    def _panes(self) -> list[Widget]:
+        """What can have the focus and is in sight."""
+        return [widget for widget in self.screen.focus_chain if self in widget.ancestors]
+
+    def target(self) -> Target | None:
+        """What is selected."""
+        return None
+
+    def back(self) -> bool:
+        """Leave or close what is open in the view; whether there was something."""
+        return False
+
+    def filter(self, text: str) -> None:
+        """Show only what holds the text; an empty one shows all."""
+
+    def sort_next(self) -> None:
+        """Sort by the next column; after the last, as it comes."""
+
+    def reverse(self) -> None:
+        """The other way round."""
+
+    def forget(self) -> None:
+        """Another cluster is looked at: nothing of the one before is kept."""

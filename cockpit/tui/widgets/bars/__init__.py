@@ -1,0 +1,1 @@
+"""Shares and recoveries as bars."""

@@ -1,0 +1,251 @@
+"""How a run comes back from a drill, phase by phase. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from cockpit import format
+from cockpit.insight.recovery.text import so_far
+from cockpit.model.drill import Instant, Milestone, Recovery
+from cockpit.tui.terminal.cells import width_of
+from cockpit.tui.terminal.symbols import Symbols
+from cockpit.tui.widgets.few_lines import StyledLine
+
+LEAST_SCALE_S = 10.0
+LEAST_SAID_S = 0.05
+"""A phase that took less is drawn, if it fills a cell, but not named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What the run does from one instant to the next; seconds since the injection."""
+
+    name: str
+    style: str
+    start_s: float
+    end_s: float
+    done: bool
+    """Whether its end has been seen."""
+
+
+_UNTIL = {
+    # What the time until then is called, while it goes on, and its colour.
+    Milestone.SYMPTOM: ("symptom", "curve-2"),
+    Milestone.DETECTED: ("detect", "bad"),
+    Milestone.STOPPED: ("stop", "curve-6"),
+    Milestone.ATTEMPT_ENDED: ("end attempt", "warning"),
+    Milestone.POD_REPLACED: ("replace pod", "muted"),
+    Milestone.POD_READY: ("pod ready", "curve-4"),
+    Milestone.WORKERS_STARTED: ("start workers", "accent"),
+    Milestone.PROCESS_GROUP: ("process group", "curve-7"),
+    Milestone.RESTORED: ("restore", "curve-5"),
+    Milestone.FIRST_STEP: ("first step", "curve-1"),
+    Milestone.CAUGHT_UP: ("catch up", "curve-3"),
+    Milestone.THROUGHPUT_BACK: ("full speed", "good"),
+}
+_ORDER = {milestone: number for number, milestone in enumerate(Milestone)}
+_PODS = (Milestone.POD_REPLACED, Milestone.POD_READY)
+_AFTER_PODS = (
+    Milestone.WORKERS_STARTED,
+    Milestone.PROCESS_GROUP,
+    Milestone.RESTORED,
+    Milestone.FIRST_STEP,
+)
+_WAITED_FOR = (
+    Milestone.DETECTED,
+    Milestone.ATTEMPT_ENDED,
+    Milestone.WORKERS_STARTED,
+    Milestone.FIRST_STEP,
+    Milestone.CAUGHT_UP,
+    Milestone.THROUGHPUT_BACK,
+)
+"""What every restart comes to. The others are named once they are seen: not every job tells of its
+checkpoint, and not every fault takes a pod."""
+ENDS_A_POD = ("pod-kill", "pod-delete", "head-kill", "evict", "spot-preemption", "preemption")
+"""Faults of the catalogue after which a pod is the first to be missing, and Ray sees its node die;
+the last as it was called in recordings of before."""
+_OPEN = ("outcome", "bad")
+"""The phase in which it is not clear whether there will be a restart."""
+
+
+def instants(recovery: Recovery) -> tuple[Instant, ...]:
+    """What was reached, in the order of time; of one that was measured by fewer, those."""
+    if recovery.instants:
+        found = list(recovery.instants)
+    else:
+        known = (
+            (Milestone.DETECTED, recovery.detected_s),
+            (Milestone.ATTEMPT_ENDED, recovery.attempt_ended_s),
+            (Milestone.POD_READY, recovery.pod_ready_s),
+            (Milestone.WORKERS_STARTED, recovery.restarted_s),
+            (Milestone.FIRST_STEP, recovery.first_step_s),
+        )
+        found = [Instant(milestone, at_s, "") for milestone, at_s in known if at_s is not None]
+    return tuple(sorted(found, key=lambda i: (i.after_s, _ORDER[i.milestone])))
+
+
+def on_the_way(recovery: Recovery) -> tuple[Instant, ...]:
+    """Those that the run waited for, one after the other.
+
+    A pod that came back only after the new workers had started, beside a spare or a run that went
+    on with less, was waited for by nobody.
+    """
+    found = [one for one in instants(recovery) if one.milestone is not Milestone.INJECTED]
+    if not recovery.drill.run_id and not any(i.milestone not in _PODS for i in found):
+        return tuple(found)
+    began_s = min((i.after_s for i in found if i.milestone in _AFTER_PODS), default=None)
+    return tuple(
+        one
+        for one in found
+        if one.milestone not in _PODS or began_s is None or one.after_s <= began_s
+    )
+
+
+def waits_for(recovery: Recovery) -> Milestone | None:
+    """The next that has to come; None when there is none."""
+    seen = {one.milestone for one in instants(recovery)}
+    if not recovery.drill.run_id and not seen - {Milestone.INJECTED, *_PODS}:
+        return next((one for one in _PODS if one not in seen), None)
+    if recovery.interrupted is False:
+        return None if Milestone.THROUGHPUT_BACK in seen else Milestone.THROUGHPUT_BACK
+    last = max((_ORDER[one] for one in seen if one in _WAITED_FOR), default=-1)
+    return next((one for one in _WAITED_FOR if _ORDER[one] > last), None)
+
+
+def is_open(recovery: Recovery) -> bool:
+    """Whether the run may yet go on in its attempt: then nothing of a restart may ever come."""
+    seen = {one.milestone for one in instants(recovery)}
+    return (
+        bool(recovery.drill.run_id)
+        and recovery.interrupted is None
+        and recovery.drill.fault not in ENDS_A_POD
+        and not seen.intersection(_WAITED_FOR)
+    )
+
+
+def phases(recovery: Recovery, now_s: float, *, going: bool | None = None) -> tuple[Phase, ...]:
+    """From the fault to what was reached last; with `going`, what is waited for is the last phase.
+
+    None: it goes on until the first new step. An instant that was never seen though a later one
+    was takes no time of its own. `now_s` is in Unix seconds.
+    """
+    found: list[Phase] = []
+    start_s = 0.0
+    for one in on_the_way(recovery):
+        name, style = _UNTIL[one.milestone]
+        end_s = max(start_s, one.after_s)
+        found.append(Phase(name, style, start_s, end_s, True))
+        start_s = end_s
+    waited = waits_for(recovery)
+    going = not recovery.recovered if going is None else going
+    if going and waited is not None:
+        name, style = _OPEN if is_open(recovery) else _UNTIL[waited]
+        since_s = max(start_s, now_s - recovery.drill.injected_s)
+        found.append(Phase(name, style, start_s, since_s, False))
+    return tuple(found)
+
+
+def bar(
+    found: tuple[Phase, ...], width: int, symbols: Symbols, scale_s: float | None = None
+) -> StyledLine:
+    """The phases side by side as (text, style), `width` cells for `scale_s` seconds.
+
+    Each has its seconds in it where there is room. Without a scale the bar is as wide as it can
+    be; while it grows, its scale grows in steps, so that it is seen to grow.
+    """
+    parts: StyledLine = []
+    drawn = 0
+    for phase, cells in _shares(found, width, scale_s):
+        # Without colours, where one ends and the next begins would not be seen.
+        edge = "|" if symbols is Symbols.ASCII and drawn else ""
+        parts.append((edge + _inside(phase, cells - len(edge)), f"reverse {phase.style}"))
+        drawn += cells
+    if drawn < width:
+        rest = "." if symbols is Symbols.ASCII else "·"
+        parts.append((rest * (width - drawn), "muted"))
+    return parts
+
+
+def _shares(
+    found: tuple[Phase, ...], width: int, scale_s: float | None
+) -> Iterator[tuple[Phase, int]]:
+    """The phases that fill a cell at least of a bar that is so wide, each with its cells."""
+    total_s = found[-1].end_s if found else 0.0
+    if scale_s is None:
+        scale_s = total_s if found and found[-1].done else LEAST_SCALE_S
+        while scale_s < total_s:
+            scale_s *= 2
+    scale_s = max(scale_s, total_s, 1e-9)
+    drawn = 0
+    for phase in found:
+        end = round(phase.end_s / scale_s * width)
+        if end > drawn:
+            yield phase, end - drawn
+            drawn = end
+
+
+def named(
+    found: tuple[Phase, ...], width: int, symbols: Symbols, scale_s: float | None = None
+) -> frozenset[Phase]:
+    """Those whose name and seconds stand in the bar itself."""
+    edge = symbols is Symbols.ASCII
+    return frozenset(
+        phase
+        for phase, cells in _shares(found, width, scale_s)
+        if phase.name in _inside(phase, cells - edge)
+    )
+
+
+def legend(
+    found: tuple[Phase, ...],
+    width: int,
+    symbols: Symbols,
+    most: int = 1,
+    told: Collection[Phase] = (),
+) -> list[StyledLine]:
+    """The name and the seconds of each phase in its colour, on up to `most` lines.
+
+    Where there is no room for all, those that are `told` elsewhere are left out first, then those
+    that took least.
+    """
+    said = [one for one in found if not one.done or one.end_s - one.start_s >= LEAST_SAID_S]
+    while said:
+        lines = _wrapped(said, width, symbols)
+        if len(lines) <= most and all(_cells(line) <= width for line in lines):
+            return lines
+        said.remove(
+            min(said, key=lambda one: (not one.done, one not in told, one.end_s - one.start_s))
+        )
+    return [[]]
+
+
+def _wrapped(said: Sequence[Phase], width: int, symbols: Symbols) -> list[StyledLine]:
+    dot = "*" if symbols is Symbols.ASCII else "■"
+    lines: list[StyledLine] = [[]]
+    for phase in said:
+        took = format.duration(phase.end_s - phase.start_s)
+        text = f" {phase.name} {took}" + ("" if phase.done else " …") + "  "
+        entry: StyledLine = [(dot, phase.style), (text, "" if phase.done else "bold")]
+        if lines[-1] and _cells([*lines[-1], *entry]) > width:
+            lines.append([])
+        lines[-1] += entry
+    return lines
+
+
+def _cells(line: StyledLine) -> int:
+    """Without the gap that follows."""
+    return width_of("".join(text for text, _ in line).rstrip())
+
+
+def summary(recovery: Recovery, now_s: float) -> str:
+    """One line: what was done to what, and when which phase was reached."""
+    return so_far(recovery, now_s)
+
+
+def _inside(phase: Phase, cells: int) -> str:
+    took = format.duration(phase.end_s - phase.start_s)
+    for text in (f" {phase.name} {took} ", f" {took} ", took):
+        if width_of(text) <= cells:
+            return text.ljust(cells)
+    return " " * cells

@@ -1,0 +1,1 @@
+"""A chart of curves over time."""

@@ -1,0 +1,221 @@
+"""A chart of curves over time that repaints only the cells that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.tui.terminal.symbols import Symbols, symbols
+from cockpit.tui.theme import Palette
+from cockpit.tui.widgets.chart.axis import Axis, Unit
+from cockpit.tui.widgets.chart.grid import Grid
+from cockpit.tui.widgets.chart.marks import Mark, MarkKind, Stretch
+from cockpit.tui.widgets.chart.picture import Curve, Look, Picture, compose
+from cockpit.tui.widgets.chart.points import Points
+
+__all__ = ["Curve", "LineChart", "Look", "Mark", "MarkKind"]
+
+NEAR_CELLS = 8
+"""Changed cells of a row that are so near to each other are painted as one."""
+
+
+class LineChart(Widget):
+    """Curves over time, with marks. Time ends at `now_s`, or without it at the newest point."""
+
+    DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")
+
+    def __init__(
+        self,
+        title: str = "",
+        *,
+        unit: Unit = "",
+        window_s: float | None = None,
+        clock: bool = False,
+        low: float | None = None,
+        high: float | None = None,
+        empty: str = "No data yet",
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        axis = Axis.CLOCK if clock else Axis.AGO
+        self._look = Look(title, unit, window_s, axis=axis, low=low, high=high, empty=empty)
+        self._curves: tuple[Curve, ...] = ()
+        self._marks: tuple[Mark, ...] = ()
+        self._now_s: float | None = None
+        self._picture = Picture(Grid(0, 0))
+        self._drawn_with: Symbols | None = None
+        self._palette: Palette | None = None
+        self._base = Style()
+        self._styles: dict[str, Style] = {}
+        self._strips: dict[int, Strip] = {}
+        """The rows as they were painted, those that have not changed since."""
+
+    @property
+    def window_s(self) -> float | None:
+        """How much time is shown; None is everything."""
+        return self._look.window_s
+
+    @property
+    def look(self) -> Look:
+        """How it is drawn."""
+        return self._look
+
+    @property
+    def stretch(self) -> Stretch | None:
+        """What part of the axis lies in which of its columns; None while nothing is drawn."""
+        return self._picture.stretch
+
+    def set_window(self, window_s: float | None) -> None:
+        self._restyle(replace(self._look, window_s=window_s))
+
+    def set_look(self, look: Look) -> None:
+        self._restyle(look)
+
+    def set_title(self, title: str) -> None:
+        self._restyle(replace(self._look, title=title))
+
+    def set_unit(self, unit: Unit) -> None:
+        self._restyle(replace(self._look, unit=unit))
+
+    def set_clock(self, clock: bool) -> None:
+        """Label the time axis with the time of day, or with time ago."""
+        self._restyle(replace(self._look, axis=Axis.CLOCK if clock else Axis.AGO))
+
+    def set_empty(self, text: str) -> None:
+        """What to say without any point."""
+        self._restyle(replace(self._look, empty=text))
+
+    def set_curves(self, curves: Sequence[Curve], now_s: float | None = None) -> None:
+        """Show these curves. Their arrays may have grown since: they are read anew."""
+        self._curves, self._now_s = tuple(map(self._folded, curves)), now_s
+        self._redraw()
+
+    def set_all(
+        self, curves: Sequence[Curve], marks: Sequence[Mark], look: Look, now: float
+    ) -> None:
+        """Everything at once, drawn once."""
+        self._curves, self._now_s = tuple(map(self._folded, curves)), now
+        self._marks, self._look = tuple(marks), look
+        self._redraw()
+
+    def set_marks(self, marks: Sequence[Mark]) -> None:
+        if tuple(marks) != self._marks:
+            self._marks = tuple(marks)
+            self._redraw()
+
+    def text(self) -> str:
+        """What is shown, without colours."""
+        return self._picture.grid.text()
+
+    def on_resize(self) -> None:
+        self._redraw()
+
+    def notify_style_update(self) -> None:
+        self._palette = None
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        if self._drawn_with is not symbols():
+            self._draw()
+            self._strips.clear()
+        if self._palette is None:
+            self._palette, self._base = Palette.of(self.app), self.rich_style
+            self._styles.clear()
+            self._strips.clear()
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._strip(y, self._palette)
+        return strip
+
+    def _strip(self, y: int, palette: Palette) -> Strip:
+        grid = self._picture.grid
+        if y >= grid.height:
+            return Strip.blank(self.size.width, self._base)
+        segments: list[Segment] = []
+        characters, words = grid.characters[y], grid.styles[y]
+        begin, style = 0, words[0]
+        for x, here in enumerate(words):
+            # A space has no colour: it goes with what is before it, and less goes to the terminal.
+            if here != style and characters[x] != " ":
+                if x > begin:
+                    segments.append(self._segment(characters[begin:x], style, palette))
+                begin, style = x, here
+        segments.append(self._segment(characters[begin:], style, palette))
+        strip = Strip(segments, grid.width)
+        width = self.size.width
+        return strip if grid.width == width else strip.adjust_cell_length(width, self._base)
+
+    def _segment(self, characters: Sequence[str], words: str, palette: Palette) -> Segment:
+        style = self._styles.get(words)
+        if style is None:
+            style = self._styles[words] = self._base + palette.style(words)
+        return Segment("".join(characters), style)
+
+    def _restyle(self, look: Look) -> None:
+        if look != self._look:
+            self._look = look
+            self._redraw()
+
+    def _draw(self) -> None:
+        now_s = self._now_s
+        if now_s is None:
+            now_s = max((curve.times[-1] for curve in self._curves if len(curve.times)), default=0)
+        self._drawn_with = symbols()
+        width, height = self.size
+        self._picture = compose(
+            width, height, self._curves, self._marks, self._look, now_s, self._drawn_with
+        )
+
+    def _redraw(self) -> None:
+        if not self.size:
+            return
+        before = self._picture.grid
+        self._draw()
+        after = self._picture.grid
+        if (before.width, before.height) != (after.width, after.height):
+            self._strips.clear()
+            self.refresh()
+            return
+        dirty = [region for y in range(after.height) for region in _differences(before, after, y)]
+        for region in dirty:
+            self._strips.pop(region.y, None)
+        if dirty:
+            self.refresh(*dirty)
+
+    def _folded(self, curve: Curve) -> Curve:
+        """With the points of the last time, when they are of the same arrays."""
+        if curve.points is not None:
+            return curve
+        for known in self._curves:
+            points = known.points
+            if points and known.times is curve.times and known.values is curve.values:
+                points.sync()
+                return replace(curve, points=points)
+        return replace(curve, points=Points(curve))
+
+
+def _differences(before: Grid, after: Grid, y: int) -> list[Region]:
+    """The cells of a row that are not the same, those near to each other in one region."""
+    old, new = before.characters[y], after.characters[y]
+    old_styles, new_styles = before.styles[y], after.styles[y]
+    if old == new and old_styles == new_styles:
+        return []
+    found: list[Region] = []
+    first = last = -1
+    for x in range(after.width):
+        if old[x] == new[x] and old_styles[x] == new_styles[x]:
+            continue
+        if first >= 0 and x - last > NEAR_CELLS:
+            found.append(Region(first, y, last - first + 1, 1))
+            first = x
+        first, last = (x if first < 0 else first), x
+    found.append(Region(first, y, last - first + 1, 1))
+    return found

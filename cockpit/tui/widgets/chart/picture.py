@@ -1,0 +1,300 @@
+"""A whole chart as a grid of styled characters. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cockpit.tui.terminal.cells import fit, width_of
+from cockpit.tui.terminal.symbols import Symbols
+from cockpit.tui.widgets.chart import marks as marking
+from cockpit.tui.widgets.chart import surround
+from cockpit.tui.widgets.chart.axis import (
+    Axis,
+    Unit,
+    extent,
+    labels_of,
+    y_axis,
+    y_axis_in_powers,
+)
+from cockpit.tui.widgets.chart.canvas import Canvas, pixels_wide
+from cockpit.tui.widgets.chart.grid import Grid
+from cockpit.tui.widgets.chart.marks import Mark, Stretch
+from cockpit.tui.widgets.chart.plot import Trace, trace
+from cockpit.tui.widgets.chart.points import INFINITE, Points
+from cockpit.tui.widgets.chart.surround import Lines
+
+LEAST_FOR_Y_LABELS = 24
+LEAST_FOR_TIME_AXIS = 5
+LEAST_FOR_LEGEND = 4
+LEAST_FOR_ODD_ROW = 5
+DECADES = 12.0
+"""A logarithmic axis shows no more of them: a single 1e-30 would press all else to the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points by rising place on the axis, such as Unix seconds. The arrays are read, not copied."""
+
+    label: str
+    times: Sequence[float]
+    values: Sequence[float]
+    color: str = "curve-1"
+    """Words as in `Palette.style`."""
+    points: Points | None = None
+    """Of these arrays, folded before; without, they are folded at each drawing."""
+    raw: Points | None = None
+    """What this curve smooths: drawn dim behind it."""
+    band: tuple[Points, Points] | None = None
+    """The lower and the upper edge of a range: filled thinly behind the curve."""
+    breaks: Sequence[float] = ()
+    """Places across which no line goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a chart is drawn, whatever its data."""
+
+    title: str = ""
+    unit: Unit = ""
+    window_s: float | None = None
+    """How much of the axis is shown, in its unit. None: everything there is."""
+    end: float | None = None
+    """Where the part that is shown ends; None: it follows what comes."""
+    begin: float | None = None
+    """Where everything begins; None: with the first point."""
+    axis: Axis = Axis.AGO
+    origin: float = 0.0
+    """Where the run began, for `Axis.SINCE`."""
+    low: float | None = None
+    high: float | None = None
+    """Fixed ends of the value axis."""
+    log: bool = False
+    cursor: float | None = None
+    """A place whose values are told instead of the newest."""
+    left: int = 0
+    """Cells that are left of the plot at least, so that charts above each other are in line."""
+    selected: bool = False
+    empty: str = "No data yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What was drawn, and which part of the axis lies where."""
+
+    grid: Grid
+    stretch: Stretch | None = None
+    """None without any point."""
+
+
+@dataclass(slots=True)
+class _Drawing:
+    """One picture in the making."""
+
+    grid: Grid
+    look: Look
+    curves: Sequence[Curve]
+    marks: Sequence[Mark]
+    now: float
+    symbols: Symbols
+    lines: Lines
+    points: list[Points] = field(default_factory=list)
+
+    def whole(self) -> Picture:
+        grid, look, lines = self.grid, self.look, self.lines
+        legend = grid.height >= LEAST_FOR_LEGEND
+        legend = legend and bool(look.title or any(curve.label for curve in self.curves))
+        floor = grid.height >= LEAST_FOR_TIME_AXIS
+        top_row = int(legend)
+        rows = grid.height - top_row - int(floor)
+        # The labels' width depends on the values in the window, whose end depends on that width
+        # by a pixel: near enough.
+        start, end = self._extent(pixels_wide(grid.width, self.symbols))
+        bottom, top, labels, log = self._values(start, end, rows)
+        left = 0
+        if grid.width >= LEAST_FOR_Y_LABELS and rows > 1:
+            left = max((width_of(text) for _, text in labels), default=0) + 1
+            left = max(left, self.look.left)
+            left = left if left <= grid.width // 2 else 0
+        cells = grid.width - left
+        pixels = pixels_wide(cells, self.symbols)
+        stretch = Stretch(left, cells, *self._extent(pixels))
+        odd: list[Trace] = []
+        canvas = self._traced(stretch, rows, pixels, bottom, top, log, odd)
+        plot_rows = canvas.height
+
+        if legend:
+            told = [
+                (curve.label, curve.color, self._value(number, stretch))
+                for number, curve in enumerate(self.curves)
+            ]
+            after = surround.title(grid, lines, look.title, selected=look.selected)
+            surround.legend(grid, lines, after, told, look.unit)
+        if left:
+            surround.values(grid, lines, left, top_row, (plot_rows, rows), labels, (bottom, top))
+        if floor:
+            labels_below = labels_of(
+                look.axis, stretch.start, stretch.end, self.now, look.origin, cells
+            )
+            surround.floor(grid, lines, stretch, labels_below)
+        shown = marking.columns(self.marks, stretch)
+        marking.lines(grid, shown, top_row, plot_rows, lines.mark)
+        if floor:
+            marking.ticks(grid, self.marks, stretch, lines.below, lines.floor)
+        at = None if look.cursor is None else stretch.cell(look.cursor)
+        if at is not None:
+            for y in range(top_row, top_row + rows):
+                grid.put(at, y, lines.cursor, "accent")
+        for y in range(plot_rows):
+            characters, styles = grid.characters[top_row + y], grid.styles[top_row + y]
+            for x, character in canvas.shaded(y):
+                if left + x != at and characters[left + x] == " ":
+                    characters[left + x], styles[left + x] = character, "dim muted"
+            for x, character, owner in canvas.drawn(y):
+                characters[left + x] = character
+                color = self.curves[owner // 2].color
+                styles[left + x] = f"dim {color}" if owner % 2 else color
+        marking.flags(grid, shown, top_row, canvas, stretch)
+        self._odd(odd, stretch, top_row + rows - 1, pixels)
+        if at is not None:
+            self._dots(at, stretch, top_row, canvas, (bottom, top), log)
+        return Picture(grid, stretch)
+
+    def _extent(self, pixels: int) -> tuple[float, float]:
+        if self.look.end is not None and self.look.window_s:
+            return self.look.end - self.look.window_s, self.look.end
+        starts = [curve.times[0] for curve in self.curves]
+        if self.look.begin is not None:
+            starts = [self.look.begin]
+        return extent(starts, self.now, self.look.window_s, pixels)
+
+    def _values(
+        self, start: float, end: float, rows: int
+    ) -> tuple[float, float, list[tuple[float, str]], bool]:
+        """Ends and labels of the value axis, and whether it is logarithmic after all."""
+        look = self.look
+        read = list(self.points)
+        read += [curve.raw for curve in self.curves if curve.raw is not None]
+        read += [edge for curve in self.curves if curve.band is not None for edge in curve.band]
+        found = [both for points in read if (both := points.bounds(start, end)) is not None]
+        least = min((a for a, _ in found), default=0.0)
+        greatest = max((b for _, b in found), default=1.0)
+        if look.log and greatest > 0:
+            if least <= 0:
+                least = min((a for a, _ in found if a > 0), default=greatest * 1e-3)
+            least = max(least, greatest * 10.0**-DECADES)
+            return *y_axis_in_powers(least, greatest, rows, look.unit), True
+        low = look.low if look.low is not None else least
+        high = look.high if look.high is not None else greatest
+        bottom, top, labels = y_axis(min(low, high), max(low, high), rows, look.unit)
+        bottom = bottom if look.low is None else look.low
+        top = top if look.high is None else look.high
+        return bottom, top, labels, False
+
+    def _traced(
+        self,
+        stretch: Stretch,
+        rows: int,
+        pixels: int,
+        bottom: float,
+        top: float,
+        log: bool,
+        odd: list[Trace],
+    ) -> Canvas:
+        """The curves on a canvas, numbered 2n, what they smooth 2n + 1. `odd` gets what has points
+        that are not finite: they have the last row for themselves, and the canvas one row less."""
+
+        def traced(points: Points, curve: Curve) -> Trace:
+            one = trace(points, stretch.start, stretch.end, pixels, curve.breaks)
+            if any(one.odd):
+                odd.append(one)
+            return one.in_powers() if log else one
+
+        drawn: list[tuple[int, Trace]] = []
+        bands: list[tuple[Trace, Trace]] = []
+        for number, curve in enumerate(self.curves):
+            drawn.append((2 * number, traced(self.points[number], curve)))
+            if curve.raw is not None:
+                drawn.append((2 * number + 1, traced(curve.raw, curve)))
+            if curve.band is not None:
+                lower, upper = curve.band
+                bands.append((traced(lower, curve), traced(upper, curve)))
+        canvas = Canvas(stretch.cells, rows - bool(odd and rows >= LEAST_FOR_ODD_ROW), self.symbols)
+        for below, above in bands:
+            canvas.shade(below.low, above.high, bottom, top)
+        for owner, one in sorted(drawn, key=lambda item: (item[0] % 2, item[0]), reverse=True):
+            canvas.draw(one, bottom, top, owner)
+        return canvas
+
+    def _value(self, number: int, stretch: Stretch) -> float | None:
+        """What the legend tells of a curve: at the cursor, else its newest."""
+        if self.look.cursor is None:
+            return self.curves[number].values[-1]
+        return self.points[number].at(self.look.cursor, stretch.cell_size)
+
+    def _odd(self, odd: Sequence[Trace], stretch: Stretch, y: int, pixels: int) -> None:
+        """What is no number, where it happened, in the last row of the plot."""
+        for one in odd:
+            for pixel, flag in enumerate(one.odd):
+                if flag:
+                    x = stretch.left + pixel * stretch.cells // pixels
+                    character = self.lines.infinite if flag == INFINITE else self.lines.nan
+                    if self.grid.characters[y][x] != self.lines.nan:
+                        self.grid.put(x, y, character, "bold bad")
+
+    def _dots(
+        self,
+        at: int,
+        stretch: Stretch,
+        top_row: int,
+        canvas: Canvas,
+        ends: tuple[float, float],
+        log: bool,
+    ) -> None:
+        """Each curve's value on the cursor's line."""
+        for number in reversed(range(len(self.curves))):
+            value = self._value(number, stretch)
+            if value is not None and math.isfinite(value):
+                if log:
+                    value = math.log10(value) if value > 0 else ends[0]
+                y = top_row + canvas.row_of(value, *ends)
+                self.grid.put(at, y, self.lines.dot, f"bold {self.curves[number].color}")
+
+
+def compose(
+    width: int,
+    height: int,
+    curves: Sequence[Curve],
+    marks: Sequence[Mark],
+    look: Look,
+    now: float,
+    symbols: Symbols,
+) -> Picture:
+    """Draw the chart in so many cells. `now`: the newest place of the axis."""
+    grid = Grid(max(0, width), max(0, height))
+    if width < 1 or height < 1:
+        return Picture(grid)
+    lines = surround.lines_of(symbols)
+    curves = [curve for curve in curves if len(curve.times)]
+    if not curves:
+        if height > 1:
+            surround.title(grid, lines, look.title, selected=look.selected)
+        text = fit(look.empty, width) if width_of(look.empty) > width else look.empty
+        grid.put((width - width_of(text)) // 2, height // 2, text, "muted")
+        return Picture(grid)
+    points = [curve.points or Points(curve) for curve in curves]
+    return _Drawing(grid, look, curves, marks, now, symbols, lines, points).whole()
+
+
+def draw(
+    width: int,
+    height: int,
+    curves: Sequence[Curve],
+    marks: Sequence[Mark],
+    look: Look,
+    now: float,
+    symbols: Symbols,
+) -> Grid:
+    """As `compose`, the characters alone."""
+    return compose(width, height, curves, marks, look, now, symbols).grid

@@ -1,0 +1,69 @@
+"""A widget of a few styled lines, of which only those that changed are painted."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.tui.terminal.cells import ELLIPSIS, fit, width_of
+from cockpit.tui.theme import Palette
+
+StyledLine: TypeAlias = list[tuple[str, str]]
+"""Texts, each with its words of style."""
+
+
+def cut(line: StyledLine, width: int) -> StyledLine:
+    """The line in at most `width` cells; an ellipsis stands for what does not fit."""
+    if width_of("".join(text for text, _ in line).rstrip()) <= width:
+        return line
+    kept: StyledLine = []
+    room = width
+    for text, style in line:
+        # A text that just fills the room is cut too: more comes after it.
+        if width_of(text) >= room:
+            return [*kept, (fit(text + ELLIPSIS, room), style)]
+        kept.append((text, style))
+        room -= width_of(text)
+    return kept
+
+
+class FewLines(Widget):
+    """A subclass says what there is in `draw_lines`, and calls `draw_again` when that changed."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: list[StyledLine] = []
+        self._palette: Palette | None = None
+
+    def draw_lines(self) -> list[StyledLine]:
+        """For the present size."""
+        raise NotImplementedError
+
+    def draw_again(self) -> None:
+        if not self.size:
+            return
+        before, self._lines = self._lines, self.draw_lines()
+        for y in range(max(len(before), len(self._lines))):
+            if before[y : y + 1] != self._lines[y : y + 1]:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def on_resize(self) -> None:
+        self.draw_again()
+
+    def notify_style_update(self) -> None:
+        self._palette = None
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        if y >= len(self._lines):
+            return Strip.blank(width, base)
+        if self._palette is None:
+            self._palette = Palette.of(self.app)
+        palette = self._palette
+        segments = [Segment(text, base + palette.style(words)) for text, words in self._lines[y]]
+        return Strip(segments).adjust_cell_length(width, base)

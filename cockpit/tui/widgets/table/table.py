@@ -1,0 +1,198 @@
+"""A live table with a cursor that stays on its row, however the rows come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from cockpit.tui.widgets.table.columns import Column
+from cockpit.tui.widgets.table.lazy_rows import LazyRows
+from cockpit.tui.widgets.table.row_lines import Cell, Row
+from cockpit.tui.widgets.table.row_view import HEADER_LINES, RowLines
+
+__all__ = ["Cell", "Column", "LazyRows", "LineTable", "Row"]
+
+WHEEL_LINES = 3
+
+
+class LineTable(RowLines, can_focus=True):
+    """Rows under a fixed header, with a cursor that stays on its row's key."""
+
+    DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "cursor(1)", "Down", show=False),
+        Binding("k,up", "cursor(-1)", "Up", show=False),
+        Binding("g,home", "first", "First", show=False),
+        Binding("G,end", "last", "Last", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
+        Binding("enter", "select", "Open", show=False),
+    ]
+
+    class Highlighted(Message):
+        """The cursor came to stand on another row."""
+
+        def __init__(self, table: LineTable, key: str) -> None:
+            super().__init__()
+            self.table, self.key = table, key
+
+        @property
+        def control(self) -> LineTable:
+            return self.table
+
+    class Selected(Message):
+        """Enter on a row, or a double click."""
+
+        def __init__(self, table: LineTable, key: str) -> None:
+            super().__init__()
+            self.table, self.key = table, key
+
+        @property
+        def control(self) -> LineTable:
+            return self.table
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        empty: str = "",
+        zebra: bool = False,
+        newest_first: bool = False,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        """`newest_first`: a cursor on the first row stays there when others come before it."""
+        super().__init__(columns, empty=empty, zebra=zebra, id=id, classes=classes)
+        self._newest_first = newest_first
+
+    @property
+    def cursor_key(self) -> str | None:
+        """The key of the row under the cursor; None without rows."""
+        rows = self._rows
+        if not rows:
+            return None
+        return rows.keys[self._cursor] if isinstance(rows, LazyRows) else rows[self._cursor].key
+
+    def set_columns(self, columns: Sequence[Column]) -> None:
+        """Other columns; the rows go, since their cells belong to the old ones."""
+        self._columns = tuple(columns)
+        self._widest = [0] * len(self._columns)
+        self.set_rows(())
+        self._lay_out()
+
+    def set_rows(self, rows: Sequence[Row]) -> None:
+        """Show these rows. What is the same as before is not painted again."""
+        before, cursor_key, index_before = self._rows, self.cursor_key, self._index
+        if isinstance(rows, LazyRows):
+            keys = rows.keys
+        else:
+            rows = tuple(rows)
+            if rows == before:
+                return
+            keys = [row.key for row in rows]
+        was_visible = self._is_visible(self._cursor)
+        self._rows = rows
+        self._index = {key: i for i, key in enumerate(keys)}
+        self._cursor = (
+            self._index[cursor_key]
+            if cursor_key in self._index and not (self._newest_first and self._cursor == 0)
+            else max(0, min(self._cursor, len(rows) - 1))
+        )
+        lazy = isinstance(rows, LazyRows) or isinstance(before, LazyRows)
+        compared = self._in_sight() if lazy else range(len(rows))
+        known = len(before)
+        changed = [i for i in compared if i < known and before[i] != rows[i]]
+        fresh = [rows[i] for i in changed] + [rows[i] for i in compared if i >= known]
+        if self._measure(fresh):
+            self._lay_out()
+        elif not before or not rows:
+            self.refresh()
+        else:
+            self._refresh_changes(before, changed)
+        if len(rows) != len(before):
+            self._set_height()
+        old_index = index_before.get(cursor_key) if cursor_key is not None else None
+        if old_index != self._cursor:
+            self._refresh_row(self._cursor)
+            if old_index is not None:
+                self._refresh_row(old_index)
+            if was_visible:
+                self._show_cursor()
+        if self.cursor_key is not None and self.cursor_key != cursor_key:
+            self.post_message(self.Highlighted(self, self.cursor_key))
+
+    def forget(self) -> None:
+        """No rows, and the cursor where a first row will be: another cluster is looked at."""
+        self._cursor = 0
+        self.set_rows(())
+        self.scroll_to(y=0, animate=False, force=True)
+
+    def move_to(self, key: str) -> bool:
+        """Put the cursor on that row; False when there is none."""
+        if key not in self._index:
+            return False
+        self._move(self._index[key])
+        return True
+
+    def action_cursor(self, by: int) -> None:
+        self._move(self._cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self._move(self._cursor + by * max(1, self._page - 1))
+
+    def action_first(self) -> None:
+        self._move(0)
+
+    def action_last(self) -> None:
+        self._move(len(self._rows) - 1)
+
+    def action_select(self) -> None:
+        if self.cursor_key is not None:
+            self.post_message(self.Selected(self, self.cursor_key))
+
+    def on_click(self, event: events.Click) -> None:
+        row = event.y - HEADER_LINES + self.scroll_offset.y
+        if event.y < HEADER_LINES or row >= len(self._rows):
+            return
+        event.stop()
+        self._move(row)
+        if event.chain == 2:
+            self.action_select()
+
+    # The inherited wheel handlers animate, which repaints the table several times a notch.
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -WHEEL_LINES)
+
+    def _wheel(self, event: events.MouseEvent, lines: int) -> None:
+        event.prevent_default()
+        before = self.scroll_offset.y
+        self.scroll_to(y=before + lines, animate=False, force=True)
+        if self.scroll_offset.y != before:
+            event.stop()
+
+    def _move(self, index: int) -> None:
+        index = max(0, min(index, len(self._rows) - 1))
+        if index == self._cursor or not self._rows:
+            self._show_cursor()
+            return
+        self._refresh_row(self._cursor)
+        self._cursor = index
+        self._refresh_row(index)
+        self._show_cursor()
+        self.post_message(self.Highlighted(self, self.cursor_key or ""))
+
+    def _show_cursor(self) -> None:
+        top = self.scroll_offset.y
+        if self._cursor < top:
+            self.scroll_to(y=self._cursor, animate=False, force=True)
+        elif self._page and self._cursor >= top + self._page:
+            self.scroll_to(y=self._cursor - self._page + 1, animate=False, force=True)
