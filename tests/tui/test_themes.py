@@ -42,7 +42,7 @@ def test_a_wheel_brings_its_themes_inside_the_package(
     package = tmp_path / "site-packages" / "cockpit"
     (package / "themes").mkdir(parents=True)
     (package / "themes" / "paper.toml").write_text('[colors]\nprimary = "#112233"\n')
-    monkeypatch.setattr(theme_files, "__file__", str(package / "theme_files.py"))
+    monkeypatch.setattr(theme_files, "__file__", str(package / "config" / "theme_files.py"))
     assert [theme.name for theme in themes()] == ["paper"]
 
 
