@@ -21,7 +21,7 @@ STRAGGLER = 7
 def main() -> None:
     import ray
 
-    from training.telemetry.aggregator import connect
+    from training.telemetry.head.aggregator import connect
     from training.telemetry.wire import AttemptStart, Run, Worker
 
     ranks = int(sys.argv[1])

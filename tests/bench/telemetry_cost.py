@@ -29,9 +29,9 @@ from tests.bench import run
 from tests.bench.cluster import two_workers
 from tests.bench.table import Line, Table, load, say, show, spread
 from training import telemetry
-from training.telemetry.timers import Sections
 from training.telemetry.wire import Steps
-from training.telemetry.worker import RankTelemetry
+from training.telemetry.worker.timers import Sections
+from training.telemetry.worker.worker import RankTelemetry
 
 CALL_TARGET_S = 20e-6
 SHARE_TARGET = 0.01

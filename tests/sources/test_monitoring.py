@@ -16,7 +16,7 @@ from cockpit.sources.prometheus import dcgm
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from tests.sources.prometheus_server import PrometheusServer, need_prometheus
-from training.telemetry.metrics import PREFIX, Meter
+from training.telemetry.head.metrics import PREFIX, Meter
 
 FOLDER = Path(__file__).parents[2] / "manifests/monitoring"
 RAYS_OWN = {

@@ -37,7 +37,7 @@ for number in range({LINES}):
 WRITES = """
 import sys, time
 from pathlib import Path
-from training.telemetry.stream import StreamFile
+from training.telemetry.head.stream import StreamFile
 from training.telemetry.wire import Run, Steps, Tick, file_name
 import ray
 ray.init()

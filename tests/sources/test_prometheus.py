@@ -24,7 +24,7 @@ from cockpit.store.run import MEANS, SUMS
 from cockpit.store.store import Store
 from tests.events import watched_runs
 from tests.sources.prometheus_server import Exporter, PrometheusServer, Sample
-from training.telemetry.metrics import GAUGES
+from training.telemetry.head.metrics import GAUGES
 
 RUN, OTHER, NO_GPU, LARGE = "ab12" * 8, "cd34" * 8, "ef56" * 8, "0a0b" * 8
 NOW_S = float(int(time.time()))

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 WRITES = """
 import time
 from pathlib import Path
-from training.telemetry.stream import StreamFile
+from training.telemetry.head.stream import StreamFile
 from training.telemetry.wire import Run, Steps, Tick, file_name
 import ray
 ray.init()

@@ -23,7 +23,7 @@ from cockpit.sources.telemetry.source import TelemetrySource
 from tests.sources.fake_dashboard import FakeDashboard, Fault
 from tests.sources.test_telemetry import FILE, STREAM, at_step, is_health, steps, until
 from training.telemetry import wire
-from training.telemetry.stream import StreamFile
+from training.telemetry.head.stream import StreamFile
 
 JOB = "01000000"
 RUN = "ab12"

@@ -9,9 +9,9 @@ from training.bench.communication import Communication, Exchange, collective
 from training.bench.environment import Environment, Gpu, Host, Interface, Variable
 from training.bench.launchers import Launchers
 from training.bench.loading import Loading, Way
+from training.bench.repeated import Spread
 from training.bench.saving import BACKGROUND, Method, Saving
 from training.bench.scaling import APART, STRONG, WEAK, Scaling, points
-from training.bench.spread import Spread
 from training.bench.targets import Targets
 from training.bench.techniques import PLAIN, Refused, Technique, Techniques
 from training.bench.tracing import Operation, Traced

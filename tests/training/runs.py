@@ -21,14 +21,14 @@ from training import telemetry
 from training.checkpoint import sharded as files
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Data, Examples
 from training.loop import train as loop
 from training.loop.settings import TrainSettings
 from training.loop.train import Parallelizer
 from training.loop.world import World
 from training.parallel import Parallel
-from training.parallel import whole as place
+from training.parallel import single_device as place
 from training.techniques import optimizer as techniques
 
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from tests.training.bench_results import EVERY, environment, scaling, steady
-from training.bench.edge import edge
 from training.bench.environment import Environment, cpu, interfaces, machine, variables
+from training.bench.largest_batch import edge
 from training.bench.notebook import notebook
 from training.bench.plot import Axis, nice_step, svg
-from training.bench.quantity import bandwidth, seconds, size
 from training.bench.record import Unreadable, decode
+from training.bench.repeated import Spread, ratios, spread
 from training.bench.report import in_short, markdown, table
 from training.bench.results import Results, read
 from training.bench.run import PARTS, chosen, sections
 from training.bench.scaling import sizes
 from training.bench.section import Finding, Level, Line, Plot, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, ratios, spread
+from training.bench.units import bandwidth, seconds, size
 from training.jobs.benchmark import written
 from training.settings import parse
 

@@ -18,10 +18,10 @@ from training.bench import (
     techniques,
     tracing,
 )
+from training.bench.repeated import Spread
 from training.bench.run import PARTS
 from training.bench.section import Finding, Level
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread
 
 
 def one(findings: tuple[Finding, ...]) -> Finding:

@@ -17,7 +17,7 @@ import torch
 from tests.training.cluster import ROOT
 from tests.training.test_bench import execute
 from training.bench import batches
-from training.bench.cores import own_cores, share
+from training.bench.cpu_affinity import own_cores, share
 from training.bench.loop import Loop, in_turn, same_step
 from training.bench.results import Results, read
 from training.bench.run import LAUNCHERS, PARTS
@@ -26,7 +26,7 @@ from training.data import load
 from training.data.loader import Step
 from training.jobs.benchmark import main
 from training.loop.world import alone
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 
 JOB = [sys.executable, "-m", "training.jobs.benchmark", "--gpu", "false", "--ranks", "processes"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.telemetry.budget import CONTROLLER, FAILURES, PREEMPTIONS, charged
+from training.telemetry.ray_train.failure_budget import CONTROLLER, FAILURES, PREEMPTIONS, charged
 
 ray = pytest.importorskip("ray")
 

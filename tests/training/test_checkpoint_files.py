@@ -12,7 +12,7 @@ import pytest
 import torch
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from training.checkpoint import part
+from training.checkpoint import rank_part
 from training.checkpoint.manifest import DAMAGED, Damaged, check
 from training.checkpoint.restore import newest_whole
 from training.checkpoint.snapshot import snapshot
@@ -27,7 +27,7 @@ def write(directory: Path, step: int = 40, ranks: int = RANKS, of: int = RANKS) 
         if rank == 0:
             states["shared.pt"] = {"weights": torch.arange(1000.0) + step}
         path = str(directory)
-        part.write(LocalFileSystem(), path, states, rank=rank, world_size=of, step=step)
+        rank_part.write(LocalFileSystem(), path, states, rank=rank, world_size=of, step=step)
     return directory
 
 
@@ -148,7 +148,7 @@ def test_a_kill_in_the_midst_of_writing_leaves_nothing_that_passes_for_whole(
 
     states: dict[str, Any] = {"rank-0.pt": {}, "shared.pt": {}}
     with pytest.raises(Killed):
-        part.write(Dying(), str(tmp_path / "c"), states, rank=0, world_size=1, step=1)
+        rank_part.write(Dying(), str(tmp_path / "c"), states, rank=0, world_size=1, step=1)
     with pytest.raises(Damaged, match="rank 0 did not finish its part"):
         check(tmp_path / "c")
 

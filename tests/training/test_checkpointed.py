@@ -22,9 +22,9 @@ from training.loop import train as loop
 from training.loop.progress import generators, restore
 from training.loop.world import World
 from training.parallel.replicated import replicated
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.stop import Stop
-from training.telemetry.worker import RankTelemetry
+from training.telemetry.worker.worker import RankTelemetry
 
 SMALL = Settings(workers=1, batch_size=64, width=8, checkpoint_every_steps=10, epochs=5)
 """23 steps an epoch."""

@@ -9,12 +9,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from training.telemetry import cuda
+from training.telemetry.worker import cuda
 
 
 def test_asking_neither_imports_torch_nor_starts_cuda() -> None:
     program = (
-        "import sys; from training.telemetry import cuda;"
+        "import sys; from training.telemetry.worker import cuda;"
         "print(cuda.device(), repr(cuda.device_name()), 'torch' in sys.modules);"
         "import torch; print(cuda.device(), torch.cuda.is_initialized())"
     )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from training.data import digits
 from training.data.digits import Digits
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import NoData
 from training.data.sampler import Sampler
 from training.stop import Stop

@@ -26,7 +26,7 @@ from torchvision.transforms import functional
 
 from training.data import cifar, imagenet, load, synthetic, tokens
 from training.data.augment import boxes, mirror, normalized, shift
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Data, NoData
 from training.data.settings import DataSettings
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.telemetry.reason import DIED
-from training.telemetry.relay import Began, Ended, Heard
+from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import AttemptEnd, Body, Run, Worker
+from training.telemetry.worker.relay import Began, Ended, Heard
 
 ray = pytest.importorskip("ray")
 
-from training.telemetry import driver  # noqa: E402
+from training.telemetry.ray_train import own_driver  # noqa: E402
 
 
 class ListOutbox:
@@ -30,11 +30,11 @@ def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     outbox = ListOutbox()
-    monkeypatch.setattr(driver, "ActorOutbox", lambda job: outbox)
-    monkeypatch.setattr(driver, "submission", lambda: "")
+    monkeypatch.setattr(own_driver, "ActorOutbox", lambda job: outbox)
+    monkeypatch.setattr(own_driver, "submission", lambda: "")
     context = SimpleNamespace(get_job_id=lambda: "01000000")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
-    told = driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
+    told = own_driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
     workers = (Worker(rank=0), Worker(rank=1))
     heard: list[Heard] = [
         Began(workers, 1),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from training.jobs import elastic, fsdp2, lack
+from training.jobs import elastic, fsdp2, missing_resources
 from training.jobs.fit import check_losses, fit
-from training.jobs.lack import Room
+from training.jobs.missing_resources import Room
 
 FOUR = Room("CPU", most=4, free=4)
 
@@ -40,25 +40,25 @@ def test_what_a_cluster_lacks_is_said_and_waited_for_or_fails_as_told(
     there: Room, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        lack.tell(there, 4, "fail")
+        missing_resources.tell(there, 4, "fail")
     assert ended.value.code == said
-    lack.tell(there, 4, "wait")
+    missing_resources.tell(there, 4, "wait")
     lacking, todo = said.split(": ")
     assert capsys.readouterr().out == f"{lacking}: waiting for the rest ({todo})\n"
 
 
 def test_what_a_job_calls_its_workers_is_what_it_is_told_to_launch_with() -> None:
     with pytest.raises(SystemExit, match=r"8 replicas take 8 CPU.* launch with --replicas 4"):
-        lack.tell(FOUR, 8, "fail", of="replicas")
+        missing_resources.tell(FOUR, 8, "fail", of="replicas")
 
 
 def test_an_elastic_run_is_told_that_its_least_is_what_has_to_fall() -> None:
     with pytest.raises(SystemExit, match=r"^8 workers take 8 CPU.*launch with --min-workers 4"):
-        lack.tell(FOUR, 8, "fail", flag="min-workers")
+        missing_resources.tell(FOUR, 8, "fail", flag="min-workers")
 
 
 def test_a_cluster_that_has_enough_is_not_talked_about(capsys: pytest.CaptureFixture[str]) -> None:
-    lack.tell(FOUR, 4, "fail")
+    missing_resources.tell(FOUR, 4, "fail")
     assert capsys.readouterr().out == ""
 
 
@@ -74,12 +74,12 @@ def test_a_cluster_that_has_enough_is_not_talked_about(capsys: pytest.CaptureFix
 def test_a_worker_takes_a_gpu_when_asked_to_or_when_there_is_one_for_each(
     gpu: str, gpus: int, takes: str
 ) -> None:
-    assert lack.resource(gpu, 4, gpus) == takes
+    assert missing_resources.resource(gpu, 4, gpus) == takes
 
 
 def test_gpus_of_a_cluster_without_any_are_a_sentence_not_a_wait() -> None:
     with pytest.raises(SystemExit, match="gpu=true, and the cluster has no GPU"):
-        lack.resource("true", 4, 0)
+        missing_resources.resource("true", 4, 0)
 
 
 class Node:
@@ -93,7 +93,7 @@ def test_half_a_cpu_here_and_half_a_cpu_there_are_none(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         "ray._private.state.available_resources_per_node", lambda: {"a": {"CPU": 0.5}, "b": {}}
     )
-    assert lack.room("CPU") == Room("CPU", most=3, free=0)
+    assert missing_resources.room("CPU") == Room("CPU", most=3, free=0)
 
 
 def test_groups_that_a_lost_worker_would_break_are_refused(

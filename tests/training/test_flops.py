@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from training.telemetry.flops import (
+from training.telemetry.worker.flops import (
     Model,
     mfu_percent,
     peak_flops,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.telemetry.fold import Fold, Folded
+from training.telemetry.worker.step_aggregate import Fold, Folded
 
 
 class Clock:

@@ -10,9 +10,9 @@ import pynvml
 import pytest
 
 from tests.training.fake_nvml import FakeNvml
-from training.telemetry.gpu import Gpu, GpuNumbers
-from training.telemetry.nvml import Nvml, held_down
-from training.telemetry.watch import STALE_AFTER_S, Watch
+from training.telemetry.gpu.gpu import Gpu, GpuNumbers
+from training.telemetry.gpu.nvml import Nvml, held_down
+from training.telemetry.worker.background_value import STALE_AFTER_S, Watch
 
 GIB = 1 << 30
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from training.telemetry.lifecycle import Lifecycle, by_rank, mean_over_ranks
+from training.telemetry.ray_train.lifecycle import Lifecycle, by_rank, mean_over_ranks
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,

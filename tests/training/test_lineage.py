@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from training.telemetry import lineage
-from training.telemetry.lineage import FILE, Lineage
+from training.telemetry.ray_train import lineage
+from training.telemetry.ray_train.lineage import FILE, Lineage
 
 fs = pytest.importorskip("pyarrow.fs")
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, NoData
 from training.data.loader import Loader
 from training.data.sampler import Sampler
@@ -26,7 +26,7 @@ from training.data.settings import DataSettings
 from training.jobs import worker
 from training.loop.settings import TrainSettings
 from training.loop.world import alone
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 
 DIGITS = digits.load().train
 ALONE = DataSettings(loader_workers=0)

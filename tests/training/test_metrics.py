@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.training.cluster import ROOT
-from training.telemetry.metrics import GAUGES, Meter
+from training.telemetry.head.metrics import GAUGES, Meter
 from training.telemetry.wire import AttemptStart, Report, Run, Steps, Worker
 
 
@@ -119,7 +119,7 @@ SERVED = """
 import sys, time, urllib.request
 from pathlib import Path
 import ray
-from training.telemetry.aggregator import connect
+from training.telemetry.head.aggregator import connect
 from training.telemetry.wire import AttemptStart, Run, Steps, Worker
 ray.init(address="local", num_cpus=1, include_dashboard=False, _temp_dir=sys.argv[1],
          _system_config={"metrics_report_interval_ms": 500})

@@ -25,9 +25,9 @@ from training.models.gpt import SIZES as GPT_SIZES
 from training.models.settings import FOR_IMAGES, FOR_TOKENS, ModelSettings
 from training.models.transformer import Layer, Size
 from training.models.vit import ViT
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.techniques.blocks import compute_again
-from training.telemetry.flops import transformer_flops_per_token
+from training.telemetry.worker.flops import transformer_flops_per_token
 
 LARGE = ("gpt-124m", "gpt-small", "vit-base", "vit-small", "resnet34", "resnet101", "resnet152")
 """Built without memory: what they are made of is in the others too."""

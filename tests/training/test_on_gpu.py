@@ -8,9 +8,9 @@ import time
 import pytest
 import torch
 
-from training.telemetry.flops import peak_flops
-from training.telemetry.gpu import Gpu
-from training.telemetry.timers import Sections
+from training.telemetry.gpu.gpu import Gpu
+from training.telemetry.worker.flops import peak_flops
+from training.telemetry.worker.timers import Sections
 
 pytestmark = pytest.mark.gpu
 

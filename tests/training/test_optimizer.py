@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training.loop.settings import TrainSettings
 from training.loop.world import alone
-from training.parallel.whole import Whole
+from training.parallel.single_device import Whole
 from training.techniques.average import Average
 from training.techniques.optimizer import optimizer
 

@@ -16,8 +16,8 @@ from torch.multiprocessing.spawn import spawn
 
 from tests.training.test_worker import ListSink
 from training import telemetry
-from training.telemetry.overlap import RATE_ON_GPU, Overlap
-from training.telemetry.worker import RankTelemetry
+from training.telemetry.worker.overlap import RATE_ON_GPU, Overlap
+from training.telemetry.worker.worker import RankTelemetry
 
 LATE_S = 0.2
 

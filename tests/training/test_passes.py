@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from training.data.loader import Step
-from training.loop.passes import passes
+from training.loop.forward_backward import passes
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.techniques.precision import Precision

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from training.telemetry.phases import Phases
+from training.telemetry.ray_train.phases import Phases
 from training.telemetry.wire import AttemptEnd, Body, Notice, Phase, Report
-from training.telemetry.witness import NOTICE
+from training.telemetry.worker.attempt_observer import NOTICE
 
 
 class Clock:

@@ -16,7 +16,7 @@ from torch import nn
 
 from tests.training.ranks import on_ranks
 from tests.training.runs import Did, close, one, ran, rest, weights
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Data
 from training.jobs.pipeline import Settings
 from training.loop.world import World, alone
@@ -24,7 +24,7 @@ from training.models.mlp import MLP as MLPModel
 from training.parallel.pipelined import Pipelined
 from training.parallel.settings import ShardSettings
 from training.parallel.sharded import Sharded
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.stop import Stop
 
 MLP = Settings(

@@ -14,7 +14,7 @@ from training.checkpoint.in_folder import FolderCheckpoints
 from training.loop.settings import TrainSettings
 from training.loop.train import train
 from training.loop.world import alone
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.techniques.optimizer import optimizer
 from training.techniques.precision import Precision
 

@@ -10,7 +10,7 @@ from ray.train.v2._internal.exceptions import (
     WorkerHealthCheckFailedError,
 )
 
-from training.telemetry.reason import LIMIT, lacking, preempted, reason
+from training.telemetry.ray_train.end_reason import LIMIT, lacking, preempted, reason
 
 KILLED = """The actor died unexpectedly before finishing this task.
 \tclass_name: RayTrainWorker

@@ -11,11 +11,11 @@ import torch
 from tests.drills.script import eventually
 from training.loop.world import World
 from training.stop import Stop
-from training.telemetry import relay
-from training.telemetry.plain import telling
-from training.telemetry.reason import DIED
-from training.telemetry.relay import Began, Ended, Hello, Line, Relay, Seat
+from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import Steps, Worker
+from training.telemetry.worker import relay
+from training.telemetry.worker.relay import Began, Ended, Hello, Line, Relay, Seat
+from training.telemetry.worker.without_ray import telling
 
 
 class Slow:

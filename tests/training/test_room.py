@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from training.telemetry.room import make_room
+from training.telemetry.head.disk_budget import make_room
 
 
 def stream(directory: Path, name: str, age_s: float, size: int = 100) -> Path:

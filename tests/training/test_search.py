@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch.optim import Optimizer
 
-from training.jobs.lack import Room
+from training.jobs.missing_resources import Room
 from training.jobs.tune import Settings, check, kept, searchable, tell
 from training.loop.world import alone
-from training.parallel.whole import Whole
+from training.parallel.single_device import Whole
 from training.search.best import Tried, chosen, commands, ranked, table
 from training.search.folder import BEST, SEARCH, Folder, changed
-from training.search.room import HEAD, parallel, resources
 from training.search.space import Draw, SpaceError, parse_space, within
+from training.search.trial_resources import HEAD, parallel, resources
 from training.techniques.average import Average
 from training.techniques.optimizer import optimizer
 

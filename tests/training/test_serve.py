@@ -32,8 +32,8 @@ from training.loop.settings import TrainSettings
 from training.loop.train import train
 from training.loop.world import alone
 from training.models.settings import ModelSettings
-from training.parallel.named import STEPS, named
-from training.parallel.whole import whole
+from training.parallel.named_state import STEPS, named
+from training.parallel.single_device import whole
 from training.serving.request import Refused, Sampling, asked, largest_bytes
 from training.serving.weights import Weights
 from training.techniques.average import Average

@@ -12,11 +12,11 @@ import torch
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 
-from training.checkpoint import part, sharded
+from training.checkpoint import rank_part, sharded
 from training.checkpoint.manifest import Damaged
 from training.checkpoint.sharded import METADATA
 from training.parallel import Unfit
-from training.parallel.whole import AVERAGE, MODEL, OPTIMIZER
+from training.parallel.single_device import AVERAGE, MODEL, OPTIMIZER
 from training.serving import weights
 
 RAN: list[str] = []
@@ -45,7 +45,7 @@ def parts() -> dict[str, Any]:
 
 
 def write(directory: Path, states: dict[str, Any]) -> Path:
-    part.write(LocalFileSystem(), str(directory), states, rank=0, world_size=1, step=4)
+    rank_part.write(LocalFileSystem(), str(directory), states, rank=0, world_size=1, step=4)
     return directory
 
 

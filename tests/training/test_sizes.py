@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.telemetry.sizes import Sizes
+from training.telemetry.ray_train.checkpoint_size import Sizes
 from training.telemetry.wire import Report
 
 PLAIN = Report(run="r", attempt=1)

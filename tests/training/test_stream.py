@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from training.telemetry.aggregator import Aggregator
-from training.telemetry.stream import StreamFile
+from training.telemetry.head.aggregator import Aggregator
+from training.telemetry.head.stream import StreamFile
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
@@ -151,7 +151,7 @@ def test_a_full_disk_costs_ticks_and_not_the_story(
     path = tmp_path / "s.jsonl"
     aggregator = Aggregator(path, tick_s=3600)
     with monkeypatch.context() as patch:
-        patch.setattr("training.telemetry.stream.os.write", full_after(20))
+        patch.setattr("training.telemetry.head.stream.os.write", full_after(20))
         aggregator.write(1.0, Run(run="r"))
         aggregator.push("r", [steps(0, 1)])
         aggregator.write(2.0, AttemptEnd(run="r", attempt=1))
@@ -267,7 +267,7 @@ def test_no_room_for_another_file_is_no_end_of_this_one(
         return opened(at, *how)
 
     with monkeypatch.context() as patch:
-        patch.setattr("training.telemetry.stream.os.open", full)
+        patch.setattr("training.telemetry.head.stream.os.open", full)
         for number in range(5):
             stream.append(float(number), Run(run="r"))
     assert segments(path) == [path]

@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 
-from training.telemetry.borders import DEPTH, ENTRIES
-from training.telemetry.loader import TimedLoader
-from training.telemetry.timers import EVENTS, FULL, Sections
+from training.telemetry.worker.section_times import DEPTH, ENTRIES
+from training.telemetry.worker.timed_loader import TimedLoader
+from training.telemetry.worker.timers import EVENTS, FULL, Sections
 
 
 class Clock:

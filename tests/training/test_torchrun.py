@@ -19,7 +19,7 @@ from training import telemetry
 from training.jobs import ddp_torchrun
 from training.jobs.agent import Nodes, start
 from training.jobs.ddp_torchrun import Settings
-from training.telemetry.reason import DIED, of_ranks
+from training.telemetry.ray_train.end_reason import DIED, of_ranks
 
 STEPS = 30
 SMALL = Settings(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from training.telemetry.trials import TrialRuns
+from training.telemetry.ray_train.trials import TrialRuns
 from training.telemetry.wire import Body, Run, Trial, Trials
 
 pytest.importorskip("ray.tune")

@@ -18,7 +18,7 @@ from tests.training.cluster import Cluster, Outcome, drive, started
 from training.jobs.tune import Settings
 from training.loop.train import train
 from training.loop.world import alone
-from training.parallel.whole import MODEL, whole
+from training.parallel.single_device import MODEL, whole
 from training.search.folder import BEST
 from training.telemetry.wire import AttemptStart, Record, Run, Tick, Trial, Trials
 

@@ -21,12 +21,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.training.fake_nvml import FakeNvml
 from training import telemetry
-from training.telemetry.fold import Fold
-from training.telemetry.gpu import Gpu
-from training.telemetry.process import Process
-from training.telemetry.timers import Sections
+from training.telemetry.gpu.gpu import Gpu
 from training.telemetry.wire import Record, Steps, Tick, decode, encode
-from training.telemetry.worker import RankTelemetry
+from training.telemetry.worker.process_usage import Process
+from training.telemetry.worker.step_aggregate import Fold
+from training.telemetry.worker.timers import Sections
+from training.telemetry.worker.worker import RankTelemetry
 
 
 class ListSink:
@@ -370,7 +370,7 @@ def test_outside_a_run_nothing_happens_and_nothing_is_imported() -> None:
         "telemetry.resume(step=3); telemetry.step(loss=1.0); telemetry.model(flops_per_token=1);"
         "b = [1]; assert telemetry.wrap_loader(b) is b;"
         "s = telemetry.section('data'); s.__enter__(); s.__exit__(None, None, None);"
-        "print([m for m in ('ray', 'torch', 'numpy', 'training.telemetry.worker')"
+        "print([m for m in ('ray', 'torch', 'numpy', 'training.telemetry.worker.worker')"
         " if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

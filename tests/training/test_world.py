@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from training.telemetry.spread import spreads
+from training.telemetry.head.quantiles import spreads
+from training.telemetry.head.world import World
 from training.telemetry.wire import Record, Steps, Tick, encode
-from training.telemetry.world import World
 
 RANKS = 1000
 

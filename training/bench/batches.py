@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 
-from training.bench import quantity
-from training.bench.edge import edge
+from training.bench import units
+from training.bench.largest_batch import edge
 from training.bench.loop import Loop, same_step
 from training.bench.section import Finding, Level, Line, Plot, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
 from training.data.examples import Data
 from training.loop.world import World
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.techniques.memory import OutOfMemory
 
 FLAT = 1.05
@@ -123,8 +123,8 @@ def told(result: Batches) -> Section:
         (
             batch.precision,
             str(batch.batch_size),
-            quantity.rate(batch.samples_per_s),
-            quantity.size(batch.peak_bytes),
+            units.rate(batch.samples_per_s),
+            units.size(batch.peak_bytes),
         )
         for batch in result.batches
     )
@@ -148,7 +148,7 @@ def told(result: Batches) -> Section:
     return Section(
         "Precision and batch size",
         f"{result.model} on {result.device}, one rank, batches doubled and then narrowed down to "
-        f"{what}, {quantity.size(result.limit_bytes)}. Peak memory is what torch allocated on a "
+        f"{what}, {units.size(result.limit_bytes)}. Peak memory is what torch allocated on a "
         "GPU, and how much the process grew on a CPU.",
         (Table(("precision", "batch", "examples", "peak memory"), rows),),
         plots if rows else (),
@@ -164,7 +164,7 @@ def findings(result: Batches) -> tuple[Finding, ...]:
         return (
             Finding(
                 Level.PROBLEM,
-                f"Not even one example fits into {quantity.size(result.limit_bytes)}.",
+                f"Not even one example fits into {units.size(result.limit_bytes)}.",
                 "A smaller model, activation_checkpointing=true, or more memory (memory_mb).",
             ),
         )
@@ -175,8 +175,8 @@ def findings(result: Batches) -> tuple[Finding, ...]:
         if largest.batch_size * 2 > result.most:
             fits = f"{largest.batch_size} examples fit, and no more were tried"
         worth = (
-            f"from {knee.batch_size} on ({quantity.rate(knee.samples_per_s)}, "
-            f"{quantity.size(knee.peak_bytes)}) a larger batch is hardly faster"
+            f"from {knee.batch_size} on ({units.rate(knee.samples_per_s)}, "
+            f"{units.size(knee.peak_bytes)}) a larger batch is hardly faster"
         )
         if knee is largest:
             worth = "larger ones are faster up to there"

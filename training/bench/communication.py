@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from training.bench import quantity
-from training.bench.cores import own_cores
+from training.bench import units
+from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, in_turn, same_step
+from training.bench.repeated import Spread, spread
 from training.bench.section import Finding, Level, Line, Plot, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, spread
 from training.data import load
 from training.loop.world import World
 from training.models import build
 from training.parallel.replicated import replicated
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 
 EXPOSED = 0.15
 """Share of the step that may wait for the exchange of gradients."""
@@ -170,22 +170,22 @@ def told(result: Communication) -> Section:
     rows = tuple(
         (
             item.operation,
-            quantity.size(item.size_bytes),
-            item.time_s.said(quantity.seconds),
-            quantity.bandwidth(item.algorithm_bytes_per_s),
-            quantity.bandwidth(item.bus_bytes_per_s),
+            units.size(item.size_bytes),
+            item.time_s.said(units.seconds),
+            units.bandwidth(item.algorithm_bytes_per_s),
+            units.bandwidth(item.bus_bytes_per_s),
         )
         for item in result.collectives
     )
     found = result.exchange
     step = (
-        ("gradients of a step", quantity.size(found.gradient_bytes)),
-        ("step", found.step_s.said(quantity.seconds)),
-        ("step without an exchange", found.apart_s.said(quantity.seconds)),
-        ("all-reduce of the gradients alone", found.all_reduce_s.said(quantity.seconds)),
-        ("not hidden by the backward pass", quantity.seconds(found.exposed_s)),
-        ("of the step", quantity.share(found.exposed_share)),
-        ("of the all-reduce hidden", quantity.share(found.hidden_share)),
+        ("gradients of a step", units.size(found.gradient_bytes)),
+        ("step", found.step_s.said(units.seconds)),
+        ("step without an exchange", found.apart_s.said(units.seconds)),
+        ("all-reduce of the gradients alone", found.all_reduce_s.said(units.seconds)),
+        ("not hidden by the backward pass", units.seconds(found.exposed_s)),
+        ("of the step", units.share(found.exposed_share)),
+        ("of the all-reduce hidden", units.share(found.hidden_share)),
     )
     lines = tuple(
         Line(
@@ -234,9 +234,9 @@ def findings(result: Communication) -> tuple[Finding, ...]:
     found.append(
         Finding(
             Level.NOTE,
-            f"all_reduce carries {quantity.bandwidth(best.bus_bytes_per_s)} at most and half of "
-            f"that from {quantity.size(half.size_bytes)}; its smallest takes "
-            f"{quantity.seconds(reduces[0].time_s.median)}.",
+            f"all_reduce carries {units.bandwidth(best.bus_bytes_per_s)} at most and half of "
+            f"that from {units.size(half.size_bytes)}; its smallest takes "
+            f"{units.seconds(reduces[0].time_s.median)}.",
         )
     )
     return tuple(found)
@@ -244,16 +244,16 @@ def findings(result: Communication) -> tuple[Finding, ...]:
 
 def _exposed(found: Exchange) -> Finding:
     said = (
-        f"{quantity.share(found.exposed_share)} of a step waits for gradients, "
-        f"{quantity.share(found.hidden_share)} of their all-reduce is hidden"
+        f"{units.share(found.exposed_share)} of a step waits for gradients, "
+        f"{units.share(found.hidden_share)} of their all-reduce is hidden"
     )
     if found.exposed_share <= EXPOSED:
         return Finding(Level.GOOD, f"{said}.")
     if found.exposed_s > WAITS * found.all_reduce_s.median:
         return Finding(
             Level.PROBLEM,
-            f"{quantity.share(found.exposed_share)} of a step waits, longer than the all-reduce "
-            f"of its gradients takes ({quantity.seconds(found.all_reduce_s.median)}): ranks wait "
+            f"{units.share(found.exposed_share)} of a step waits, longer than the all-reduce "
+            f"of its gradients takes ({units.seconds(found.all_reduce_s.median)}): ranks wait "
             "for one another.",
             "Look for the rank that is late (cockpit names it) and for what else its host does.",
         )

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from training.bench import quantity
+from training.bench import units
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.loop.world import World
-from training.telemetry import nvml
+from training.telemetry.gpu import nvml
 
 PREFIXES = (
     "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "OMP_", "MKL_", "KMP_", "CUDA_", "NVIDIA_VISIBLE",
@@ -186,7 +186,7 @@ def ray_version() -> str:
 def machine(result: Environment) -> str:
     """In a few words: `2 hosts of 16 cores (AMD EPYC), 8 GPUs each (NVIDIA H100)`."""
     first = result.hosts[0]
-    said = f"{first.cores} cores ({first.cpu}), {quantity.size(first.memory_bytes)} of memory"
+    said = f"{first.cores} cores ({first.cpu}), {units.size(first.memory_bytes)} of memory"
     if first.gpus:
         said += f", {len(first.gpus)} × {first.gpus[0].name}"
     return said if len(result.hosts) == 1 else f"{len(result.hosts)} hosts of {said}"
@@ -207,7 +207,7 @@ def told(result: Environment) -> Section:
             item.name,
             ", ".join(map(str, item.ranks)),
             f"{item.cores} × {item.cpu}",
-            quantity.size(item.memory_bytes),
+            units.size(item.memory_bytes),
             f"{item.load:.1f}",
             "; ".join(f"{gpu.name}, driver {gpu.driver}" for gpu in item.gpus)
             or f"none ({item.gpus_why_not})",

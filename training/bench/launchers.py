@@ -24,12 +24,12 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
-from training.bench import quantity
-from training.bench.cores import own_cores
+from training.bench import units
+from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, same_step
+from training.bench.repeated import Spread, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, ratios, spread
 from training.data import load
 from training.jobs.fit import fit
 from training.loop.world import World, on_ray, torchrun
@@ -232,8 +232,8 @@ def last_line(said: str) -> str:
 
 def told(result: Launchers) -> Section:
     rows = (
-        (RAY, result.ray_s.said(quantity.seconds), result.ratio.said(quantity.ratio)),
-        (TORCHRUN, result.torchrun_s.said(quantity.seconds), "1"),
+        (RAY, result.ray_s.said(units.seconds), result.ratio.said(units.ratio)),
+        (TORCHRUN, result.torchrun_s.said(units.seconds), "1"),
     )
     return Section(
         "Ray Train against torchrun",

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from training.bench import quantity
+from training.bench import units
 from training.bench.loop import Loop, loaded_steps, same_step
+from training.bench.repeated import Spread, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, ratios, spread
 from training.data import load
 from training.data.examples import Data
 from training.data.loader import Step
 from training.loop.world import World
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 
 INPUT_BOUND = 0.05
 """Share of a step that may be there for its data."""
@@ -112,10 +112,10 @@ def told(result: Loading) -> Section:
     rows = tuple(
         (
             str(way.loader_workers),
-            way.load_s.said(quantity.seconds),
-            result.compute_s.said(quantity.seconds),
-            way.both_s.said(quantity.seconds),
-            quantity.share(way.input_share),
+            way.load_s.said(units.seconds),
+            result.compute_s.said(units.seconds),
+            way.both_s.said(units.seconds),
+            units.share(way.input_share),
             "loading" if way.load_s.median > result.compute_s.median else "computing",
         )
         for way in result.ways
@@ -136,7 +136,7 @@ def findings(result: Loading) -> tuple[Finding, ...]:
     best = min(result.ways, key=lambda way: way.both_s.median)
     share = best.input_share
     said = (
-        f"With {best.loader_workers} loader workers {quantity.share(share)} of a step is there for "
+        f"With {best.loader_workers} loader workers {units.share(share)} of a step is there for "
         "its data"
     )
     if share <= INPUT_BOUND:

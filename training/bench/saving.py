@@ -20,11 +20,11 @@ from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from training.bench import quantity
+from training.bench import units
 from training.bench.loop import Loop, same_step
+from training.bench.repeated import Spread, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, spread
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import load
 from training.loop.world import World
@@ -234,12 +234,12 @@ def told(result: Saving) -> Section:
     rows = tuple(
         (
             method.name,
-            method.stall_s.said(quantity.seconds),
-            quantity.share(result.stall_share(method)),
-            quantity.ratio(method.epoch_with_s.median / result.epoch_s.median),
-            method.written_s.said(quantity.seconds),
-            method.restore_s.said(quantity.seconds),
-            quantity.size(method.size_bytes),
+            method.stall_s.said(units.seconds),
+            units.share(result.stall_share(method)),
+            units.ratio(method.epoch_with_s.median / result.epoch_s.median),
+            method.written_s.said(units.seconds),
+            method.restore_s.said(units.seconds),
+            units.size(method.size_bytes),
         )
         for method in result.methods
     )
@@ -249,9 +249,9 @@ def told(result: Saving) -> Section:
     )  # fmt: skip
     return Section(
         "Checkpoints",
-        f"{result.model}'s weights and Adam's numbers, {quantity.size(result.state_bytes)} on "
+        f"{result.model}'s weights and Adam's numbers, {units.size(result.state_bytes)} on "
         f"{result.ranks} ranks; an epoch is {result.steps} steps "
-        f"({result.epoch_s.said(quantity.seconds)}), which begin as soon as the checkpoint lets "
+        f"({result.epoch_s.said(units.seconds)}), which begin as soon as the checkpoint lets "
         "them; in turns, medians (quartiles). torch.save comes with SHA-256 sums, and its restore "
         "checks them. Files are as warm as the system keeps them.",
         (Table(columns, rows),),
@@ -266,23 +266,21 @@ def findings(result: Saving) -> tuple[Finding, ...]:
         if method.name != f"torch.save, {BACKGROUND}":
             continue
         share = result.stall_share(method)
-        said = (
-            f"A checkpoint in the background each epoch stalls {quantity.share(share)} of the time"
-        )
+        said = f"A checkpoint in the background each epoch stalls {units.share(share)} of the time"
         advice = "Save less often (checkpoint_every_steps), or sharded: each rank copies its part."
         good = share <= STALL
         found.append(
             Finding(Level.GOOD, f"{said}.")
             if good
-            else Finding(Level.PROBLEM, f"{said}, {quantity.share(STALL)} at most.", advice)
+            else Finding(Level.PROBLEM, f"{said}, {units.share(STALL)} at most.", advice)
         )
     least = min(result.methods, key=lambda method: method.stall_s.median)
     fast = min(result.methods, key=lambda method: method.restore_s.median)
     found.append(
         Finding(
             Level.NOTE,
-            f"{least.name} stalls least ({quantity.seconds(least.stall_s.median)}); {fast.name} "
-            f"restores fastest ({quantity.seconds(fast.restore_s.median)}).",
+            f"{least.name} stalls least ({units.seconds(least.stall_s.median)}); {fast.name} "
+            f"restores fastest ({units.seconds(fast.restore_s.median)}).",
         )
     )
     return tuple(found)

@@ -17,16 +17,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from training.bench import quantity
-from training.bench.cores import own_cores
+from training.bench import units
+from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, in_turn, same_step
+from training.bench.repeated import Spread, ratios, spread
 from training.bench.section import Finding, Level, Line, Plot, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, ratios, spread
 from training.data import load
 from training.loop.settings import TrainSettings
 from training.loop.world import World
-from training.parallel.whole import Whole, whole
+from training.parallel.single_device import Whole, whole
 
 T = TypeVar("T")
 GOOD, POOR = 0.90, 0.70
@@ -196,9 +196,9 @@ def told(result: Scaling) -> Section:
             point.kind,
             str(point.ranks),
             str(point.batch_size),
-            point.samples_per_s.said(quantity.rate),
-            point.speedup.said(quantity.ratio),
-            quantity.share(point.efficiency),
+            point.samples_per_s.said(units.rate),
+            point.speedup.said(units.ratio),
+            units.share(point.efficiency),
             "yes" if point.own_cores else "no: oversubscribed",
         )
         for point in result.points
@@ -243,11 +243,11 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
             ),
         )
     weak = at[WEAK].efficiency
-    said = f"Weak scaling to {most} ranks has an efficiency of {quantity.share(weak)}"
+    said = f"Weak scaling to {most} ranks has an efficiency of {units.share(weak)}"
     if weak >= GOOD:
         return (Finding(Level.GOOD, f"{said}."),)
     if at[WEAK].speedup.high / most >= GOOD:
-        best = quantity.share(at[WEAK].speedup.high / most)
+        best = units.share(at[WEAK].speedup.high / most)
         return (
             Finding(
                 Level.NOTE,
@@ -262,8 +262,8 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
         return (
             Finding(
                 level,
-                f"{said}: {quantity.share(exchange)} is the exchange of gradients, "
-                f"{quantity.share(max(0.0, sharing))} the sharing of the machine.",
+                f"{said}: {units.share(exchange)} is the exchange of gradients, "
+                f"{units.share(max(0.0, sharing))} the sharing of the machine.",
                 "Exchange less often or less: a larger batch, accumulate, comm_hook=bf16; then "
                 "look at the network.",
             ),
@@ -271,8 +271,8 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
     return (
         Finding(
             level,
-            f"{said}: {quantity.share(sharing)} is lost though nothing is exchanged, "
-            f"{quantity.share(max(0.0, exchange))} to the exchange of gradients.",
+            f"{said}: {units.share(sharing)} is lost though nothing is exchanged, "
+            f"{units.share(max(0.0, exchange))} to the exchange of gradients.",
             "The ranks share what is short (memory bandwidth, power, other programs): spread "
             "them over hosts, or look for what else runs.",
         ),

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from training.bench import quantity
+from training.bench import units
+from training.bench.handwritten_loop import plain
 from training.bench.loading import INPUT_BOUND
 from training.bench.loop import Loop, batch, loaded_steps, same_step
-from training.bench.plain import plain
+from training.bench.repeated import Spread, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, ratios, spread
 from training.data import load
 from training.loop.flops import flops
 from training.loop.world import World
 from training.models import build
-from training.parallel.whole import whole
-from training.telemetry.flops import mfu_percent, peak_flops
-from training.telemetry.gpu import Gpu
+from training.parallel.single_device import whole
+from training.telemetry.gpu.gpu import Gpu
+from training.telemetry.worker.flops import mfu_percent, peak_flops
 
 RATIO, MFU_PERCENT, UTILIZATION_PERCENT = 1.0, 45.0, 90.0
 SAMPLED_EACH_S = 0.5
@@ -183,18 +183,18 @@ def told(result: Targets) -> Section:
     rows = (
         (
             f"{result.image_model} ÷ a plain loop",
-            result.ratio.said(quantity.ratio),
+            result.ratio.said(units.ratio),
             f"≥ {RATIO}",
         ),
         (
             f"the plain loop, batches of {result.image_batch}",
-            result.plain_samples_per_s.said(quantity.rate),
+            result.plain_samples_per_s.said(units.rate),
             "",
         ),
-        ("input-bound share", quantity.share(result.input_share), f"< {INPUT_BOUND:.0%}"),
+        ("input-bound share", units.share(result.input_share), f"< {INPUT_BOUND:.0%}"),
         (
             f"{result.token_model} tokens, batches of {result.token_batch}",
-            result.tokens_per_s.said(quantity.rate),
+            result.tokens_per_s.said(units.rate),
             "",
         ),
         ("MFU", percent(result.mfu_percent), f"≥ {MFU_PERCENT:.0f} %"),
@@ -207,7 +207,7 @@ def told(result: Targets) -> Section:
     return Section(
         f"Targets on {result.device}",
         "bf16, channels last, fused optimisers, and torch.compile on a GPU; one rank, the loop of "
-        "all jobs and the plain one of training/bench/plain.py in turns, medians (quartiles). MFU "
+        "all jobs and that of bench/handwritten_loop.py alternate, medians (quartiles). MFU "
         "counts the model's own FLOPs against the dense bf16 peak.",
         (Table(("measured", "value", "promised of a GPU"), rows),),
         (),
@@ -230,7 +230,7 @@ def findings(result: Targets) -> tuple[Finding, ...]:
         ),
         _met(
             result.input_share < INPUT_BOUND,
-            f"{quantity.share(result.input_share)} of a step is there for its data {on}",
+            f"{units.share(result.input_share)} of a step is there for its data {on}",
             "More loader_workers, up to the cores of the host; pin_memory=true.",
         ),
     ]

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from training.bench import quantity
-from training.bench.cores import own_cores
+from training.bench import units
+from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, in_turn, same_step
+from training.bench.repeated import Spread, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
-from training.bench.spread import Spread, ratios, spread
 from training.data import load
 from training.loop.world import World
 from training.parallel.replicated import replicated
@@ -116,7 +116,11 @@ def measure(world: World, settings: BenchSettings) -> Techniques:
 
 def told(result: Techniques) -> Section:
     rows = [
-        (item.name, item.samples_per_s.said(quantity.rate), item.ratio.said(quantity.ratio))
+        (
+            item.name,
+            item.samples_per_s.said(units.rate),
+            item.ratio.said(units.ratio),
+        )
         for item in result.techniques
     ]
     rows += [(item.name, "not here", item.why) for item in result.refused]

@@ -9,13 +9,13 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from training.bench import quantity
+from training.bench import units
 from training.bench.loop import Loop, same_step
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
 from training.loop.world import World
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 
 STEPS = 3
 LARGEST = 12
@@ -96,8 +96,8 @@ def told(result: Traced) -> Section:
         (
             item.name,
             str(item.calls),
-            quantity.seconds(item.self_s),
-            quantity.share(item.self_s / result.total_s if result.total_s else 0.0),
+            units.seconds(item.self_s),
+            units.share(item.self_s / result.total_s if result.total_s else 0.0),
         )
         for item in result.operations
     )
@@ -123,7 +123,7 @@ def findings(result: Traced) -> tuple[Finding, ...]:
     found = [
         Finding(
             Level.NOTE,
-            f"{first.name} takes {quantity.share(share)} of the time of all operations.",
+            f"{first.name} takes {units.share(share)} of the time of all operations.",
         )
     ]
     idle = 1 - result.total_s / result.clock_s
@@ -131,7 +131,7 @@ def findings(result: Traced) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 Level.PROBLEM,
-                f"The GPU had nothing to do in {quantity.share(idle)} of the steps.",
+                f"The GPU had nothing to do in {units.share(idle)} of the steps.",
                 "Give it more at a time: a larger batch, compile=true, fused=true.",
             )
         )

@@ -16,11 +16,11 @@ from typing import Any
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training.checkpoint.manifest import is_finished
-from training.checkpoint.part import write
+from training.checkpoint.rank_part import write
 from training.checkpoint.restore import agreed, newest_whole
 from training.checkpoint.snapshot import snapshot
 from training.checkpoint.storage import PREFIX, RunDirectory
-from training.telemetry import witness
+from training.telemetry.worker import attempt_observer
 
 PARTS_S = 120.0
 """How long rank 0 waits for the others' parts of a checkpoint."""
@@ -134,7 +134,7 @@ class FolderCheckpoints:
         """It stays where it is, until the run has saved its step again and enough after it."""
         said = f"{Path(path).name} is not used: {why}"
         if is_finished(Path(path)):
-            witness.notice("CheckpointDamaged", said)
+            attempt_observer.notice("CheckpointDamaged", said)
         print(said, flush=True)
 
 

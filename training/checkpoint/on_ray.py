@@ -8,11 +8,11 @@ from pathlib import Path
 from threading import Semaphore
 from typing import Any
 
-from training.checkpoint.part import write
+from training.checkpoint.rank_part import write
 from training.checkpoint.restore import agreed, newest_whole
 from training.checkpoint.snapshot import snapshot
 from training.checkpoint.storage import RunDirectory
-from training.telemetry import witness
+from training.telemetry.worker import attempt_observer
 
 REPORTED_TIMEOUT_S = 30.0
 
@@ -116,7 +116,7 @@ class RunCheckpoints:
     def _damaged(self, path: str, why: str) -> None:
         done = self._run.put_aside(path, why)
         said = f"{path.rpartition('/')[2]} is damaged and not used: {why}; {done}"
-        witness.notice("CheckpointDamaged", said)
+        attempt_observer.notice("CheckpointDamaged", said)
         print(said, flush=True)
 
     def _unfinished(self, path: str, why: str) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from training.data.draws import Draws
+from training.data.example_random import Draws
 
 Pixel = TypeVar("Pixel", np.uint8, np.float32)
 

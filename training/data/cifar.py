@@ -22,7 +22,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.datasets.utils import check_integrity
 
 from training.data.augment import mirror, normalized, shift
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 
 BORDER = 4

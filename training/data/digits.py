@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from training.data.augment import shift
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 
 FILE = Path(__file__).with_name("digits.npz")

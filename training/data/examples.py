@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.stop import Stop
 
 Batch: TypeAlias = tuple[Tensor, Tensor]

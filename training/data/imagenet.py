@@ -13,7 +13,7 @@ from PIL import Image
 from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes, make_dataset
 
 from training.data.augment import Box, boxes, mirror, normalized
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

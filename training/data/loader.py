@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Examples, NoData
 from training.data.sampler import Sampler
 from training.data.settings import DataSettings

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.data import load
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Examples, NoData
 from training.data.loader import Step
 from training.data.sampler import Sampler

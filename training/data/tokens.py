@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.data.draws import Draws
+from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 from training.data.settings import DataSettings
 

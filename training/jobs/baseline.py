@@ -14,7 +14,7 @@ from typing import Any
 from training.jobs import job
 from training.jobs.plain import Plain, end, named, work
 from training.loop.world import alone
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.settings import parse, setting
 from training.stop import Stop
 from training.techniques import environment

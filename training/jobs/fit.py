@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from training.checkpoint.storage import RunDirectory
-from training.jobs import interfaces, lack
+from training.jobs import missing_resources, network_interface
 from training.loop.settings import TrainSettings
 from training.settings import setting
 from training.techniques import environment
@@ -61,13 +61,13 @@ def fit(
     if not ray.is_initialized():
         ray.init()
     falls = "workers" if least == settings.workers else "min-workers"
-    takes = lack.found(settings.gpu, least, settings.when_lacking, flag=falls).resource
+    takes = missing_resources.found(settings.gpu, least, settings.when_lacking, flag=falls).resource
 
     # The workers are told the name too, which the tracker and the checkpoints go by.
     name = settings.run_name or time.strftime(f"{name}-%Y%m%d-%H%M%S")
     settings = replace(settings, run_name=name)
     told = environment.variables(settings)
-    interfaces.check(settings.interface)
+    network_interface.check(settings.interface)
     run_config = RunConfig(
         name=name,
         storage_path=storage(settings.storage_path),

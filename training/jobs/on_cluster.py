@@ -26,15 +26,15 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from training.jobs import SETTINGS, interfaces, job, lack
+from training.jobs import SETTINGS, job, missing_resources, network_interface
 from training.jobs.agent import Nodes, start
 from training.jobs.plain import Plain, folder
 from training.stop import Stop
-from training.telemetry import relay
-from training.telemetry.driver import DriverTelemetry, is_wanted
-from training.telemetry.relay import Heard, Hello, Relay
-from training.telemetry.sink import ActorSink
+from training.telemetry.ray_train.own_driver import DriverTelemetry, is_wanted
 from training.telemetry.wire import Worker
+from training.telemetry.worker import relay
+from training.telemetry.worker.relay import Heard, Hello, Relay
+from training.telemetry.worker.sender import ActorSink
 
 LOOK_S = 0.25
 """How often the agents are asked what they have heard."""
@@ -49,11 +49,11 @@ def run(name: str, settings: Plain, ranks: int) -> dict[str, Any]:
         ray.init()
     try:
         where = folder(settings)
-        interfaces.check(settings.interface)
+        network_interface.check(settings.interface)
     except Stop as why:
         return {"stopped": str(why)}
     settings = replace(settings, storage_path=str(where.parent))
-    takes = lack.found(settings.gpu, ranks, settings.when_lacking).resource
+    takes = missing_resources.found(settings.gpu, ranks, settings.when_lacking).resource
     settings = replace(settings, gpu="true" if takes == "GPU" else "false")
     told = DriverTelemetry(where.name, where, settings.max_restarts) if is_wanted() else None
     result: dict[str, Any] = {}

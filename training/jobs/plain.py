@@ -17,7 +17,7 @@ from training.loop.train import Parallelizer, train
 from training.loop.world import World
 from training.settings import setting
 from training.stop import Stop
-from training.telemetry.plain import Rank, telling
+from training.telemetry.worker.without_ray import Rank, telling
 
 RESULTS = "~/ray_results"
 """Where runs are when no path is given: those of Ray Train's jobs are there too."""

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from training.data import load
-from training.jobs import job, lack
+from training.jobs import job, missing_resources
 from training.serving.check import check
 from training.serving.weights import Run, Weights
 from training.settings import parse, setting
@@ -89,7 +89,7 @@ def run(settings: Settings, weights: Weights) -> None:
     stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    takes = lack.found(
+    takes = missing_resources.found(
         settings.gpu, settings.replicas, settings.when_lacking, of="replicas"
     ).resource
     if not serve.status().proxies:

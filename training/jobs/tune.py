@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from training.jobs import ddp, job, lack
+from training.jobs import ddp, job, missing_resources
 from training.jobs.fit import OnRay, storage
 from training.jobs.worker import work
 from training.loop.settings import RunSettings, TrainSettings
 from training.parallel.replicated import replicated
 from training.search.best import Tried, chosen, commands, ranked, table
 from training.search.folder import BEST, SEARCH, Folder, changed
-from training.search.room import resources
 from training.search.settings import METRICS, SearchSettings
 from training.search.space import KEEPS_SHAPE, Draw, SpaceError, domains, parse_space
+from training.search.trial_resources import resources
 from training.settings import Setting, describe, parse, setting
 from training.stop import Stop
 from training.telemetry.wire import TUNE_CALLBACK
@@ -47,8 +47,8 @@ def trial(config: dict[str, Any], settings: Settings, name: str, variables: dict
     """Train with the drawn settings. Raises Stop when training stops itself: the trial failed."""
     from ray import tune
 
-    from training.search.alone import train_alone
-    from training.search.ranks import train_ranks
+    from training.search.multi_rank_trial import train_ranks
+    from training.search.single_process_trial import train_alone
 
     run_name = f"{name}-{tune.get_context().get_trial_id()}"
     settings = replace(settings, **config, run_name=run_name)
@@ -61,7 +61,7 @@ def trial(config: dict[str, Any], settings: Settings, name: str, variables: dict
 
 
 def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:
-    from training.search.ranks import START_FROM
+    from training.search.multi_rank_trial import START_FROM
 
     start_from = config.pop(START_FROM)
     return work(Settings(**config), replicated, start_from=start_from)
@@ -77,7 +77,7 @@ def search(settings: Settings, draws: tuple[Draw, ...]) -> None:
 
     if not ray.is_initialized():
         ray.init()
-    room = lack.found(settings.gpu, settings.workers, settings.when_lacking)
+    room = missing_resources.found(settings.gpu, settings.workers, settings.when_lacking)
     settings = replace(settings, gpu="true" if room.resource == "GPU" else "false")
 
     name = settings.run_name or time.strftime("tune-%Y%m%d-%H%M%S")

@@ -19,7 +19,7 @@ from typing import Any
 
 from training.loop.settings import RunSettings
 from training.loop.world import World
-from training.telemetry import witness
+from training.telemetry.worker import attempt_observer
 
 EXPERIMENT = "training"
 """Where MLFLOW_EXPERIMENT_NAME names none."""
@@ -163,7 +163,7 @@ class _Teller:
         experiment = client.get_experiment_by_name(name)
         experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
         own = {"run_name": self._settings.run_name, "world_size": str(self._world_size)}
-        if run := witness.run():
+        if run := attempt_observer.run():
             own[RUN_TAG] = run
         found = self._resumed(client, experiment_id, run)
         if found is None:

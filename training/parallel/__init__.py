@@ -54,7 +54,7 @@ class Parallel(Protocol):
     def passes(
         self, step: Step, precision: Precision, settings: TrainSettings
     ) -> tuple[Tensor, float]:
-        """One step's forward and backward passes, as `training.loop.passes` says."""
+        """One step's forward and backward passes, as `training.loop.forward_backward` says."""
         ...
 
     def accumulating(self) -> AbstractContextManager[object]:

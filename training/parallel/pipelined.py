@@ -24,11 +24,11 @@ from training import telemetry
 from training.data.loader import Step
 from training.loop.settings import TrainSettings
 from training.loop.world import World
-from training.parallel import norm
-from training.parallel.named import named
+from training.parallel import gradient_norm
+from training.parallel.named_state import named
 from training.parallel.settings import PipelineSettings
+from training.parallel.single_device import Whole
 from training.parallel.stage import Stage
-from training.parallel.whole import Whole
 from training.stop import Stop
 from training.techniques.average import Average
 from training.techniques.precision import Precision
@@ -144,7 +144,7 @@ class Pipelined(Whole):
         for item in learnt:
             assert item.grad is not None
             (others if id(item) in elsewhere else own).append(item.grad)
-        return norm.clip(own, longest, self._world.device, counted_elsewhere=others)
+        return gradient_norm.clip(own, longest, self._world.device, counted_elsewhere=others)
 
     def states(self, optimizer: Optimizer, average: Average) -> dict[str, Any]:
         return self._named.states(self._whole, optimizer, average)

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from training import telemetry
 from training.loop.settings import TrainSettings
 from training.loop.world import World
-from training.parallel.whole import Whole
+from training.parallel.single_device import Whole
 from training.techniques import hooks
 
 

@@ -29,10 +29,10 @@ from training.checkpoint.sharded import is_in_parts
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.models import blocks
-from training.parallel import gathering, norm
-from training.parallel.named import named
+from training.parallel import gathering, gradient_norm
+from training.parallel.named_state import named
 from training.parallel.settings import ShardSettings
-from training.parallel.whole import AVERAGE, MODEL, OPTIMIZER, Whole, fit, read
+from training.parallel.single_device import AVERAGE, MODEL, OPTIMIZER, Whole, fit, read
 from training.stop import Stop
 from training.techniques.average import Average
 from training.techniques.precision import LOWER
@@ -98,7 +98,7 @@ class Sharded(Whole):
 
     def clip(self, longest: float) -> Tensor:
         gradients = [item.grad for item in self.model.parameters() if item.grad is not None]
-        return norm.clip(
+        return gradient_norm.clip(
             [_local(item) for item in gradients], longest, self._world.device, self._sharing
         )
 

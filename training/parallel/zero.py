@@ -23,7 +23,7 @@ from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.parallel import Unfit
 from training.parallel.settings import ZeroSettings
-from training.parallel.whole import Whole
+from training.parallel.single_device import Whole
 from training.stop import Stop
 from training.techniques.average import Average
 from training.techniques.optimizer import optimizer

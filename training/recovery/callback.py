@@ -15,7 +15,7 @@ from ray.train.v2._internal.execution.callback import ControllerCallback, Worker
 from training.recovery import deaths, elastic, spares
 from training.recovery.settings import LOOK_S, SPARES
 from training.recovery.spares import Spares
-from training.telemetry.guard import guarded
+from training.telemetry.failsafe import guarded
 
 log = logging.getLogger(__name__)
 

@@ -12,14 +12,15 @@ from contextlib import contextmanager
 import ray
 from ray import tune
 
-from training.telemetry import lineage, witness, worker
-from training.telemetry.driver import Folder, is_wanted
-from training.telemetry.guard import guarded
-from training.telemetry.lifecycle import Lifecycle
-from training.telemetry.lineage import Lineage
-from training.telemetry.outbox import ActorOutbox
+from training.telemetry.failsafe import guarded
+from training.telemetry.head.outbox import ActorOutbox
+from training.telemetry.ray_train import lineage
+from training.telemetry.ray_train.lifecycle import Lifecycle
+from training.telemetry.ray_train.lineage import Lineage
+from training.telemetry.ray_train.own_driver import Folder, is_wanted
 from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
 from training.telemetry.wire import Worker
+from training.telemetry.worker import attempt_observer, worker
 
 RANK = 0
 
@@ -80,7 +81,7 @@ class _Run:
         lineage.write(where, Lineage(trial, attempt))
         aggregator = self._outbox.aggregator
         worker.attach(trial, self._lifecycle.job, attempt, RANK, gpus, aggregator)
-        witness.begin(trial, attempt, RANK, aggregator)
+        attempt_observer.begin(trial, attempt, RANK, aggregator)
 
     @guarded
     def pause(self) -> None:

@@ -18,8 +18,8 @@ from training.checkpoint.restore import newest_whole
 from training.checkpoint.storage import RunDirectory
 from training.loop.recipe import Made, read
 from training.parallel import Unfit
-from training.parallel.named import STEPS, named
-from training.parallel.whole import AVERAGE, MODEL, compare, fit, shapes
+from training.parallel.named_state import STEPS, named
+from training.parallel.single_device import AVERAGE, MODEL, compare, fit, shapes
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def fill_from_whole(model: nn.Module, directory: Path) -> None:
 
 
 def fill_from_parts(model: nn.Module, directory: Path) -> None:
-    """As `training.parallel.named` names them."""
+    """As `training.parallel.named_state` names them."""
     saved = sharded.saved(directory)
     parts = {name: found.size for name, found in saved.items()}
     of_model = {name: size for name, size in parts.items() if name.startswith("model/")}

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal, SupportsFloat, TypeAlias, TypeVar, cast
 
-from training.telemetry.flops import transformer_flops_per_token
+from training.telemetry.worker.flops import transformer_flops_per_token
 
 if TYPE_CHECKING:
-    from training.telemetry.worker import RankTelemetry
+    from training.telemetry.worker.worker import RankTelemetry
 
 __all__ = [
     "ddp",
@@ -39,7 +39,7 @@ SectionName: TypeAlias = Literal[
 Loader = TypeVar("Loader", bound=Iterable[object])
 
 _rank: RankTelemetry | None = None
-"""Set by `training.telemetry.worker.attach` in a rank's process."""
+"""Set by `training.telemetry.worker.worker.attach` in a rank's process."""
 
 _NOTHING: AbstractContextManager[None, None] = nullcontext()
 

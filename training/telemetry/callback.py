@@ -22,17 +22,18 @@ from ray.train.v2._internal.execution.callback import (
     WorkerGroupCallback,
 )
 
-from training.telemetry import budget, lineage, placement, witness, worker
-from training.telemetry.aggregator import connect
-from training.telemetry.guard import guarded
-from training.telemetry.lifecycle import Lifecycle
-from training.telemetry.lineage import Lineage
-from training.telemetry.outbox import ActorOutbox
-from training.telemetry.reason import lacking, preempted, reason
+from training.telemetry.failsafe import guarded
+from training.telemetry.head.aggregator import connect
+from training.telemetry.head.outbox import ActorOutbox
+from training.telemetry.ray_train import failure_budget, lineage, placement
+from training.telemetry.ray_train.checkpoint_size import Sizes
+from training.telemetry.ray_train.end_reason import lacking, preempted, reason
+from training.telemetry.ray_train.lifecycle import Lifecycle
+from training.telemetry.ray_train.lineage import Lineage
+from training.telemetry.ray_train.submission import submission
 from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
-from training.telemetry.sizes import Sizes
-from training.telemetry.submission import submission
 from training.telemetry.wire import Worker
+from training.telemetry.worker import attempt_observer, worker
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +78,8 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             outbox=self._outbox,
             attempts=before.attempts if before else 0,
             trial=self._trial,
-            max_failures=_limit(run_config, budget.FAILURES),
-            max_preemption_failures=_limit(run_config, budget.PREEMPTIONS),
+            max_failures=_limit(run_config, failure_budget.FAILURES),
+            max_preemption_failures=_limit(run_config, failure_budget.PREEMPTIONS),
         )
         self._sizes = Sizes(self._lifecycle.send)
         self._lifecycle.state("INITIALIZING")
@@ -137,7 +138,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             # before the training function, and its failure stays its own.
             rank = item.distributed_context.world_rank
             item.execute_async(worker.attach, run, job, attempt, rank, _gpu_ids(item), aggregator)
-            item.execute_async(witness.attach, run, attempt, rank, aggregator)
+            item.execute_async(attempt_observer.attach, run, attempt, rank, aggregator)
         self._remember()
 
     @guarded
@@ -172,7 +173,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             self._drain_sizes()
             self._lifecycle.attempt_ends(
                 why or {"FINISHED": "finished"}.get(ended, ended.lower()),
-                budget.charged(error) if error is not None else _COSTS.get(ended, ""),
+                failure_budget.charged(error) if error is not None else _COSTS.get(ended, ""),
             )
             self._remember()
         self._lifecycle.state(state.name, why)
@@ -217,7 +218,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 _ENDS = frozenset({"RESTARTING", "RESCHEDULING", "RESIZING", "SHUTTING_DOWN"})
 """The states in which the worker group's training is over."""
 
-_COSTS = {"RESIZING": budget.NOTHING, "FINISHED": budget.NOTHING}
+_COSTS = {"RESIZING": failure_budget.NOTHING, "FINISHED": failure_budget.NOTHING}
 
 _kept: list[Any] = []
 """The driver's hold on its aggregator, whatever becomes of the callback."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import ray
 from ray.tune import Callback
 
-from training.telemetry.guard import guarded
+from training.telemetry.failsafe import guarded
 from training.telemetry.settings import LAST_WORD_TIMEOUT_S
 from training.telemetry.wire import Body, Trial, Trials
 
@@ -153,6 +153,6 @@ def _numbers(result: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
 
 
 def _outbox() -> Outbox:
-    from training.telemetry.outbox import ActorOutbox
+    from training.telemetry.head.outbox import ActorOutbox
 
     return ActorOutbox(ray.get_runtime_context().get_job_id())

@@ -5,7 +5,7 @@
 
 Ray Train gives a worker group a minute to come up and then tries again, without end and without
 counting it as a failure. That the cluster is too small is said by the run itself, and what to do
-about it is another thing: see `training.telemetry.reason.lacking`.
+about it is another thing: see `training.telemetry.ray_train.end_reason.lacking`.
 """
 
 from __future__ import annotations

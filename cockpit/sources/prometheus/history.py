@@ -2,7 +2,7 @@
 
 `training.telemetry` gives its numbers to `ray.util.metrics` as `cockpit_train_…`, which Ray exports
 as `ray_cockpit_train_…`, with the tags `run` (Ray Train's run id) and `rank`. Of a large world
-`rank` is `min`, `mean` and `max` (training/telemetry/metrics.py).
+`rank` is `min`, `mean` and `max` (training/telemetry/head/metrics.py).
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from training.telemetry.fold import Folded
-from training.telemetry.gpu import GpuNumbers
-from training.telemetry.overlap import Exposed
-from training.telemetry.process import Process
+from training.telemetry.gpu.gpu import GpuNumbers
 from training.telemetry.wire import Steps
+from training.telemetry.worker.overlap import Exposed
+from training.telemetry.worker.process_usage import Process
+from training.telemetry.worker.step_aggregate import Folded
 
 
 def record(

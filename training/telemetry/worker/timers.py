@@ -18,8 +18,8 @@ from itertools import pairwise
 from threading import get_ident
 from typing import Any, Final
 
-from training.telemetry import cuda
-from training.telemetry.borders import (
+from training.telemetry.worker import cuda
+from training.telemetry.worker.section_times import (
     DEVICE,
     ENTRIES,
     GOES_ON,

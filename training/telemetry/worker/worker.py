@@ -12,19 +12,19 @@ from types import NoneType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from training import telemetry
-from training.telemetry.borders import HOST, NAMES
-from training.telemetry.cuda import device_name
-from training.telemetry.flops import Model, mfu_percent, peak_flops
-from training.telemetry.fold import Fold, Folded, Said, kept, number
-from training.telemetry.gpu import Gpu, GpuNumbers
-from training.telemetry.loader import TimedLoader
-from training.telemetry.overlap import Exposed, Overlap
-from training.telemetry.process import Process
-from training.telemetry.record import record
+from training.telemetry.gpu.gpu import Gpu, GpuNumbers
 from training.telemetry.settings import PUSH_INTERVAL_S
-from training.telemetry.sink import ActorSink, Sink
-from training.telemetry.timers import FULL, Sections
-from training.telemetry.watch import Watch
+from training.telemetry.worker.background_value import Watch
+from training.telemetry.worker.cuda import device_name
+from training.telemetry.worker.flops import Model, mfu_percent, peak_flops
+from training.telemetry.worker.overlap import Exposed, Overlap
+from training.telemetry.worker.process_usage import Process
+from training.telemetry.worker.record import record
+from training.telemetry.worker.section_times import HOST, NAMES
+from training.telemetry.worker.sender import ActorSink, Sink
+from training.telemetry.worker.step_aggregate import Fold, Folded, Said, kept, number
+from training.telemetry.worker.timed_loader import TimedLoader
+from training.telemetry.worker.timers import FULL, Sections
 
 log = logging.getLogger(__name__)
 

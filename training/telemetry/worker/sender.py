@@ -63,6 +63,6 @@ class ActorSink:
             ray.wait([self._under_way], timeout=timeout_s)
 
     def _find(self) -> None:
-        from training.telemetry.aggregator import find
+        from training.telemetry.head.aggregator import find
 
         self._aggregator = find(self._job) or self._aggregator

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import Any
 
-from training.telemetry.aggregator import connect
+from training.telemetry.head.aggregator import connect
 from training.telemetry.wire import Body
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from training.telemetry.cuda import Event
+from training.telemetry.worker.cuda import Event
 
 NAMES: Final = ("data", "forward", "backward", "communication", "optimizer", "checkpoint")
 

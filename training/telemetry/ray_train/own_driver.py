@@ -12,16 +12,16 @@ from typing import Any
 import ray
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from training.telemetry import budget, lineage
-from training.telemetry.guard import guarded
-from training.telemetry.lifecycle import Lifecycle
-from training.telemetry.lineage import Lineage
-from training.telemetry.outbox import ActorOutbox
-from training.telemetry.reason import of_ranks
-from training.telemetry.relay import Began, Ended, Heard
+from training.telemetry.failsafe import guarded
+from training.telemetry.head.outbox import ActorOutbox
+from training.telemetry.ray_train import failure_budget, lineage
+from training.telemetry.ray_train.end_reason import of_ranks
+from training.telemetry.ray_train.lifecycle import Lifecycle
+from training.telemetry.ray_train.lineage import Lineage
+from training.telemetry.ray_train.submission import submission
 from training.telemetry.settings import LAST_WORD_TIMEOUT_S
-from training.telemetry.submission import submission
 from training.telemetry.wire import CALLBACK, Report
+from training.telemetry.worker.relay import Began, Ended, Heard
 
 
 def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
@@ -115,7 +115,7 @@ class DriverTelemetry:
         if not self._lifecycle.is_up:
             return  # of the last one: ranks that fell with the first to fail
         self._why = of_ranks(ended) or why
-        charged = budget.FAILURES if self._why else budget.NOTHING
+        charged = failure_budget.FAILURES if self._why else failure_budget.NOTHING
         self._lifecycle.attempt_ends(self._why or "finished", charged)
         self._remember()
 

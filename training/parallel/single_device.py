@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 
 from training.data.loader import Step
-from training.loop.passes import passes
+from training.loop.forward_backward import passes
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.parallel import Unfit

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from training.checkpoint import sharded
-from training.parallel.whole import compare, shapes
+from training.parallel.single_device import compare, shapes
 from training.techniques.average import Average
 
 STEPS = "average-steps"

@@ -21,8 +21,8 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from training.telemetry.guard import guarded
-from training.telemetry.reason import DIED
+from training.telemetry.failsafe import guarded
+from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import Report, Steps, Worker
 
 VARIABLE = "COCKPIT_TELEMETRY_RELAY"

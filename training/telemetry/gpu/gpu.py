@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from training.telemetry.card import Card, GpuNumbers
-from training.telemetry.nvml import Nvml, load
+from training.telemetry.gpu.card import Card, GpuNumbers
+from training.telemetry.gpu.nvml import Nvml, load
 
 log = logging.getLogger(__name__)
 

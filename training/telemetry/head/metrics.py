@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
-from training.telemetry.guard import guarded
+from training.telemetry.failsafe import guarded
 from training.telemetry.settings import FULL_RANKS, METRICS_S
 from training.telemetry.wire import AttemptStart, Body, Report, Run, Steps
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from training.telemetry.head.quantiles import outliers, spreads
 from training.telemetry.settings import FULL_RANKS, LARGE_TICK_S, SILENT_AFTER_S, TURN_RANKS
-from training.telemetry.spread import outliers, spreads
 from training.telemetry.wire import Steps, Tick
 
 _SILENT_TOLD = 256

@@ -12,13 +12,13 @@ import torch
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 from ray import tune
 
-from training.checkpoint.part import write
+from training.checkpoint.rank_part import write
 from training.checkpoint.restore import NothingWhole, newest_whole
 from training.checkpoint.storage import RunDirectory
 from training.loop.settings import TrainSettings
 from training.loop.train import train
 from training.loop.world import alone
-from training.parallel.whole import whole
+from training.parallel.single_device import whole
 from training.search.trial_telemetry import told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.jobs import lack
+from training.jobs import missing_resources
 
 HEAD = "node:__internal_head__"
 """Every head node has one of it, and no other node any."""
@@ -22,7 +22,7 @@ def parallel(workers: int, max_parallel: int, most: int) -> int:
     return min(fit, max_parallel) if fit and max_parallel else fit or max_parallel
 
 
-def resources(there: lack.Room, workers: int, max_parallel: int) -> Any:
+def resources(there: missing_resources.Room, workers: int, max_parallel: int) -> Any:
     """Of one trial, for `tune.with_resources`.
 
     A ticket is held by each trial that runs. Tune's own limit counts trials that are paused too, so

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from training.telemetry.guard import guarded
-from training.telemetry.phases import Phases
-from training.telemetry.room import make_room
+from training.telemetry.failsafe import guarded
+from training.telemetry.head.disk_budget import make_room
+from training.telemetry.head.stream import StreamFile
+from training.telemetry.head.world import World
+from training.telemetry.ray_train.phases import Phases
+from training.telemetry.ray_train.trials import TrialRuns
 from training.telemetry.settings import TICK_S
-from training.telemetry.stream import StreamFile
-from training.telemetry.trials import TrialRuns
 from training.telemetry.wire import AttemptEnd, AttemptStart, Body, Run, Steps, Tick, file_name
-from training.telemetry.world import World
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class AggregatorActor(Aggregator):
     def __init__(self, job: str) -> None:
         from ray._private import worker  # the only way to the session's directory
 
-        from training.telemetry.metrics import meter
+        from training.telemetry.head.metrics import meter
 
         path = Path(worker._global_node.get_logs_dir_path()) / file_name(job)
         make_room(path.parent)

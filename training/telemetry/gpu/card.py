@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from training.telemetry.nvml import ALL_LINKS, ANY_INSTANCE, Nvml, held_down, value_of
+from training.telemetry.gpu.nvml import ALL_LINKS, ANY_INSTANCE, Nvml, held_down, value_of
 
 log = logging.getLogger(__name__)
 

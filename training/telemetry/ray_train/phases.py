@@ -8,7 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from training.telemetry.wire import AttemptEnd, Body, Notice, Phase, Report
-from training.telemetry.witness import NOTICE, REPORT_BEGINS, RESTORE_BEGINS, RESTORE_ENDS
+from training.telemetry.worker.attempt_observer import (
+    NOTICE,
+    REPORT_BEGINS,
+    RESTORE_BEGINS,
+    RESTORE_ENDS,
+)
 
 _ATTEMPTS_KEPT = 64
 _REPORTS_KEPT = 64

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from training.telemetry.head.segment_snapshot import Story
 from training.telemetry.settings import DISK_BYTES, SEGMENTS
-from training.telemetry.story import Story
 from training.telemetry.wire import Body, Record, Segment, Tick, WireError, decode, encode
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from training import telemetry
 from training.stop import Stop
-from training.telemetry import witness
-from training.telemetry.relay import VARIABLE, Began, Ended, Hello, Line, Noted, Seat
 from training.telemetry.settings import LAST_WORD_TIMEOUT_S
 from training.telemetry.wire import Report
-from training.telemetry.witness import REPORT_BEGINS, TELLING_RANKS, Witness
-from training.telemetry.worker import RankTelemetry
+from training.telemetry.worker import attempt_observer
+from training.telemetry.worker.attempt_observer import REPORT_BEGINS, TELLING_RANKS, Witness
+from training.telemetry.worker.relay import VARIABLE, Began, Ended, Hello, Line, Noted, Seat
+from training.telemetry.worker.worker import RankTelemetry
 
 if TYPE_CHECKING:
     from training.loop.world import World
@@ -44,17 +44,17 @@ class Rank:
         gpu_ids = [str(gpu) for gpu in seat.worker.gpu_ids]
         telemetry._rank = RankTelemetry(world.rank, self.attempt, line, gpu_ids)
         telemetry._rank.start()
-        witness._witness = Witness(_Notes(line), seat.run, self.attempt, world.rank)
+        attempt_observer._witness = Witness(_Notes(line), seat.run, self.attempt, world.rank)
 
     def reads(self) -> AbstractContextManager[None]:
         """Around reading a checkpoint: one rank tells for all."""
-        told = witness._witness if self._rank == 0 else None
+        told = attempt_observer._witness if self._rank == 0 else None
         return nullcontext() if told is None else told.reads()
 
     def reports(self) -> None:
         """At the beginning of each report."""
-        if self._rank < TELLING_RANKS and witness._witness is not None:
-            witness._witness.tell(REPORT_BEGINS)
+        if self._rank < TELLING_RANKS and attempt_observer._witness is not None:
+            attempt_observer._witness.tell(REPORT_BEGINS)
 
     def reported(self, metrics: Mapping[str, float], checkpoint: Path) -> None:
         """Rank 0: the checkpoint of a report is finished."""
@@ -73,7 +73,7 @@ class Rank:
         if telemetry._rank is not None:
             telemetry._rank.flush(LAST_WORD_TIMEOUT_S)
             telemetry._rank.close()
-        telemetry._rank, witness._witness = None, None
+        telemetry._rank, attempt_observer._witness = None, None
         self._line.say(Ended(self._rank, why))
         self._line.close()
 

@@ -1,0 +1,1 @@
+"""GPU numbers from NVML."""

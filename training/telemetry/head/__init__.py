@@ -1,0 +1,1 @@
+"""The aggregator on the head node, and the files of the stream."""

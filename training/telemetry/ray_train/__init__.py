@@ -1,0 +1,1 @@
+"""A run's lifecycle, as Ray Train or its own driver reports it."""

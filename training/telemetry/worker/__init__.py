@@ -1,0 +1,1 @@
+"""The rank's side: steps, timers and what it sends."""
