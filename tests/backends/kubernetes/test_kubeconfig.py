@@ -164,8 +164,8 @@ def test_a_hostile_name_reaches_no_message_as_it_is(tmp_path: Path) -> None:
 
 def test_the_modules_load_nothing_heavy() -> None:
     program = (
-        "import sys; from cockpit.backends.kuberay.api import client, credentials, exec, kubeconfig,"
-        " port_forward, reflector;"
+        "import sys; from cockpit.backends.kuberay.api import client, credentials, exec,"
+        " kubeconfig, port_forward, reflector;"
         "print(sorted(sys.modules.keys() & {'httpx', 'yaml', 'kubernetes', 'websockets'}))"
     )
     done = subprocess.run(
