@@ -59,7 +59,7 @@ def test_an_empty_list_says_so_and_is_still_json(capsys: pytest.CaptureFixture[s
 
 
 def test_status_is_one_object_with_everything() -> None:
-    whole = status(reduced(before_the_kill()))
+    whole = status(reduced(before_the_kill()), 0.0)
     assert json.loads(json.dumps(as_json(whole), allow_nan=False))
     assert whole["cluster"]["health"] == "ready"
     assert whole["run"]["attempt"] == 1
@@ -84,9 +84,9 @@ def test_a_script_without_telemetry_is_told_by_what_it_reports(
         [run_seen(9.0, RunState.RUNNING), pods(10.0, HEAD, ONE, TWO), started(11.0, 1, ONE, TWO)]
     )
     store.apply(report)
-    run = status(store)["run"]
+    run = status(store, 0.0)["run"]
     assert (run["loss"], run["step"], run["metrics"]["epoch"]) == (0.25, None, 7.0)
-    assert [rank["reported"] for rank in rows_of("ranks", store)] == [
+    assert [rank["reported"] for rank in rows_of("ranks", store, 0.0)] == [
         {"train_loss": 0.2},
         {"train_loss": pytest.approx(0.3)},
     ]
@@ -123,7 +123,7 @@ def test_watching_says_why_there_is_no_sample(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("verb", ["groups", "pods", "nodes", "jobs", "runs", "ranks"])
 def test_what_is_listed_has_a_name(verb: str) -> None:
-    assert all("name" in row for row in rows_of(verb, reduced(before_the_kill())))
+    assert all("name" in row for row in rows_of(verb, reduced(before_the_kill()), 0.0))
 
 
 def test_a_recovery_is_told_in_one_line() -> None:

@@ -99,7 +99,7 @@ def test_what_is_read_of_the_dashboard_can_be_stored_and_printed(cases: int) -> 
         store_answers(store, raw)
         with redirect_stdout(io.StringIO()):
             for verb in ("nodes", "jobs", "runs", "ranks", "pods"):
-                rows = rows_of(verb, store)
+                rows = rows_of(verb, store, 0.0)
                 print_rows(rows, columns(verb, rows), "table")
                 print_rows(rows, (), "json")
             print_status(store, "table", 1_763_712_000.0)

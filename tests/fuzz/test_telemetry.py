@@ -68,7 +68,7 @@ def test_what_is_taken_can_be_printed(cases: int) -> None:
                     store.apply(event)
         with redirect_stdout(io.StringIO()):
             for verb in ("runs", "ranks"):
-                print_json(rows_of(verb, store))
+                print_json(rows_of(verb, store, 0.0))
             print_status(store, "table", 1060.0)
             print_status(store, "json", 1060.0)
             recovery(store, DRILL)

@@ -199,14 +199,14 @@ def enter(training: Training, phase: Phase, attempt: int) -> None:
     )
 
 
-def test_a_hang_is_idle_time_and_short_pauses_are_not() -> None:
+def test_stalled_time_is_not_useful_and_short_pauses_are() -> None:
     training = run(Training(saves=1e9, pauses=((100, 115), (200, 400))), 600)
     found = goodput(training.run, training.clock)
     assert found is not None
-    assert found.lost_s["idle"] == pytest.approx(200, abs=2)
+    assert found.lost_s["stalled"] == pytest.approx(200, abs=2)
     still = goodput(training.run, training.clock + 300)
     assert still is not None
-    assert still.lost_s["idle"] == pytest.approx(500, abs=3)
+    assert still.lost_s["stalled"] == pytest.approx(500, abs=3)
 
 
 def test_a_resize_is_no_failure() -> None:
@@ -238,11 +238,11 @@ def test_stalls_are_counted_whole_from_a_series_that_was_thinned() -> None:
 
 def test_the_end_is_known_from_the_command_line() -> None:
     training = run(Training(change=known, saves=1e9), 300)
-    assert eta(training.store, training.run) is None
+    assert eta(training.store, training.run, training.clock) is None
     training.run.submission_id = "job"
     job = Job("job", "python train.py --max-steps 10000", JobStatus.RUNNING)
     training.tell(JobsListed(at_s=training.clock, source="ray", jobs=(job,)))
-    found = eta(training.store, training.run)
+    found = eta(training.store, training.run, training.clock)
     assert found is not None
     assert found.left_s == pytest.approx((10_000 - training.step) * 0.1, rel=0.01)
     assert found.low_s <= found.left_s <= found.high_s
@@ -261,7 +261,7 @@ def test_the_end_in_epochs_counts_evaluations() -> None:
                     metrics={"epoch": second / 60, "max_epochs": 10.0},
                 )
             )  # fmt: skip
-    found = eta(training.store, training.run)
+    found = eta(training.store, training.run, training.clock)
     assert found is not None
     assert (found.done, found.target, found.unit) == (6.0, 10.0, "epochs")
     assert found.left_s == pytest.approx(240, abs=1)
@@ -271,7 +271,7 @@ def test_the_end_is_known_from_the_tracker() -> None:
     training = run(Training(change=known), 100)
     tracked = TrackedRun("m", "m", "e", "RUNNING", params={"max_steps": "5e3"}, run_id=RUN)
     training.tell(TrackedRunsListed(at_s=training.clock, source="mlflow", runs=(tracked,)))
-    found = eta(training.store, training.run)
+    found = eta(training.store, training.run, training.clock)
     assert found is not None
     assert found.target == 5_000
 

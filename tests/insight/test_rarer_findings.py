@@ -129,7 +129,7 @@ def test_a_run_that_only_reports_and_stops_is_told() -> None:
         if second % 5 == 0:
             watcher.look()
     assert set(watcher.raised) == {"no-report"}
-    assert "Reports come every 10 s; threshold 900 s" in watcher.found["no-report"][1].why
+    assert "Reports come every 10 s; threshold 120 s" in watcher.found["no-report"][1].why
 
 
 def test_an_attempt_that_makes_no_first_step_is_told() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cockpit.cli.output.tables import as_json
+from cockpit.insight.metrics.stall import stall
 from cockpit.store import selectors
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.store import Store
@@ -35,7 +36,8 @@ def run_events(run: RunView) -> Iterator[dict[str, Any]]:
             }
 
 
-def run_row(run: RunView) -> dict[str, Any]:
+def run_row(run: RunView, now_s: float) -> dict[str, Any]:
+    stalled = stall(run, now_s)
     return {
         "name": run.name or run.id,
         "id": run.id,
@@ -46,6 +48,7 @@ def run_row(run: RunView) -> dict[str, Any]:
         "attempts": [attempt_row(attempt) for _, attempt in sorted(run.attempts.items())],
         "world_size": run.world_size,
         "phase": run.phases[-1][2] if run.phases and not run.state.is_over else None,
+        "stalled_since_s": None if stalled is None else stalled.since_s,
         "step": run.step,
         "loss": selectors.loss_of(run),
         "samples_per_s": run.curves["samples_per_s"].last,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cockpit import format
+from cockpit.insight.metrics.stall import stall
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
@@ -23,7 +25,13 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
         since_s, _, phase = run.phases[-1]
         if phase is not Phase.RUNNING:
             words.append(f"{phase.value} for {max(0.0, now_s - since_s):.0f} s")
+    stalled = stall(run, now_s)
+    if stalled is not None:
+        words.append(f"STALLED for {format.duration(now_s - stalled.since_s)}")
     yield f"Run {run.name or run.id}: {', '.join(words)}"
+    if stalled is not None:
+        bound = format.duration(stalled.bound_s)
+        yield f"No step, report or checkpoint since then: longer than its pace explains ({bound})"
     if run.message:
         yield f"It says: {run.message}"
     ended = [run.attempts[number].reason for number in sorted(run.attempts)[:-1]]

@@ -90,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
         if args.verb == "status":
             print_status(session.store, args.output, session.clock())
         else:
-            rows = rows_of(args.verb, session.store)
+            rows = rows_of(args.verb, session.store, session.clock())
             if args.verb == "ranks" and args.output == "table":
-                print_ranks(session.store)
+                print_ranks(session.store, session.clock())
             else:
                 print_rows(rows, columns(args.verb, rows), args.output, empty=f"No {args.verb}.")
     return 0
@@ -109,8 +109,9 @@ def columns(verb: str, rows: Sequence[Row]) -> list[str]:
 def _watch(args: argparse.Namespace, session: connect.Session) -> int:
     last: Any = None
     while True:
+        store, now_s = session.store, session.clock()
         now: Any = (
-            status(session.store) if args.verb == "status" else rows_of(args.verb, session.store)
+            status(store, now_s) if args.verb == "status" else rows_of(args.verb, store, now_s)
         )
         if now != last:
             print_json({"at_s": session.clock(), args.verb: now}, indent=None)
@@ -165,7 +166,7 @@ def _require_kinds(
             print(f"Without {kind}: {state.error}", file=sys.stderr)
 
 
-def rows_of(verb: str, store: Store) -> list[dict[str, Any]]:
+def rows_of(verb: str, store: Store, now_s: float) -> list[dict[str, Any]]:
     """The list that the verb prints, one JSON-ready object each, all with a `name`."""
     run = selectors.current_run(store)
     match verb:
@@ -189,7 +190,7 @@ def rows_of(verb: str, store: Store) -> list[dict[str, Any]]:
         case "jobs":
             return [{"name": job.id} | as_json(job) for job in store.jobs.values()]
         case "runs":
-            return [run_row(run) for run in store.runs.values()]
+            return [run_row(run, now_s) for run in store.runs.values()]
         case "ranks":
             ranks = selectors.ranks_in_order(run) if run else []
             return [rank_row(store, rank) for rank in ranks]
@@ -199,7 +200,7 @@ def rows_of(verb: str, store: Store) -> list[dict[str, Any]]:
             return sorted(found, key=lambda row: row["at_s"])
 
 
-def status(store: Store) -> dict[str, Any]:
+def status(store: Store, now_s: float) -> dict[str, Any]:
     """The whole present in one object."""
     run = selectors.current_run(store)
     ref = store.ref
@@ -213,22 +214,22 @@ def status(store: Store) -> dict[str, Any]:
             "message": store.health_message,
             "ray_version": store.ray_version,
         },
-        "groups": rows_of("groups", store),
-        "pods": rows_of("pods", store),
-        "jobs": rows_of("jobs", store),
-        "run": run_row(run) if run else None,
-        "ranks": rows_of("ranks", store),
+        "groups": rows_of("groups", store, now_s),
+        "pods": rows_of("pods", store, now_s),
+        "jobs": rows_of("jobs", store, now_s),
+        "run": run_row(run, now_s) if run else None,
+        "ranks": rows_of("ranks", store, now_s),
         "sources": [as_json(source) for source in store.sources.values()],
     }
 
 
 def print_status(store: Store, how: str, now_s: float) -> None:
     if how != "table":
-        print_json(status(store), indent=2 if how == "json" else None)
+        print_json(status(store, now_s), indent=2 if how == "json" else None)
         return
     message = f": {store.health_message}" if store.health_message else ""
     print(f"Cluster {store.ref} is {store.health.value}{message}")
-    groups = rows_of("groups", store)
+    groups = rows_of("groups", store, now_s)
     print_rows(groups, columns("groups", groups), how, empty="No worker groups.")
     run = selectors.current_run(store)
     if run is None:
@@ -236,14 +237,14 @@ def print_status(store: Store, how: str, now_s: float) -> None:
         print(f"No training run. Jobs: {', '.join(going)}" if going else "No training run.")
     else:
         print("", *run_lines(run, now_s), sep="\n")
-        print_ranks(store)
+        print_ranks(store, now_s)
     for name, age, why in selectors.stale_sources(store, now_s):
         heard = "never heard" if age is None else f"{age:.0f} s old"
         print(f"Source {name} is stale ({heard}){': ' + why if why else ''}")
 
 
-def print_ranks(store: Store) -> None:
-    rows = rows_of("ranks", store)
+def print_ranks(store: Store, now_s: float) -> None:
+    rows = rows_of("ranks", store, now_s)
     shown = columns("ranks", rows)
     run = selectors.current_run(store)
     if run is not None and selectors.only_reports(run):

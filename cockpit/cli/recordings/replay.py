@@ -86,7 +86,7 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
                 "summary": recording.run,
                 "markers": player.markers,
                 "damage": recording.damage,
-                **snapshot.status(player.store),
+                **snapshot.status(player.store, player.position_s),
             }
             tables.print_json(told, indent=2 if args.output == "json" else None)
         if recording.damage:

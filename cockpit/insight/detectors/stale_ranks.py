@@ -4,7 +4,8 @@
     hung run      RUNNING, telemetry comes, and no rank made a step for the longest of 120 s,
                   20 * the median step time, and twice the longest pause of this run before
     slow start    the ranks are up for 600 s, and there is no first step
-    no report     a run that only reports has not, for max(900 s, 10 * the usual interval)
+    no report     a run that only reports has not, for the longest of 120 s, 6 * the usual interval,
+                  and twice the longest interval before
 
 The longest pause before is how an evaluation, or a long checkpoint, is told from a hang; with the
 first of its kind longer than two minutes it is not yet known. Of a large world the aggregator says
@@ -163,8 +164,9 @@ def _no_report(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
     times = max((run.reported[name].times for name in run.reported), key=len, default=None)
     if run.reported_s is None or times is None or len(times) < 3:
         return []
-    usual = median(b - a for a, b in pairwise(times))
-    limit = max(limits.report_s, limits.report_intervals * usual)
+    intervals = [after - before for before, after in pairwise(times)]
+    usual = median(intervals)
+    limit = max(limits.report_s, limits.report_intervals * usual, 2.0 * max(intervals))
     if now_s - run.reported_s <= limit:
         return []
     return [

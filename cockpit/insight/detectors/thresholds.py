@@ -83,9 +83,9 @@ class Thresholds:
     """A run without ranks that tries to start them, and has no lack of resources to wait for."""
     failed_job_s: float = 1_800.0
     """A job that failed is told for this long, unless it was launched again."""
-    report_s: float = 900.0
-    """A run that only reports, and has not for the longer of this and …"""
-    report_intervals: float = 10.0
+    report_s: float = 120.0
+    """A run that only reports has not for the longest of this, twice its longest pause, and …"""
+    report_intervals: float = 6.0
     """… so many usual intervals."""
 
     memory_horizon_s: float = 3_600.0

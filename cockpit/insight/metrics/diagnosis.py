@@ -44,7 +44,7 @@ def diagnosis(
     return Diagnosis(
         shares(run, limits.window_s),
         good,
-        eta(store, run),
+        eta(store, run, now_s),
         at_risk(run),
         cost(good, gpus_of(run), limits.price_per_gpu_hour) if good is not None else None,
         tuple(scaling(run, [it for it in past if it.job == job], limits.warmup_s)),

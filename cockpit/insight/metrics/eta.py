@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import blocks, percentile, window
+from cockpit.insight.metrics.stall import stall
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
@@ -48,10 +49,10 @@ class Eta:
         return min(100.0, 100.0 * self.done / self.target)
 
 
-def eta(store: Store, run: RunView) -> Eta | None:
-    """None when the target or the pace is not known, or the run does not step."""
+def eta(store: Store, run: RunView, now_s: float) -> Eta | None:
+    """None when the target or the pace is not known, or the run makes no progress."""
     since, newest = stepping_since(run), newest_s(run)
-    if since is None or newest is None:
+    if since is None or newest is None or stall(run, now_s) is not None:
         return None
     steps_paces = _step_times(run, max(since, newest - RECENT_S))
     for unit, names in (("steps", STEPS), ("epochs", EPOCHS)):

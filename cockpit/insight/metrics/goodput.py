@@ -12,7 +12,7 @@ Losses by cause, disjoint, so that with the useful time they add up to the wall 
     ending                      shutting down
     checkpoint stall            sum of the time that ranks were blocked on checkpoints, mean of them
     redone steps                (last step of attempt k - first of attempt k+1 + 1) * step time
-    idle                        pauses between two records, beyond 30 s and 4 times their neighbours
+    stalled                     no progress, beyond what the run's own pace explains (see `stall`)
 
 The wall time starts with the run's first state and ends with its last, or now.
 """
@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import math
 import operator
-from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median
+from cockpit.insight.metrics.stall import stalls
 from cockpit.insight.metrics.timeline import Doing, stretches
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import RUN_POINTS, RunView
@@ -35,14 +35,13 @@ from cockpit.store.series import Series
 
 CHECKPOINT = "checkpoint stall"
 REDONE = "redone steps"
-IDLE = "idle"
+STALLED = "stalled"
 CAUSES = (
     *(doing.value for doing in Doing if doing is not Doing.TRAINING),
     CHECKPOINT,
     REDONE,
-    IDLE,
+    STALLED,
 )
-PAUSE_S = 30.0
 _DECADES_S = 1e9
 _ALIKE = 8
 """Points in a row that are close together: there the past of a thinned series ends."""
@@ -78,13 +77,11 @@ def goodput(run: RunView, now_s: float) -> Goodput | None:
     for stretch in told:
         if stretch.doing is not Doing.TRAINING:
             lost[stretch.doing.value] += stretch.length_s
-    training = [stretch for stretch in told if stretch.doing is Doing.TRAINING]
-    left = sum(stretch.length_s for stretch in training)
-    pauses = _paused_s(run, [(s.begin_s, s.end_s) for s in training])
+    left = wall - sum(lost.values())
     for cause, seconds in (
         (CHECKPOINT, stalled_s(run.curves["checkpoint_s"])),
         (REDONE, redone_s(run)),
-        (IDLE, pauses),
+        (STALLED, sum(end_s - begin_s for begin_s, end_s in stalls(run, now_s))),
     ):
         lost[cause] = min(left, max(0.0, seconds)) if math.isfinite(seconds) else 0.0
         left -= lost[cause]
@@ -130,53 +127,6 @@ def stalled_s(series: Series) -> float:
         (at for at in range(len(lengths)) if max(lengths[at : at + _ALIKE]) < near), len(values)
     )
     return stride * math.fsum(values[:end]) + math.fsum(values[end:])
-
-
-def _paused_s(run: RunView, training: list[tuple[float, float]]) -> float:
-    """Time in training stretches in which no rank told a step, beyond what is usual there."""
-    times = _record_times(run)
-    if len(times) < 3:
-        return 0.0
-    lengths = list(map(operator.sub, times[1:], times))
-    total = 0.0
-    if max(lengths) > PAUSE_S:
-        blocked = run.curves["checkpoint_s"]
-        for at, length in enumerate(lengths):
-            if length <= PAUSE_S:
-                continue
-            beside = max(lengths[at - 1] if at else 0.0, _after(lengths, at))
-            if length > 4 * beside and _inside(training, times[at], times[at + 1]):
-                total += max(0.0, length - beside - _blocked_at(blocked, times[at + 1]))
-    # The newest pause has no record at its end yet.
-    newest = training[-1][1] if training else times[-1]
-    usual = median(lengths[-60:])
-    since = newest - times[-1]
-    if since > max(PAUSE_S, 4 * usual) and _inside(training, times[-1], newest):
-        total += since - usual
-    return total
-
-
-def _record_times(run: RunView) -> list[float]:
-    for name in ("step_time_s", "loss", "samples_per_s"):
-        if name in run.curves:
-            return list(run.curves[name].times)
-    return []
-
-
-def _after(lengths: list[float], at: int) -> float:
-    return lengths[at + 1] if at + 1 < len(lengths) else 0.0
-
-
-def _inside(training: list[tuple[float, float]], begin_s: float, end_s: float) -> bool:
-    return any(begin - 1 <= begin_s and end_s <= end + 1 for begin, end in training)
-
-
-def _blocked_at(series: Series, at_s: float) -> float:
-    """What of that record was a checkpoint, which is counted as such."""
-    at = bisect_left(series.times, at_s)
-    if at < len(series) and series.times[at] == at_s and math.isfinite(series.values[at]):
-        return series.values[at]
-    return 0.0
 
 
 def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:

@@ -28,7 +28,7 @@ _LOSS_STYLES = {
     "checkpoint stall": "curve-4",
     "restore": "curve-6",
     "resize": "curve-5",
-    "idle": "warning",
+    "stalled": "warning",
     "ending": "muted",
 }
 

@@ -8,6 +8,7 @@ from textual.content import Content
 
 from cockpit import format
 from cockpit.insight.metrics.diagnosis import Diagnosis
+from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled
 from cockpit.model.alert import Severity
 from cockpit.model.drill import Recovery
@@ -69,6 +70,9 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
         state.append(Content.styled(f"  {format.plural(run.world_size, 'rank')}", "$muted"))
     if (phase := _phase(look, run)) is not None:
         state.append(phase)
+    if (stalled := stall(run, look.now_s)) is not None:
+        since = format.age(look.now_s - stalled.since_s)
+        state.append(Content.styled(f"  STALLED: no progress for {since}", "bold $bad"))
     lines = [Content.assemble(*state)]
     reports = only_reports(run)
     heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)

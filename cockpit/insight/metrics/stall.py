@@ -1,0 +1,137 @@
+"""Time in which a run that should train made no progress.
+
+Progress is a step, a report or a checkpoint. A gap between two of them is a stall when it is longer
+than FLOOR_S and than 4 times each of the gaps beside it, and when no other such gap of the run is
+at least half as long: evaluations and long checkpoints recur, a stall mostly does not. The gap
+after the newest progress, and one that the end of an attempt cut off, is a stall when longer than
+
+    max(FLOOR_S, 6 * the median gap, 2 * the longest gap that was no stall)
+
+A stall counts from the last progress on, without one usual gap.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from cockpit.insight.metrics.progress import is_going
+from cockpit.insight.metrics.robust_statistics import median
+from cockpit.insight.metrics.timeline import Doing, Stretch, stretches
+from cockpit.store.run import RunView
+
+FLOOR_S = 30.0
+_TIMES_NEIGHBOR = 4.0
+_TIMES_MEDIAN = 6.0
+_TIMES_LONGEST = 2.0
+_RECENT = 60
+_UNTHINNED = 7_200
+"""The newest half of a run's series is not thinned (`cockpit.store.series`)."""
+_FEWEST = 3
+"""Instants of progress from which a pace can be learned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A run that makes no progress now."""
+
+    since_s: float
+    """The instant of the last progress."""
+    bound_s: float
+    """The longest gap that the run's own pace explains, in seconds."""
+
+
+def stall(run: RunView, now_s: float, least_s: float = FLOOR_S) -> Stall | None:
+    """Return the stall that goes on at `now_s`; None when there is none, or the pace is unknown.
+
+    The bound is at least `least_s`. It is also at least twice the longest gap that ended in
+    progress, a stall or not: what has passed by itself before may do so again.
+    """
+    times = progress_s(run) if is_going(run) else []
+    if len(times) < _FEWEST or now_s - times[-1] <= max(least_s, FLOOR_S):
+        return None
+    attempt = run.attempt
+    if attempt is not None and attempt.started_s is not None and times[-1] < attempt.started_s:
+        return None  # this attempt has made none yet: it starts
+    lengths = _gaps(times)
+    bound = max(least_s, _bound_s(lengths, max(lengths[-_UNTHINNED:])))
+    return Stall(times[-1], bound) if now_s - times[-1] > bound else None
+
+
+def stalls(run: RunView, now_s: float) -> list[tuple[float, float]]:
+    """Return the stalls of the run up to `now_s`, each with its begin and its end."""
+    times = progress_s(run)
+    if len(times) < _FEWEST:
+        return []
+    training = [part for part in stretches(run, now_s) if part.doing is Doing.TRAINING]
+    lengths = _gaps(times)
+    long = _long_gaps(times, lengths, training)
+    found = [at for at in long if not _recurs(long, at, lengths)]
+    spans = [
+        (times[at] + _beside(lengths, at) + _blocked_s(run, times[at + 1]), times[at + 1])
+        for at in found
+    ]
+    longest = max(map(lengths.__getitem__, set(long).difference(found)), default=0.0)
+    bound = _bound_s(lengths, longest)
+    for part in training:
+        last = bisect_right(times, part.end_s + 1.0) - 1
+        # Without progress in it, nothing is known of how far the stretch came.
+        if last >= 0 and times[last] >= part.begin_s - 1.0 and part.end_s - times[last] > bound:
+            spans.append((times[last] + _usual_s(lengths), part.end_s))
+    return [(begin_s, end_s) for begin_s, end_s in sorted(spans) if begin_s < end_s]
+
+
+def progress_s(run: RunView) -> list[float]:
+    """Return the instants of the run's progress in order: of steps, reports and checkpoints."""
+    names = ("step_time_s", "loss", "samples_per_s")
+    steps = next((run.curves[name].times for name in names if name in run.curves), ())
+    reports = max((run.reported[name].times for name in run.reported), key=len, default=())
+    if not reports and not run.checkpoints:
+        return list(steps)
+    return sorted({*steps, *reports, *(at_s for at_s, _ in run.checkpoints)})
+
+
+def _gaps(times: list[float]) -> list[float]:
+    return list(map(operator.sub, times[1:], times))
+
+
+def _usual_s(lengths: list[float]) -> float:
+    return median(lengths[-_RECENT:])
+
+
+def _bound_s(lengths: list[float], longest_s: float) -> float:
+    return max(FLOOR_S, _TIMES_MEDIAN * _usual_s(lengths), _TIMES_LONGEST * longest_s)
+
+
+def _long_gaps(times: list[float], lengths: list[float], training: list[Stretch]) -> list[int]:
+    """Return which gaps within training are far longer than those beside them."""
+    if max(lengths) <= FLOOR_S:
+        return []
+    return [
+        at
+        for at, length in enumerate(lengths)
+        if length > FLOOR_S
+        and length > _TIMES_NEIGHBOR * _beside(lengths, at)
+        and any(p.begin_s - 1 <= times[at] and times[at + 1] <= p.end_s + 1 for p in training)
+    ]
+
+
+def _recurs(long: list[int], at: int, lengths: list[float]) -> bool:
+    return any(other != at and 2.0 * lengths[other] >= lengths[at] for other in long)
+
+
+def _beside(lengths: list[float], at: int) -> float:
+    """Return the longer of the gaps before and after: in a thinned past all of them are long."""
+    before = lengths[at - 1] if at else 0.0
+    after = lengths[at + 1] if at + 1 < len(lengths) else 0.0
+    return max(before, after)
+
+
+def _blocked_s(run: RunView, at_s: float) -> float:
+    """Return how long the step at `at_s` was blocked on a checkpoint: that is not a stall."""
+    series = run.curves["checkpoint_s"]
+    at = bisect_left(series.times, at_s)
+    known = at < len(series) and series.times[at] == at_s and math.isfinite(series.values[at])
+    return max(0.0, series.values[at]) if known else 0.0

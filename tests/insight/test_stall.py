@@ -1,0 +1,125 @@
+"""Time without progress, in synthetic runs on a clock of their own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from cockpit.cli.output.run_text import run_lines
+from cockpit.insight.metrics.goodput import goodput
+from cockpit.insight.metrics.stall import Stall, stall, stalls
+from cockpit.model.event import MetricsReported
+from tests.insight.training_run import RUN, T0, Training
+
+
+def trained(training: Training, seconds: float) -> Training:
+    training.start()
+    for _ in training.go(seconds):
+        pass
+    return training
+
+
+def reporting(at: list[float], until: float) -> Training:
+    """A run that reports at these seconds, and has no steps."""
+    training = Training(change=lambda sample, second: None)
+    training.start()
+    for second in training.go(until):
+        if second in at:
+            training.tell(
+                MetricsReported(
+                    at_s=training.clock, source="telemetry", run_id=RUN, attempt=1,
+                    metrics={"loss": 1.0},
+                )
+            )  # fmt: skip
+    return training
+
+
+def test_run_that_steps_does_not_stall() -> None:
+    training = trained(Training(), 300)
+    assert stall(training.run, training.clock) is None
+    assert stalls(training.run, training.clock) == []
+
+
+def test_run_without_steps_stalls_since_its_last_step() -> None:
+    training = trained(Training(saves=1e9), 300)
+    now_s = training.clock + 31
+    assert stall(training.run, now_s) == Stall(training.clock, 30.0)
+    [(begin_s, end_s)] = stalls(training.run, now_s)
+    assert begin_s == pytest.approx(training.clock + 1, abs=0.1)
+    assert end_s == now_s
+
+
+@pytest.mark.parametrize("seconds", [20, 200])
+def test_evaluations_that_recur_are_no_stalls(seconds: int) -> None:
+    pauses = tuple((at, at + seconds) for at in range(300, 1_800, 500))
+    training = trained(Training(saves=1e9, pauses=pauses), 2_000)
+    assert stalls(training.run, training.clock) == []
+    found = goodput(training.run, training.clock)
+    assert found is not None
+    assert "stalled" not in found.lost_s
+
+
+def test_next_evaluation_is_awaited_for_twice_the_longest_before() -> None:
+    training = trained(Training(saves=1e9, pauses=((300, 400), (700, 800))), 1_000)
+    last = training.clock
+    assert stall(training.run, last + 195) is None
+    found = stall(training.run, last + 205)
+    assert found is not None
+    assert found.bound_s == pytest.approx(202, abs=2)
+
+
+def test_hang_that_ended_the_attempt_is_stalled_time() -> None:
+    training = trained(Training(saves=1e9), 300)
+    training.now_s += 600
+    training.end("timed out")
+    training.start()
+    for _ in training.go(300):
+        pass
+    found = goodput(training.run, training.clock)
+    assert found is not None
+    assert found.lost_s["stalled"] == pytest.approx(600, abs=3)
+    assert sum(found.lost_s.values()) + found.useful_s == pytest.approx(found.wall_s)
+
+
+def test_run_that_only_reports_stalls_by_the_pace_of_its_reports() -> None:
+    at = [60.0 * n for n in range(1, 8)]
+    training = reporting(at, 421)
+    last = T0 + at[-1]
+    assert stall(training.run, last + 355) is None
+    assert stall(training.run, last + 365) == Stall(last, 360.0)
+    found = goodput(training.run, last + 600)
+    assert found is not None
+    assert found.lost_s["stalled"] == pytest.approx(540, abs=1)
+
+
+def test_pace_is_unknown_before_three_instants_of_progress() -> None:
+    training = reporting([20.0, 30.0], 40)
+    assert stall(training.run, training.clock + 10_000) is None
+
+
+def test_attempt_that_starts_does_not_stall() -> None:
+    training = trained(Training(saves=1e9), 300)
+    training.end("died")
+    training.start()
+    assert stall(training.run, training.clock + 200) is None
+
+
+def test_thinned_past_has_no_stalls() -> None:
+    """A series of more points than fit keeps its past at longer and longer gaps."""
+    training = trained(Training(saves=1e9), 60)
+    run = training.run
+    at_s = training.clock
+    for _ in range(60_000):
+        at_s += 10.0
+        run.curves.append("step_time_s", at_s, 0.1)
+    times = run.curves["step_time_s"].times
+    assert max(after - before for before, after in pairwise(times)) > 30
+    assert stalls(run, at_s) == []
+
+
+def test_status_shows_the_stall_and_what_the_pace_allows() -> None:
+    training = trained(Training(saves=1e9), 300)
+    lines = list(run_lines(training.run, training.clock + 195))
+    assert "STALLED for 3 m 15 s" in lines[0]
+    assert lines[1].startswith("No step, report or checkpoint since then")
