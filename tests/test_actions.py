@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,14 +13,12 @@ from cockpit.actions import audit
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.config import paths
-from cockpit.drills.plan.kill import plan_kill
 from cockpit.launch import submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job, JobStatus
-from tests.events import TWO, before_the_kill, reduced
 from tests.simulated_backend import ScriptedBackend
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
@@ -42,9 +40,6 @@ class Refusing(ScriptedBackend):
         expected: int | None = None,
     ) -> Scaled:
         raise NotAllowedError("No.", "you may not patch rayclusters.ray.io")
-
-    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        raise NotAllowedError("No.", "you may not delete pods")
 
 
 def backend() -> ScriptedBackend:
@@ -85,12 +80,9 @@ async def test_what_failed_is_noted_with_its_reason_and_not_announced() -> None:
     actions = ClusterActions(cluster)
     with pytest.raises(NotAllowedError):
         await actions.scale("gpu", 5)
-    with pytest.raises(NotAllowedError):
-        await actions.kill(plan_kill(reduced(before_the_kill()), TWO.name, 0.0))
-    scaled, killed = lines()
+    [scaled] = lines()
     assert (scaled["result"], scaled["after"]) == ("failed", "gpu: replicas 5")
     assert "you may not patch" in scaled["error"]
-    assert (killed["kind"], killed["target"], killed["result"]) == ("Pod", TWO.name, "failed")
     assert not cluster.asked
 
 
@@ -106,7 +98,6 @@ async def test_no_change_is_made_that_could_not_be_noted() -> None:
     actions = ClusterActions(cluster)
     changes = (
         lambda: actions.scale("gpu", 5),
-        lambda: actions.kill(plan_kill(reduced(before_the_kill()), TWO.name, 0.0)),
         lambda: actions.suspend(True),
         lambda: actions.cordon("node-1", True),
         lambda: actions.exec("w-1", ["ls"]),
@@ -141,25 +132,16 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
     assert (warning.warning, warning.reason) == (True, "AuditLog"), "the screen shows it too"
 
 
-async def test_a_kill_is_noted_once_and_announced() -> None:
-    cluster = backend()
-    await ClusterActions(cluster).kill(plan_kill(reduced(before_the_kill()), TWO.name, 0.0))
-    assert [(line["action"], line["kind"]) for line in lines()] == [("pod-kill", "Pod")]
-    assert cluster.asked[-1] == ("announce", "pod-kill", "Pod", TWO.name)
-
-
 async def test_each_request_carries_the_uid_of_what_was_shown() -> None:
     cluster = backend()
     known = {"train-7x": job("train-7x", rayjob="train-ab12", rayjob_uid="of-now")}
     actions = ClusterActions(cluster, jobs=lambda: known)
-    plan = plan_kill(reduced(before_the_kill()), TWO.name, 0.0)
-    await actions.kill(replace(plan, pod=replace(plan.pod, uid="of-the-pod")))
     await actions.scale("gpu", 1, uid="of-the-cluster")
     await actions.suspend(True, uid="of-the-cluster")
     await actions.stop_job("train-7x", uid="of-the-plan")
     await actions.delete_job("train-7x")
     assert cluster.uids == [
-        "of-the-pod", "of-the-cluster", "of-the-cluster", "of-the-plan", "of-now"
+        "of-the-cluster", "of-the-cluster", "of-the-plan", "of-now"
     ]  # fmt: skip
 
 

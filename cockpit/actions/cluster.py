@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from cockpit.actions import audit
 from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.drills.plan import kill
 from cockpit.launch import rayjob, resubmit, submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
-from cockpit.model.drill import Drill
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job
@@ -56,13 +54,6 @@ class ClusterActions:
     @classmethod
     def on(cls, session: Session) -> Self:
         return cls(session.backend, session.clock, lambda: session.store.jobs, session.dispatch)
-
-    async def kill(self, plan: kill.KillPlan) -> Drill:
-        change = Change(plan.fault, "Pod", plan.pod.name, before=f"grace {plan.grace_s:g} s")
-        with self._noting_failure(change):
-            drill = await kill.kill(self._backend, plan, self._clock)
-        await self._done(change)
-        return drill
 
     async def scale(
         self,

@@ -33,6 +33,7 @@ from cockpit.tui.view_state import Live, Look
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterRef
+    from cockpit.model.drill import Recovery
     from cockpit.model.protection import ClusterPattern
 
 TICK_S = 0.125
@@ -234,8 +235,6 @@ class CockpitApp(Connecting):
         if not self.store.drills:
             return
         from cockpit.insight.recovery.measurement import is_settled, recovery
-        from cockpit.insight.recovery.text import LOST, outcome
-        from cockpit.tui.rows.text import recovered
 
         for drill in self.store.drills:
             # One of an experiment is told with its verdict, by `cockpit.tui.changes.drills`.
@@ -244,13 +243,18 @@ class CockpitApp(Connecting):
             measured = recovery(self.store, drill)
             if is_settled(self.store.runs.get(drill.run_id), measured):
                 self._told.add(drill.id)
-                self.notify(
-                    recovered(measured),
-                    title=outcome(measured),
-                    severity="error" if outcome(measured) == LOST else "information",
-                    timeout=10,
-                    markup=False,
-                )
+                self.notify_recovery(measured)
+
+    def notify_recovery(self, measured: Recovery) -> None:
+        from cockpit.insight.recovery.text import LOST, brief, outcome
+
+        self.notify(
+            brief(measured),
+            title=outcome(measured),
+            severity="error" if outcome(measured) == LOST else "information",
+            timeout=10,
+            markup=False,
+        )
 
     def _ring(self) -> None:
         """Once for each alert that is new or has got worse."""

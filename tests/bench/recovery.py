@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from cockpit.backends.local import GroupSpec
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
-from cockpit.drills.plan.kill import kill, plan_kill
+from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.launch import submission
 from cockpit.model.cluster import ClusterRef, Resources
@@ -220,16 +220,19 @@ def _checkpoint_step(store: Store) -> int:
 
 async def _inject(session: Session, case: Case, rank: int) -> Drill:
     plan = plan_kill(session.store, str(rank), grace_s=0.0)
-    if case.fault == "pod-kill":
-        return await kill(session.backend, plan, session.clock)
-    run = session.store.runs[plan.run_id]
+    run = current_run(session.store)
+    assert run is not None
+    assert run.attempt is not None
     placement = run.ranks[rank].placement
     assert placement is not None
-    injected_s = session.clock()
-    argv = ("kill", f"-{case.fault}", str(placement.pid))
-    done = await session.backend.exec(plan.pod.name, argv)
-    if done.exit_code:
-        raise RuntimeError(f"{argv}: {done.stderr}")
+    attempt, step, injected_s = run.attempt.number, run.step or 0, session.clock()
+    if case.fault == "pod-kill":
+        await session.backend.delete_pod(plan.pod.name, uid=plan.pod.uid, grace_s=0.0)
+    else:
+        argv = ("kill", f"-{case.fault}", str(placement.pid))
+        done = await session.backend.exec(plan.pod.name, argv)
+        if done.exit_code:
+            raise RuntimeError(f"{argv}: {done.stderr}")
     return Drill(
         id=f"{case.fault}-{injected_s:.0f}",
         fault=case.fault,
@@ -237,9 +240,9 @@ async def _inject(session: Session, case: Case, rank: int) -> Drill:
         ranks=(rank,),
         injected_s=injected_s,
         grace_s=0.0,
-        run_id=plan.run_id,
-        attempt=plan.attempt,
-        step=plan.step,
+        run_id=run.id,
+        attempt=attempt,
+        step=step,
     )
 
 

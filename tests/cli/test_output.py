@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.cli.drill.recovery import as_row, sentence
+from cockpit.cli.drill.recovery import as_row
 from cockpit.cli.output.tables import Row, as_json, print_rows
 from cockpit.cli.read.snapshot import print_status, rows_of, status
 from cockpit.cli.read.watch import Watched
 from cockpit.insight.recovery.measurement import recovery
+from cockpit.insight.recovery.text import sentence
 from cockpit.model.event import Event, MetricsReported, SourceHealth
 from cockpit.model.run import Checkpoint, RankMetrics, RunState
 from tests.events import (

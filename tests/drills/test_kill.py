@@ -1,16 +1,27 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from cockpit.actions import audit
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.drills import DrillActions
+from cockpit.cli.drill.recovery import NOT_MEASURED, kill
 from cockpit.drills.plan.kill import plan_kill
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.drill import Verdict
+from cockpit.model.error import (
+    CockpitError,
+    LeaseHeldError,
+    NotAllowedError,
+    ReplacedError,
+    UsageError,
+)
 from cockpit.model.event import JobsListed, MetricsReported
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
+from cockpit.recorder.drills import DrillHistory
+from cockpit.session.session import Session
 from tests.events import (
     HEAD,
     ONE,
@@ -18,6 +29,7 @@ from tests.events import (
     RUN,
     TWO,
     before_the_kill,
+    pods,
     reduced,
     run_seen,
     the_recovery,
@@ -29,7 +41,6 @@ from tests.simulated_backend import ScriptedBackend
 def test_a_plan_names_the_pod_the_ranks_and_what_will_happen() -> None:
     plan = plan_kill(reduced(before_the_kill()), TWO.name, 0.0)
     said = " ".join(plan.lines)
-    assert plan.ranks == (1,)
     assert TWO.name in said
     assert "SIGKILL now" in said
     assert "rank 1 of 2 of run demo" in said
@@ -87,7 +98,7 @@ def test_without_a_checkpoint_the_next_attempt_starts_from_the_beginning() -> No
     events = before_the_kill()
     [_, said] = plan_kill(reduced(events), "1", 0.0).lines
     assert said.endswith(
-        "and the next one starts from the beginning: the run has told of no checkpoint."
+        "and the next one starts from the beginning: the run has reported no checkpoint."
     )
     saved = MetricsReported(
         at_s=99.0,
@@ -112,15 +123,97 @@ def test_a_dead_pod_cannot_be_killed_again() -> None:
         plan_kill(reduced([*before_the_kill(), *the_recovery()[:2]]), TWO.name, 0.0)
 
 
-async def test_a_kill_deletes_once_and_leaves_an_audit_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+Killing = tuple[Session, ScriptedBackend, DrillActions]
+
+
+@pytest.fixture
+def killing() -> Iterator[Killing]:
+    backend = ScriptedBackend(before_the_kill(), REF)
+    with Session(backend, clock=lambda: 100.0) as session:
+        assert session.wait(lambda store: RUN in store.runs, 5)
+        yield session, backend, DrillActions(session)
+
+
+def test_kill_is_a_drill_with_lease_history_audit_lines_and_notices(killing: Killing) -> None:
+    session, backend, actions = killing
+    plan = plan_kill(session.store, "1", 0.0)
+    assert not plan.drill.hypothesis
+    measured = kill(session, actions, plan, wait=False)
+    drill = measured.drill
+    assert (drill.fault, drill.target, drill.ranks) == ("pod-kill", TWO.name, (1,))
+    assert (drill.run_id, drill.attempt, drill.step) == (RUN, 1, 50)
+
+    verbs = [call[0] for call in backend.asked if call[0] != "announce"]
+    assert verbs == ["hold", "delete_pod", "release"]
+    [kept] = DrillHistory().all()[0]
+    assert f"{kept.record.id}.1" == drill.id
+    assert kept.record.why == NOT_MEASURED
+    began, ended = (json.loads(line) for line in audit.path().read_text().splitlines())
+    assert {began["action"], ended["action"]} == {"drill pod-kill"}
+    assert (ended["before"], ended["cluster"]) == (TWO.name, "local:t")
+    session.drain()
+    assert [drill.target for drill in session.store.drills] == [TWO.name]
+    assert "drill pod-kill" in " ".join(notice.message for notice in session.store.notices)
+
+
+def test_kill_with_grace_deletes_the_pod_with_its_grace_period(killing: Killing) -> None:
+    session, backend, actions = killing
+    plan = plan_kill(session.store, TWO.name, 5.0)
+    measured = kill(session, actions, plan, wait=False)
+    assert (measured.drill.fault, measured.drill.grace_s) == ("pod-delete", 5.0)
+    assert ("delete_pod", TWO.name, "5") in backend.asked
+
+
+@pytest.mark.parametrize(("target", "ranks"), [(HEAD.name, ()), (ONE.name, (0,))])
+def test_kill_hits_the_named_pod_and_no_other(
+    killing: Killing, target: str, ranks: tuple[int, ...]
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    backend = ScriptedBackend(ref=REF)
-    plan = plan_kill(reduced(before_the_kill()), TWO.name, 5.0)
-    drill = await ClusterActions(backend, lambda: 123.0).kill(plan)
-    assert backend.asked[0] == ("delete_pod", TWO.name, "5")
-    assert (drill.fault, drill.injected_s, drill.run_id) == ("pod-delete", 123.0, RUN)
-    line = json.loads(audit.path().read_text())
-    assert (line["target"], line["cluster"]) == (TWO.name, "local:t")
-    assert audit.path().stat().st_mode & 0o777 == 0o600
+    session, _, actions = killing
+    plan = plan_kill(session.store, target, 0.0)
+    measured = kill(session, actions, plan, wait=False)
+    assert (measured.drill.target, measured.drill.ranks) == (target, ranks)
+
+
+def test_failed_deletion_raises_its_error_and_leaves_a_broken_drill(
+    killing: Killing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _, actions = killing
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise NotAllowedError("No.", "you may not delete pods")
+
+    monkeypatch.setattr(ScriptedBackend, "delete_pod", refuse)
+    plan = plan_kill(session.store, TWO.name, 0.0)
+    with pytest.raises(NotAllowedError, match="you may not delete pods"):
+        kill(session, actions, plan)
+    [kept] = DrillHistory().all()[0]
+    assert kept.record.verdict is Verdict.BROKEN
+    line = json.loads(audit.path().read_text().splitlines()[-1])
+    assert (line["result"], line["action"]) == ("failed", "drill pod-kill")
+
+
+def test_kill_is_refused_while_another_drill_holds_the_lease(
+    killing: Killing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, backend, actions = killing
+
+    async def taken(*_: object, **__: object) -> None:
+        raise LeaseHeldError("Busy.", "Held.", "Wait.", renewal="", ttl_s=60.0, current=True)
+
+    monkeypatch.setattr(ScriptedBackend, "hold", taken)
+    plan = plan_kill(session.store, TWO.name, 0.0)
+    with pytest.raises(LeaseHeldError):
+        kill(session, actions, plan)
+    assert "delete_pod" not in [call[0] for call in backend.asked]
+
+
+def test_pod_replaced_after_the_plan_was_shown_is_not_killed(killing: Killing) -> None:
+    session, backend, actions = killing
+    session.dispatch(pods(101.0, HEAD, ONE, replace(TWO, uid="shown")))
+    session.drain()
+    plan = plan_kill(session.store, TWO.name, 0.0)
+    session.dispatch(pods(102.0, HEAD, ONE, replace(TWO, uid="other")))
+    session.drain()
+    with pytest.raises(ReplacedError):
+        kill(session, actions, plan)
+    assert "delete_pod" not in [call[0] for call in backend.asked]

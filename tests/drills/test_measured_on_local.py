@@ -18,14 +18,14 @@ from shutil import copy
 
 import pytest
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.drills import DrillActions
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.backends.local.files import ClusterFiles, RunFiles
-from cockpit.cli.drill.recovery import follow
+from cockpit.cli.drill import recovery as verb
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from cockpit.drills.plan.kill import plan_kill
-from cockpit.insight.recovery.measurement import baseline
+from cockpit.insight.recovery.measurement import baseline, is_complete, recovery
 from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.model.event import DrillInjected
 from cockpit.session.session import Session
@@ -143,7 +143,8 @@ def test_the_death_of_a_rank_is_timed_as_it_was(session: Session, facts: Facts) 
     )
     os.kill(rank.placement.pid, signal.SIGKILL)
     session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
-    measured = follow(session, drill, 200.0, before)
+    session.wait(lambda store: is_complete(store, drill, before, session.clock()), 200.0)
+    measured = recovery(session.store, drill, before)
     _agree(measured, facts)
     assert measured.reached(M.POD_REPLACED) is None
     assert measured.budget == "max_failures"
@@ -151,12 +152,10 @@ def test_the_death_of_a_rank_is_timed_as_it_was(session: Session, facts: Facts) 
 
 
 def test_the_death_of_a_pod_is_timed_as_it_was(session: Session, facts: Facts) -> None:
-    plan = plan_kill(session.store, "1", 0.0)
-    before = baseline(session.store, plan.run_id)
-    drill = session.call(ClusterActions(session.backend, session.clock).kill(plan))
-    session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
-    measured = follow(session, drill, 200.0, before)
-    since_s = drill.injected_s
+    actions = DrillActions(session)
+    plan = plan_kill(session.store, "1", 0.0, recover_s=200.0)
+    measured = verb.kill(session, actions, plan)
+    since_s = measured.drill.injected_s
     for milestone, reason in ((M.POD_REPLACED, "Created"), (M.POD_READY, "Ready")):
         _near(measured, milestone, facts.operator(reason, since_s), EXACT_S)
     symptom_s = measured.reached(M.SYMPTOM)

@@ -36,8 +36,12 @@ class Seen:
 
     @property
     def asked(self) -> list[tuple[str, ...]]:
-        """What was asked of the backend, without the notes that it keeps of changes."""
-        return [call for call in self.simulation.backend.asked if call[0] != "announce"]
+        """The calls to the backend, without those for Events and leases."""
+        return [
+            call
+            for call in self.simulation.backend.asked
+            if call[0] not in ("announce", "hold", "release")
+        ]
 
     @property
     def toasts(self) -> str:

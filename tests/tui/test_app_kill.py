@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 from cockpit.model.error import CockpitError
+from cockpit.recorder.drills import DrillHistory
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.dialogs.confirm import Confirm
-from tests.tui.conftest import Open
+from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import digits
 
 
 def killed(app: CockpitApp) -> list[str]:
     return [drill.target for drill in app.store.drills]
+
+
+async def aborted(seen: Seen) -> None:
+    """End the drill, so that the app does not wait for it when it closes."""
+    await seen.press("X", "y")
+    await seen.until(lambda: seen.app.conducting is None)
 
 
 async def test_kill_names_the_pod_and_what_it_hits_before_it_asks(cockpit: Open) -> None:
@@ -35,6 +42,11 @@ async def test_yes_deletes_the_pod_once_and_follows_the_drill(cockpit: Open) -> 
         assert seen.asked == [("delete_pod", "demo-workers-2", "0")]
         await seen.press("1")
         await seen.sees("Recovery", "waiting for the pod to end for", "pod-kill of demo-workers-2")
+        await seen.press("2", "K")
+        await seen.until(lambda: "A drill is running: pod-kill of demo-workers-2" in seen.toasts)
+        await aborted(seen)
+        [kept] = DrillHistory().all()[0]
+        assert [drill.target for drill in kept.record.drills] == ["demo-workers-2"]
 
 
 async def test_killing_the_head_wants_its_name_typed(cockpit: Open) -> None:
@@ -47,6 +59,7 @@ async def test_killing_the_head_wants_its_name_typed(cockpit: Open) -> None:
         await seen.press("backspace", *"demo-head", "enter")
         await seen.until(lambda: bool(seen.asked))
         assert seen.asked == [("delete_pod", "demo-head", "0")]
+        await aborted(seen)
 
 
 async def test_a_kill_that_fails_says_what_why_and_what_to_do(cockpit: Open) -> None:

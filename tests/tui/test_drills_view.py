@@ -172,7 +172,7 @@ async def test_a_drill_is_followed_from_the_dry_run_to_its_abort(cockpit: Open) 
         await seen.until(lambda: "drill pod-kill recovering" not in seen.text)
         await seen.press("6")
         await seen.sees("Earlier drills · 1", "aborted by the user")
-        assert any(call[0] == "release" for call in seen.asked)
+        assert any(call[0] == "release" for call in seen.simulation.backend.asked)
 
 
 async def test_a_game_day_is_asked_for_as_a_whole_and_aborted_as_one(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.drills import DrillActions
 from cockpit.cli.cluster import demo_cluster
 from cockpit.cli.drill import recovery
 from cockpit.cli.options import connect
@@ -16,10 +16,9 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row
 from cockpit.cli.output.streams import tell
 from cockpit.drills.plan.kill import plan_kill
-from cockpit.insight.recovery.measurement import baseline
+from cockpit.insight.recovery.text import sentence
 from cockpit.model.drill import Recovery
 from cockpit.model.error import CockpitError
-from cockpit.model.event import DrillInjected
 from cockpit.model.text import one_line
 from cockpit.session.session import Session
 from cockpit.store import selectors
@@ -49,7 +48,7 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
 
         backend = demo_cluster.start(args, tell, claimed)
         session = after.enter_context(connect.session_on(backend))
-        actions = ClusterActions(backend, session.clock)
+        actions = DrillActions(session)
         job_id = session.call(actions.launch("checkpointed", demo_cluster.settings(args)))
         tell(f"Launched {job_id}; waiting for its first checkpoint …")
         run_id = _wait_until_it_trains(session, job_id, half)
@@ -102,7 +101,7 @@ def _how_far(store: Store, job_id: str, run: RunView | None) -> str:
     return "; ".join(parts + stale)
 
 
-def _kill_one(session: Session, actions: ClusterActions, ends: float) -> Recovery:
+def _kill_one(session: Session, actions: DrillActions, ends: float) -> Recovery:
     """SIGKILL the pod of the highest rank, and follow the run until it steps again."""
     run = selectors.current_run(session.store)
     ranks = selectors.ranks_in_order(run) if run else []
@@ -112,15 +111,12 @@ def _kill_one(session: Session, actions: ClusterActions, ends: float) -> Recover
             run.message if run else "",
             "Give more --epochs or fewer --seconds.",
         )
-    plan = plan_kill(session.store, str(ranks[-1].rank), 0.0)
+    recover_s = max(0.0, ends - time.monotonic()) + EXTRA_S
+    plan = plan_kill(session.store, str(ranks[-1].rank), 0.0, recover_s)
     for line in plan.lines:
         tell(line)
-    before = baseline(session.store, plan.run_id)
-    drill = session.call(actions.kill(plan))
-    session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
-    watch_s = max(0.0, ends - time.monotonic()) + EXTRA_S
-    measured = recovery.follow(session, drill, watch_s, before)
-    tell(recovery.sentence(measured))
+    measured = recovery.kill(session, actions, plan)
+    tell(sentence(measured))
     return measured
 
 

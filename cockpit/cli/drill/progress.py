@@ -1,18 +1,57 @@
-"""The lines of a drill as it goes on, on standard error."""
+"""Run a drill to its end and print its progress on standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 from cockpit.cli.output.streams import tell
 from cockpit.drills.engine.drill import Experiment
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.drill import Milestone, ProbeResult, Stage
 from cockpit.model.text import one_line
+from cockpit.session.session import Session
 from cockpit.store.drill import DrillView
 from cockpit.store.store import Store
 
+T = TypeVar("T")
+
+POLL_S = 0.2
 SAYS = {True: "holds", False: "does NOT hold", None: "cannot be told"}
+
+
+def waited(session: Session, work: Coroutine[Any, Any, T]) -> T:
+    """Run the coroutine on the session's loop while the store's queue is drained."""
+    running = session.submit(work)
+    while not running.done():
+        session.wait(lambda store: running.done(), POLL_S)
+    return running.result()
+
+
+def follow(
+    session: Session,
+    work: Coroutine[Any, Any, T],
+    abort: Callable[[str], None],
+    show: Callable[[Store], None],
+) -> tuple[T, bool]:
+    """Return the result of a drill, and whether Ctrl-C ended it; `show` prints its progress.
+
+    The first Ctrl-C aborts the drill, which undoes its faults; a later one does not stop that.
+    """
+    running = session.submit(work)
+    interrupted = False
+    while True:
+        try:
+            while not running.done():
+                session.wait(lambda store: running.done(), POLL_S)
+                show(session.store)
+            session.drain()
+            show(session.store)
+            return running.result(), interrupted
+        except KeyboardInterrupt:
+            tell("Undoing it first …" if interrupted else "Interrupted: aborting the drill …")
+            interrupted = True
+            abort("interrupted")
 
 
 class Lines:

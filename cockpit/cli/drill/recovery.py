@@ -1,40 +1,57 @@
-"""Follow a drill to its end, and say what came of it."""
+"""Kill a pod as a drill, print each milestone, and return what was measured."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from cockpit.actions.drills import DrillActions
+from cockpit.cli.drill.progress import follow
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import tell
-from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
-from cockpit.insight.recovery.text import sentence as sentence
-from cockpit.model.drill import Drill, Milestone, Recovery
+from cockpit.drills.plan.kill import KillPlan
+from cockpit.insight.recovery.measurement import recovery
+from cockpit.model.drill import Milestone, Recovery, Verdict
+from cockpit.model.error import CockpitError
+from cockpit.model.text import as_sentence
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 POD_GONE = "pod gone"
+NOT_MEASURED = "the recovery was not measured (--no-wait)"
 
 
-def follow(
-    session: Session, drill: Drill, timeout_s: float, before: Reading | None = None
-) -> Recovery:
-    """Wait until nothing more is to come of it, or the time is up.
+def kill(session: Session, actions: DrillActions, plan: KillPlan, *, wait: bool = True) -> Recovery:
+    """Print each milestone on standard error as it is reached, and return the recovery.
 
-    Without a run it waits for the pod's replacement. Each milestone is told on standard error as it
-    comes, with who said so.
+    Without `wait` the drill ends once the pod is deleted. Raises CockpitError if the pod was not
+    killed, and KeyboardInterrupt once the drill has ended after a Ctrl-C.
     """
-    told: set[str] = set()
+    experiment = actions.experiment(plan.drill)
+    printed: set[str] = set()
 
-    def settled(store: Store) -> bool:
-        measured = recovery(store, drill, before)
+    def show(store: Store) -> None:
+        drill = next((d for d in store.drills if d.id.startswith(f"{experiment.id}.")), None)
+        if drill is None:
+            return
+        if not wait:
+            experiment.abort(NOT_MEASURED)
+            return
+        measured = recovery(store, drill, experiment.readings.get(drill.id))
         for name, at_s, source in milestones(measured):
-            if name not in told:
-                told.add(name)
+            if name not in printed:
+                printed.add(name)
                 tell(f"  {at_s:6.1f} s  {name} ({source})")
-        return is_complete(store, drill, before or Reading(), session.clock())
 
-    session.wait(settled, timeout_s)
-    return recovery(session.store, drill, before)
+    record, interrupted = follow(session, actions.drill(experiment), experiment.abort, show)
+    if experiment.error is not None:
+        raise experiment.error
+    if interrupted:
+        raise KeyboardInterrupt
+    if not record.recoveries:
+        raise CockpitError("Nothing was killed.", as_sentence(record.why))
+    if wait and record.verdict is Verdict.ABORTED:
+        tell(f"The drill was aborted: {record.why}.")
+    return record.recoveries[0]
 
 
 def milestones(measured: Recovery) -> list[tuple[str, float, str]]:

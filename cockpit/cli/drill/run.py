@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.drill import plan as drill_plan
 from cockpit.cli.drill import result as drill_result
-from cockpit.cli.drill.progress import Lines
+from cockpit.cli.drill.progress import Lines, follow, waited
 from cockpit.cli.options import confirm, connect, monitored_session
 from cockpit.cli.output.streams import tell
 from cockpit.drills.engine import interrupted as orphans
@@ -28,10 +25,8 @@ from cockpit.model.error import CockpitError, ExitCode, UnreachableError, UsageE
 from cockpit.model.text import one_line
 from cockpit.report import drill_junit
 from cockpit.session.session import Session
+from cockpit.store.store import Store
 
-T = TypeVar("T")
-
-LOOK_S = 0.2
 SOURCES = ("backend", "ray", "telemetry")
 
 
@@ -128,8 +123,9 @@ def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan
     if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     _undo(args, session, actions, left)
-    begun = session.submit(actions.drill(experiment))
-    record, interrupted = _followed(session, begun, experiment.abort, Lines(experiment).tell)
+    record, interrupted = follow(
+        session, actions.drill(experiment), experiment.abort, Lines(experiment).tell
+    )
     drill_result.show(record, args.output or "table")
     _write_junit(args.junit, record.name, record.began_s, [drill_junit.case_of(record)])
     return _code(interrupted, record.verdict is Verdict.PASSED)
@@ -145,13 +141,11 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
     _undo(args, session, actions, left)
     told: dict[str, Lines] = {}
 
-    def tell_more(store: object) -> None:
+    def tell_more(store: Store) -> None:
         if (experiment := going.experiment) is not None:
-            told.setdefault(experiment.id, Lines(experiment)).tell(session.store)
+            told.setdefault(experiment.id, Lines(experiment)).tell(store)
 
-    result, interrupted = _followed(
-        session, session.submit(going.conduct()), going.abort, tell_more
-    )
+    result, interrupted = follow(session, going.conduct(), going.abort, tell_more)
     drill_result.show_day(result, args.output or "table")
     cases = [
         drill_junit.case_of(step.record, step.name)
@@ -163,31 +157,6 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
     ]
     _write_junit(args.junit, result.name, result.began_s, cases)
     return _code(interrupted, result.passed)
-
-
-def _followed(
-    session: Session,
-    work: Future[T],
-    abort: Callable[[str], None],
-    tell_more: Callable[..., None],
-) -> tuple[T, bool]:
-    """What comes of it, its lines on standard error, and whether Ctrl-C ended it.
-
-    The first Ctrl-C aborts, which undoes; another one is told to wait for that.
-    """
-    interrupted = False
-    while True:
-        try:
-            while not work.done():
-                session.wait(lambda store: work.done(), LOOK_S)
-                tell_more(session.store)
-            session.drain()
-            tell_more(session.store)
-            return work.result(), interrupted
-        except KeyboardInterrupt:
-            tell("Undoing it first …" if interrupted else "Interrupted: what was done is undone …")
-            interrupted = True
-            abort("interrupted")
 
 
 def _said(session: Session, experiment: Experiment) -> list[str]:
@@ -205,10 +174,7 @@ def _said(session: Session, experiment: Experiment) -> list[str]:
         # Headed, for with --yes what comes of it stands right below.
         return ["The plan:", *(f"  {line}" for line in lines)]
 
-    asked = session.submit(prepared())
-    while not asked.done():
-        session.wait(lambda store: asked.done(), LOOK_S)
-    return asked.result()
+    return waited(session, prepared())
 
 
 def _code(interrupted: bool, passed: bool) -> int:

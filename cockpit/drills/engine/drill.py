@@ -74,6 +74,8 @@ class Experiment:
         self._injections: list[Injection] = []
         self._agreed: list[Victims] | None = None
         """Whom the faults hit, as it was told before."""
+        self.error: CockpitError | None = None
+        """Why the drill was refused or broke, where an error is the reason."""
 
     @property
     def readings(self) -> dict[str, Reading]:
@@ -315,6 +317,7 @@ class Experiment:
             raise CockpitError(f"{what} took more than {limit_s:g} s.") from error
 
     def _failed(self, error: CockpitError) -> tuple[Verdict, str]:
+        self.error = error
         why = one_line(" ".join(part for part in (error.what, error.why) if part))
         return (Verdict.BROKEN if self._chronicle.drills else Verdict.REFUSED), why
 

@@ -1,15 +1,12 @@
-"""Kill one pod, or the pod under a rank, and say beforehand what that will hit."""
+"""Plan a kill: a drill without a hypothesis on one named pod, or on the pod of a rank."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cockpit import format
-from cockpit.backends.protocol import Backend
+from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.model.cluster import NodeType, Pod, PodPhase
-from cockpit.model.drill import Drill
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank, pods_in_order, ranks_on_pod
@@ -18,53 +15,22 @@ from cockpit.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class KillPlan:
-    """What a kill will do, and to whom: shown before it is done."""
+    """The drill that kills the pod, and the plan in sentences, for the confirmation."""
 
     pod: Pod
-    ranks: tuple[int, ...]
-    grace_s: float
-    run_id: str
-    run_name: str
-    attempt: int
-    step: int
-    world_size: int
-    has_checkpoint: bool
-    """The run told of one, or began from one: the next attempt need not begin anew."""
-
-    @property
-    def fault(self) -> str:
-        return "pod-delete" if self.grace_s > 0 else "pod-kill"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The plan in sentences, for the question that is asked first."""
-        how = f"SIGTERM, then SIGKILL after {self.grace_s:g} s" if self.grace_s else "SIGKILL now"
-        what = f"Kill pod {self.pod.name} (group {self.pod.group}, {self.pod.ip or 'no address'})"
-        said = [f"{what}: {how}."]
-        if self.pod.node_type is NodeType.HEAD:
-            said.append("This is the HEAD: drivers on it die, and every run ends.")
-        if self.ranks:
-            ranks = format.ranks(self.ranks, most=16)
-            said.append(
-                f"It carries {ranks} of {self.world_size} of run {self.run_name}: attempt "
-                f"{self.attempt} ends near step {self.step}, and {self._after}."
-            )
-        else:
-            said.append("No rank of a run is on it.")
-        return tuple(said)
-
-    @property
-    def _after(self) -> str:
-        """How the run goes on."""
-        if self.has_checkpoint:
-            return "resumes from its last checkpoint"
-        return "the next one starts from the beginning: the run has told of no checkpoint"
+    lines: tuple[str, ...]
+    drill: DrillPlan
 
 
-def plan_kill(store: Store, target: str, grace_s: float) -> KillPlan:
-    """Who is meant by `target`: a pod's name, a rank's number, or `rank:N`.
+RECOVER_S = 300.0
+"""How long the recovery is measured."""
 
-    Raises UsageError when there is no such pod or rank.
+
+def plan_kill(store: Store, target: str, grace_s: float, recover_s: float = RECOVER_S) -> KillPlan:
+    """Plan to kill `target`: a pod's name, a rank's number, or `rank:N`.
+
+    With a grace period the pod gets SIGTERM first. The recovery is measured for at most
+    `recover_s`. Raises UsageError if there is no such pod or rank.
     """
     run = current_run(store)
     pod = _find(store, run, target)
@@ -72,35 +38,35 @@ def plan_kill(store: Store, target: str, grace_s: float) -> KillPlan:
         raise CockpitError(
             f"Pod {pod.name} is not running: {pod.phase.value}.", pod.reason, "Choose a living pod."
         )
-    attempt = run.attempt if run and not run.state.is_over else None
-    return KillPlan(
-        pod=pod,
-        ranks=ranks_on_pod(store, run, pod) if attempt else (),
-        grace_s=max(0.0, grace_s),
-        run_id=run.id if run and attempt else "",
-        run_name=run.name if run and attempt else "",
-        attempt=attempt.number if attempt else 0,
-        step=(run.step or 0) if run and attempt else 0,
-        world_size=(run.world_size or 0) if run else 0,
-        has_checkpoint=run is not None and _has_checkpoint(run),
+    fault = FaultSpec(
+        "pod-delete" if grace_s > 0 else "pod-kill",
+        {"grace_s": f"{grace_s:g}"} if grace_s > 0 else {},
+        TargetSpec(f"pod:{pod.name}", allow_head=True, uid=pod.uid),
     )
+    drill = DrillPlan(fault.fault, (fault,), timeouts=Timeouts(recover_s=recover_s))
+    return KillPlan(pod, _lines(store, run, pod, grace_s), drill)
 
 
-async def kill(backend: Backend, plan: KillPlan, clock: Callable[[], float]) -> Drill:
-    """Do it. The drill that comes back is for `DrillInjected`; it names the instant before."""
-    injected_s = clock()
-    await backend.delete_pod(plan.pod.name, uid=plan.pod.uid, grace_s=plan.grace_s)
-    return Drill(
-        id=f"drill-{secrets.token_hex(4)}",
-        fault=plan.fault,
-        target=plan.pod.name,
-        ranks=plan.ranks,
-        injected_s=injected_s,
-        grace_s=plan.grace_s,
-        run_id=plan.run_id,
-        attempt=plan.attempt,
-        step=plan.step,
-    )
+def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple[str, ...]:
+    how = f"SIGTERM, then SIGKILL after {grace_s:g} s" if grace_s > 0 else "SIGKILL now"
+    lines = [f"Kill pod {pod.name} (group {pod.group}, {pod.ip or 'no address'}): {how}."]
+    if pod.node_type is NodeType.HEAD:
+        lines.append("This is the HEAD: drivers on it die, and every run ends.")
+    attempt = run.attempt if run is not None and not run.state.is_over else None
+    ranks = ranks_on_pod(store, run, pod) if attempt is not None else ()
+    if run is not None and attempt is not None and ranks:
+        after = (
+            "resumes from its last checkpoint"
+            if _has_checkpoint(run)
+            else "the next one starts from the beginning: the run has reported no checkpoint"
+        )
+        lines.append(
+            f"It carries {format.ranks(ranks, most=16)} of {run.world_size or 0} of run "
+            f"{run.name}: attempt {attempt.number} ends near step {run.step or 0}, and {after}."
+        )
+    else:
+        lines.append("No rank of a run is on it.")
+    return tuple(lines)
 
 
 def _has_checkpoint(run: RunView) -> bool:

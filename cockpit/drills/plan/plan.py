@@ -20,6 +20,8 @@ class TargetSpec:
     """Only pods of these worker groups; empty: of all."""
     allow_head: bool = False
     """Nothing hits the head, unless this is said or `head` is named."""
+    uid: str = ""
+    """Of the pod that `select` names: another pod of the same name is not hit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from cockpit.drills.faults.fault import Aim, FaultKind, RankVictim, Victims
 from cockpit.drills.plan.plan import TargetSpec
 from cockpit.model.cluster import NodeType, Pod, PodPhase
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, ReplacedError, UsageError
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import going_run, pod_of_rank, pods_in_order
@@ -84,6 +84,8 @@ def _pods(store: Store, run: RunView | None, spec: TargetSpec, random: Random) -
         return tuple(_candidates(store, TargetSpec(groups=(select.removeprefix("group:"),))))
     if select not in ("random", ""):
         pod = _named(store, _strip(select))
+        if spec.uid and pod.uid != spec.uid:
+            raise ReplacedError("Pod", pod.name)
         if pod.node_type is NodeType.HEAD and not spec.allow_head:
             raise UsageError(
                 f"Pod {pod.name} is the head.",

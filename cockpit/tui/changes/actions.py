@@ -13,11 +13,10 @@ if TYPE_CHECKING:  # the first paint does not wait for these
     from cockpit.drills.engine.journal import Entry
     from cockpit.drills.gamedays.gameday import GameDay
     from cockpit.drills.gamedays.runner import GameDayRun
-    from cockpit.drills.plan.kill import KillPlan
     from cockpit.drills.plan.plan import DrillPlan
     from cockpit.launch.job import BundledJob
     from cockpit.model.cluster import ClusterRef
-    from cockpit.model.drill import Drill, DrillRecord
+    from cockpit.model.drill import DrillRecord
     from cockpit.model.run import Job
     from cockpit.session.session import Session, Source
 
@@ -28,12 +27,9 @@ Via = Literal["job", "rayjob"]
 class Actions(Protocol):
     """Every change that the screens can ask for. All raise the errors of `cockpit.model.error`.
 
-    The coroutines run on the session's loop. What they did comes back as events, except for
-    `kill`, whose drill the screen itself dispatches as `DrillInjected`. `uid` is that of the object
-    which was shown when the user agreed: another one of its name is left alone.
+    The coroutines run on the session's loop. What they did comes back as events. `uid` is that of
+    the object that was shown when the user confirmed: another one of the same name is not changed.
     """
-
-    async def kill(self, plan: KillPlan) -> Drill: ...
 
     def experiment(self, plan: DrillPlan) -> Experiment:
         """One drill, not begun yet. Answers at once; its coroutines run on the session's loop."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cockpit.drills.plan.kill import plan_kill
-from cockpit.model.cluster import ClusterHealth, NodeType, WorkerGroup
+from cockpit.model.cluster import ClusterHealth, WorkerGroup
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
-from cockpit.model.event import DrillInjected
 from cockpit.model.protection import is_protected
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
@@ -19,19 +17,6 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Actions
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
-
-
-async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
-    """Kill the pod, or the pod under the rank, and follow the recovery as a drill."""
-    actions = allowed(app, "delete_pod", "Nothing was killed.")
-    plan = plan_kill(app.store, target, grace_s)
-    typed = plan.pod.name if plan.pod.node_type is NodeType.HEAD else ""
-    question = "Kill the head?" if typed else "Kill this pod?"
-    if await app.push_screen_wait(asked(app, question, plan.lines, "Kill", typed=typed)):
-        drill = await app.submit(actions.kill(plan))
-        if app.session is not None:
-            app.session.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
-        app.notify(f"{drill.target} is being deleted.", title="Killed", markup=False)
 
 
 async def scale(app: CockpitApp, group: str, replicas: int) -> None:

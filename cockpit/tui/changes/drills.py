@@ -14,6 +14,7 @@ from cockpit.drills.faults.catalog import fault as fault_named
 from cockpit.drills.gamedays.description import here
 from cockpit.drills.gamedays.file import game_day, shipped
 from cockpit.drills.gamedays.gameday import GameDay
+from cockpit.drills.plan.kill import plan_kill
 from cockpit.model.cluster import NodeType
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError, UsageError
@@ -98,6 +99,30 @@ async def inject(app: CockpitApp, actions: Actions, form: DrillForm) -> bool:
     return True
 
 
+async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
+    """Kill the pod, or the pod of the rank, as a drill without a hypothesis."""
+    actions = ready(app, "delete_pod", "Nothing was killed.")
+    plan = plan_kill(app.store, target, grace_s)
+    typed = plan.pod.name if plan.pod.node_type is NodeType.HEAD else ""
+    question = "Kill the head?" if typed else "Kill this pod?"
+    if not await app.push_screen_wait(asked(app, question, plan.lines, "Kill", typed=typed)):
+        return
+    ready(app, "delete_pod", "Nothing was killed.")
+    experiment = actions.experiment(plan.drill)
+    app.notify(f"{plan.pod.name} is being deleted.", title="Killing", markup=False)
+    going = Conducting(
+        f"{plan.drill.name} of {plan.pod.name}", experiment.abort, lambda: experiment
+    )
+    record = await _conducted(app, going, actions.drill(experiment), show=False)
+    if experiment.error is not None:
+        raise experiment.error
+    if record.verdict is Verdict.ABORTED:
+        tell(app, record)
+        return
+    for measured in record.recoveries:
+        app.notify_recovery(measured)
+
+
 async def hold_day(app: CockpitApp, day: GameDay) -> None:
     """Ask for a game day as a whole, and conduct its steps."""
     actions = ready(app)
@@ -123,12 +148,14 @@ async def hold_day(app: CockpitApp, day: GameDay) -> None:
     )
 
 
-async def _conducted(app: CockpitApp, going: Conducting, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of it; meanwhile the view of drills shows it."""
+async def _conducted(
+    app: CockpitApp, going: Conducting, work: Coroutine[Any, Any, T], *, show: bool = True
+) -> T:
+    """Run a drill to its end. With `show`, the screen switches to the view of drills."""
     app.conducting = going
     try:
         for screen in app.screen_stack:
-            if isinstance(screen, MainScreen):
+            if show and isinstance(screen, MainScreen):
                 await screen.action_view("drills")
         # Who leaves the screen leaves by `changes.leave`, which aborts it and waits.
         return await asyncio.shield(app.submit(work))
@@ -166,9 +193,9 @@ async def abort(app: CockpitApp) -> None:
         app.notify("What it did is being undone.", title="Aborting", timeout=4, markup=False)
 
 
-def ready(app: CockpitApp) -> Actions:
-    """The actions; refused where nothing may be changed, or while another drill goes on."""
-    actions = allowed(app, "drill", "Nothing was injected.")
+def ready(app: CockpitApp, verb: str = "drill", what: str = "Nothing was injected.") -> Actions:
+    """The actions; refused where nothing may be changed, or while another drill runs."""
+    actions = allowed(app, verb, what)
     if app.conducting is not None:
         raise UsageError(
             f"A drill is running: {app.conducting.name}.",

@@ -9,12 +9,12 @@ from cockpit.tui.main.current_view import Viewing
 
 class Changing(Viewing):
     def action_kill(self) -> None:
-        from cockpit.tui.changes import changes
+        from cockpit.tui.changes import drills
 
         target = self.target()
         if target is not None and target.kind in ("pod", "rank"):
             name = target.name if target.kind == "pod" else f"rank:{target.name}"
-            self.cockpit.attempt(changes.kill(self.cockpit, name))
+            self.cockpit.attempt(drills.kill(self.cockpit, name))
         elif why := self.cockpit.refusal("delete_pod"):
             self.cockpit.trouble(CockpitError("Nothing was killed.", why))
         else:

@@ -32,7 +32,9 @@ async def run(screen: MainScreen, line: str) -> None:
         raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
     match command.name:
         case "kill":
-            await changes.kill(app, first, commands.seconds(words[1:]))
+            from cockpit.tui.changes import drills
+
+            await drills.kill(app, first, commands.seconds(words[1:]))
         case "scale":
             if len(words) != 2:
                 raise UsageError("scale needs more.", f"Usage: {command.usage}")

@@ -12,11 +12,10 @@ from cockpit.drills.engine.interrupted import Undone
 from cockpit.drills.engine.journal import Entry
 from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.gamedays.runner import GameDayRun
-from cockpit.drills.plan.kill import KillPlan
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.launch.job import BundledJob
 from cockpit.model.cluster import ClusterRef
-from cockpit.model.drill import Drill, DrillRecord
+from cockpit.model.drill import DrillRecord
 from cockpit.model.error import NotAllowedError
 from cockpit.model.event import Event
 from cockpit.model.run import Job
@@ -52,9 +51,6 @@ class ReplaySession(Session):
 
 class RecordedActions:
     """Every change, refused."""
-
-    async def kill(self, plan: KillPlan) -> Drill:
-        _refuse()
 
     def experiment(self, plan: DrillPlan) -> Experiment:
         _refuse()

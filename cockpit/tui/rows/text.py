@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterable
 
 from cockpit import format
-from cockpit.insight.recovery.text import brief
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
-from cockpit.model.drill import Recovery
 from cockpit.model.run import JobStatus, RunState
 from cockpit.store.run import RunView
 from cockpit.store.selectors import stale_sources
@@ -68,11 +66,6 @@ def pod_style(pod: Pod) -> str:
     if pod.phase is PodPhase.SUCCEEDED:
         return "muted"
     return "good" if pod.ready else "warning"
-
-
-def recovered(measured: Recovery) -> str:
-    """How a drill went, in one sentence."""
-    return brief(measured)
 
 
 def clock(at_s: float) -> str:

@@ -10,6 +10,7 @@ from cockpit import format
 from cockpit.insight.metrics.diagnosis import Diagnosis
 from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled
+from cockpit.insight.recovery.text import brief
 from cockpit.model.alert import Severity
 from cockpit.model.drill import Recovery
 from cockpit.model.run import Job, Phase
@@ -21,7 +22,6 @@ from cockpit.tui.rows.text import (
     clock,
     late_sources,
     number_style,
-    recovered,
     run_style,
     run_word,
     silent,
@@ -223,7 +223,7 @@ def outcome(look: Look, measured: Recovery, width: int) -> Content:
         return _as_fits(Content.styled(said, "$good"), more, width)
     if is_settled(look.store.runs.get(drill.run_id), measured):
         well = measured.interrupted is False
-        said = f"{'✓' if well else '✗'} {recovered(measured)}"
+        said = f"{'✓' if well else '✗'} {brief(measured)}"
         return _as_fits(
             Content.styled(said, "$good" if well else "$bad"),
             [f"at {clock(drill.injected_s)}"],

@@ -17,7 +17,6 @@ from cockpit.model.text import one_line
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.changes import changes
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.help import key_lines
 from cockpit.tui.dialogs.reading import Reading
@@ -202,7 +201,9 @@ class RankScreen(Screen[None]):
         self.cockpit.attempt(stack.show_memory(self.cockpit, self.rank))
 
     def action_kill(self) -> None:
-        self.cockpit.attempt(changes.kill(self.cockpit, f"rank:{self.rank}"))
+        from cockpit.tui.changes import drills
+
+        self.cockpit.attempt(drills.kill(self.cockpit, f"rank:{self.rank}"))
 
 
 def _about(look: Look, run: RunView, rank: RankView, width: int, height: int) -> Content:
