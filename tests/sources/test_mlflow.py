@@ -105,6 +105,7 @@ def source(server: MlflowServer, runs: list[RunRef], **more: object) -> MlflowSo
         MlflowSettings(server.url),
         watched_runs(*runs),
         clock=polls,
+        monotonic=polls,
         sleep=polls.sleep,
         **more,  # type: ignore[arg-type]
     )
@@ -186,7 +187,9 @@ async def test_only_the_experiments_that_are_named_are_looked_at(
 ) -> None:
     settings = MlflowSettings(server.url, experiments=("Default",))
     polls = Polls()
-    looking = MlflowSource(settings, watched_runs(*refs), clock=polls, sleep=polls.sleep)
+    looking = MlflowSource(
+        settings, watched_runs(*refs), clock=polls, monotonic=polls, sleep=polls.sleep
+    )
     seen = await watched(looking, health(1))
     assert [type(event) for event in seen] == [SourceHealth]
 

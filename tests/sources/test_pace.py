@@ -10,7 +10,7 @@ from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.event import Event, JobsListed, NodesListed, PodsListed, SourceHealth
 from cockpit.sources.polling import interval as pace_module
 from cockpit.sources.polling.interval import Pace
-from cockpit.sources.ray.cluster import JOBS_REST_S, RaySource
+from cockpit.sources.ray.cluster import RaySource
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.telemetry.source import FIND_REST_S, TelemetrySource
 from tests.sources.fake_dashboard import FakeDashboard
@@ -103,14 +103,14 @@ async def test_at_rest_all_sources_together_ask_six_times_a_minute(
 ) -> None:
     clock = Clock()
     pace = Turned(clock)
-    ray = RaySource(dashboard, pace=pace, clock=clock)
+    ray = RaySource(dashboard, pace=pace, clock=clock, monotonic=clock)
     await until(ray, clock, 1000 + 70)
     fake.asked.clear()
     began_s = clock.now_s
     await until(ray, clock, began_s + 600)
     a_minute = len(fake.asked) / (clock.now_s - began_s) * 60
     assert a_minute <= 5.5
-    assert pace.slept[-1] == JOBS_REST_S
+    assert pace.slept[-1] == RaySource.rest_s
     telemetry_a_minute = 60 / FIND_REST_S
     assert a_minute + telemetry_a_minute <= 10
 
@@ -130,10 +130,10 @@ async def test_a_source_at_rest_says_when_it_speaks_next(
 ) -> None:
     clock = Clock()
     pace = Turned(clock)
-    seen = await until(RaySource(dashboard, pace=pace, clock=clock), clock, 1200)
+    seen = await until(RaySource(dashboard, pace=pace, clock=clock, monotonic=clock), clock, 1200)
     health = [event for event in seen if isinstance(event, SourceHealth)]
     assert health[0].retry_at_s is None
-    assert health[-1].retry_at_s == health[-1].at_s + JOBS_REST_S
+    assert health[-1].retry_at_s == health[-1].at_s + RaySource.rest_s
     assert isinstance(seen[0], NodesListed)
 
 
@@ -142,7 +142,7 @@ async def test_a_job_that_appears_ends_the_rest_for_all(
 ) -> None:
     clock = Clock()
     pace = Turned(clock)
-    source = RaySource(dashboard, pace=pace, clock=clock)
+    source = RaySource(dashboard, pace=pace, clock=clock, monotonic=clock)
     await until(source, clock, 1100)
     assert pace.at_rest
     fake.add_job("one")

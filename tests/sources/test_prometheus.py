@@ -143,6 +143,7 @@ def source(server: PrometheusServer, *runs: RunRef, **more: object) -> Prometheu
         settings,
         watched_runs(*runs),
         clock=polls,
+        monotonic=polls,
         sleep=polls.sleep,
         **more,  # type: ignore[arg-type]
     )
@@ -244,7 +245,7 @@ async def test_dcgm_says_how_busy_each_gpu_is(server: PrometheusServer) -> None:
 
     polls = Polls()
     watching = PrometheusSource(
-        PrometheusSettings(server.url), clock=polls, sleep=polls.sleep, poll_s=60.0
+        PrometheusSettings(server.url), clock=polls, monotonic=polls, sleep=polls.sleep, poll_s=60.0
     )
     [*_, last] = await watched(watching, listed)
     assert isinstance(last, GpuActivityListed)
@@ -261,7 +262,9 @@ async def test_gpus_that_are_gone_are_told_once(tmp_path: Path) -> None:
         with server.running():
             polls = Polls()
             settings = PrometheusSettings(server.url)
-            watching = PrometheusSource(settings, clock=polls, sleep=polls.sleep, poll_s=70.0)
+            watching = PrometheusSource(
+                settings, clock=polls, monotonic=polls, sleep=polls.sleep, poll_s=70.0
+            )
             lists: list[int] = []
 
             def gone(seen: list[Event]) -> bool:
@@ -279,7 +282,9 @@ async def test_a_selector_narrows_every_question(server: PrometheusServer) -> No
     run = RunRef(RUN, "digits", started_s=BEGUN_S, ended_s=ENDED_S)
     polls = Polls()
     settings = PrometheusSettings(server.url, selector='rank="0"')
-    watching = PrometheusSource(settings, watched_runs(run), clock=polls, sleep=polls.sleep)
+    watching = PrometheusSource(
+        settings, watched_runs(run), clock=polls, monotonic=polls, sleep=polls.sleep
+    )
     seen = await watched(watching, health(1))
     assert 2.0 in curves(seen)["loss"].values
     assert 2.5 not in curves(seen)["loss"].values
@@ -306,7 +311,9 @@ async def test_a_server_that_has_nothing_of_rays_is_absent(tmp_path: Path) -> No
 
 async def test_without_an_address_it_is_absent_and_says_what_to_set() -> None:
     polls = Polls()
-    watching = PrometheusSource(PrometheusSettings(""), clock=polls, sleep=polls.sleep)
+    watching = PrometheusSource(
+        PrometheusSettings(""), clock=polls, monotonic=polls, sleep=polls.sleep
+    )
     [told] = healths(await watched(watching, health(1)))
     assert told.ok
     assert told.absent
@@ -324,6 +331,7 @@ async def test_a_server_that_dies_is_told_of_and_found_again_when_it_is_back(
         watching = PrometheusSource(
             PrometheusSettings(server.url),
             clock=polls,
+            monotonic=polls,
             sleep=polls.sleep,
             backoff=Backoff(first_s=1.0, most_s=4.0),
         )
@@ -370,7 +378,11 @@ async def test_a_clock_that_differs_is_told_of_and_does_not_move_the_curves(
     polls.now_s += 7200
     run = RunRef(RUN, "digits", started_s=BEGUN_S, ended_s=ENDED_S)
     watching = PrometheusSource(
-        PrometheusSettings(server.url), watched_runs(run), clock=polls, sleep=polls.sleep
+        PrometheusSettings(server.url),
+        watched_runs(run),
+        clock=polls,
+        monotonic=polls,
+        sleep=polls.sleep,
     )
     seen = await watched(watching, health(1))
     assert "7200 s behind this machine's" in healths(seen)[0].error

@@ -39,7 +39,7 @@ async def test_a_poll_lists_nodes_and_jobs_and_then_says_that_all_is_well(
 ) -> None:
     fake.add_job("one")
     clock = Clock()
-    events = await first(RaySource(dashboard, clock=clock, sleep=clock.sleep), 4)
+    events = await first(RaySource(dashboard, clock=clock, monotonic=clock, sleep=clock.sleep), 4)
     assert [type(event) for event in events] == [NodesListed, JobsListed, SourceHealth, NodesListed]
     assert events[2] == SourceHealth(at_s=1000.0, source="ray", ok=True)
     assert clock.slept == [1.0]
@@ -50,7 +50,9 @@ async def test_requests_do_not_grow_with_the_cluster(
 ) -> None:
     fake.nodes = [node(f"{number:056x}", head=number == 0) for number in range(1000)]
     clock = Clock()
-    [nodes, *_] = await first(RaySource(dashboard, clock=clock, sleep=clock.sleep), 3)
+    [nodes, *_] = await first(
+        RaySource(dashboard, clock=clock, monotonic=clock, sleep=clock.sleep), 3
+    )
     assert isinstance(nodes, NodesListed)
     assert len(nodes.nodes) == 1000
     assert len(fake.asked) == 2
@@ -61,7 +63,7 @@ async def test_failures_are_told_and_waited_out_ever_longer_until_it_works(
 ) -> None:
     fake.fail("/nodes", *[Fault(status=500, text="boom")] * 8)
     clock = Clock()
-    events = await first(RaySource(dashboard, clock=clock, sleep=clock.sleep), 11)
+    events = await first(RaySource(dashboard, clock=clock, monotonic=clock, sleep=clock.sleep), 11)
     failed = [event for event in events if isinstance(event, SourceHealth) and not event.ok]
     assert len(failed) == 8
     assert all("boom" in event.error for event in failed)

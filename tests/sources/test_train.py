@@ -78,7 +78,12 @@ async def polls(
     clock = Clock()
     told = iter(theirs or [])
     source = TrainRunsSource(
-        dashboard, lambda: next(told, ()), awaited_s=awaited_s, clock=clock, sleep=clock.sleep
+        dashboard,
+        lambda: next(told, ()),
+        awaited_s=awaited_s,
+        clock=clock,
+        monotonic=clock,
+        sleep=clock.sleep,
     )
     found: list[list[Event]] = [[]]
     async with aclosing(source.events()) as events:
@@ -228,3 +233,21 @@ async def test_a_cluster_whose_drivers_do_not_tell_is_absent_and_one_that_fails_
         assert told.retry_at_s > told.at_s
     assert isinstance(well, SourceHealth)
     assert (well.ok, well.absent, well.error) == (True, False, "")
+
+
+async def test_new_run_is_reported_in_time_though_clock_was_set_back(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    running = [run("RUNNING", attempt(910, None, 0))]
+    answers(fake, running, running)
+    clock = Clock()
+
+    async def set_back(seconds: float) -> None:
+        clock.now_s -= 3_600.0
+
+    since = Clock()
+    source = TrainRunsSource(dashboard, awaited_s=5.0, clock=clock, monotonic=since, sleep=set_back)
+    async with aclosing(source.events()) as events:
+        assert isinstance(await anext(events), SourceHealth)
+        since.now_s += 5.0
+        assert isinstance(await anext(events), RunSeen)

@@ -5,25 +5,19 @@ Joined by what the script itself has said, or by its environment: nobody's scrip
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
+from typing import Unpack
 
-from cockpit.model.error import CockpitError
-from cockpit.model.event import Event, SourceHealth, TrackedRunsListed
-from cockpit.model.text import one_line
+from cockpit.model.event import Event, TrackedRunsListed
 from cockpit.model.tracking import RunRef, Runs, TrackedRun, no_runs
 from cockpit.sources.mlflow.api import Found, Mlflow
 from cockpit.sources.mlflow.settings import URI_VARIABLE, MlflowSettings
-from cockpit.sources.polling.backoff import Backoff
-from cockpit.sources.polling.interval import Pace
+from cockpit.sources.polling.source import PollingOptions, PollingSource
 from cockpit.sources.ray.http import AnswerError
 
 POLL_S = 15.0
-REST_S = 60.0
-"""At rest, with a `Pace`."""
 ABSENT_S = 60.0
 EXPERIMENTS_S = 60.0
 ARTIFACTS_S = 60.0
@@ -47,13 +41,14 @@ def context(submission_id: str) -> dict[str, str]:
     return {CONTEXT_VARIABLE: json.dumps({SUBMISSION_TAG: submission_id})}
 
 
-class MlflowSource:
+class MlflowSource(PollingSource):
     """TrackedRunsListed when something has changed, and SourceHealth (source `mlflow`).
 
     `runs` returns the watched runs, and is awaited on the loop of this source.
     """
 
     name = "mlflow"
+    first_retry_s, last_retry_s = 1.0, 60.0
 
     def __init__(
         self,
@@ -62,52 +57,35 @@ class MlflowSource:
         *,
         client: Mlflow | None = None,
         poll_s: float = POLL_S,
-        pace: Pace | None = None,
-        backoff: Backoff | None = None,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **polling: Unpack[PollingOptions],
     ) -> None:
+        super().__init__(poll_s=poll_s, **polling)
         self._settings, self._runs = settings, runs
         self._client = client or Mlflow(settings)
-        self._poll_s, self._pace = poll_s, pace
-        self._backoff = backoff or Backoff(first_s=1.0, most_s=60.0)
-        self._clock = clock
-        self._sleep = pace.sleep if pace else sleep
         self._experiments: dict[str, str] = {}
         self._experiments_s: float | None = None
         self._artifacts: dict[str, tuple[float, str, tuple[str, ...]]] = {}
         """By run of MLflow: when they were listed, its status then, and what they are."""
         self._complaint = ""
+        self._told: tuple[TrackedRun, ...] = ()
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        told: tuple[TrackedRun, ...] = ()
-        try:
-            while True:
-                if not self._settings.url:
-                    said = self._settings.why_not or NOWHERE
-                    yield self._health(ABSENT_S, absent=True, error=said)
-                    await self._sleep(ABSENT_S)
-                    continue
-                try:
-                    found = await self._look()
-                except CockpitError as error:
-                    wait_s = self._pause_s(self._backoff.failed())
-                    yield self._health(wait_s, ok=False, error=str(error))
-                else:
-                    self._backoff.worked()
-                    if _told(found) != _told(told):
-                        told = found
-                        yield TrackedRunsListed(at_s=self._clock(), source=self.name, runs=told)
-                    wait_s = self._pause_s(self._poll_s)
-                    yield self._health(wait_s, error=self._complaint)
-                await self._sleep(wait_s)
-        finally:
-            await self._client.aclose()
+    async def poll(self) -> AsyncGenerator[Event, None]:
+        if not self._settings.url:
+            yield self.health(ABSENT_S, absent=True, error=self._settings.why_not or NOWHERE)
+            return
+        found = await self._watched()
+        if _told(found) != _told(self._told):
+            self._told = found
+            yield TrackedRunsListed(at_s=self._clock(), source=self.name, runs=found)
+        yield self.health(error=self._complaint)
 
-    async def _look(self) -> tuple[TrackedRun, ...]:
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _watched(self) -> tuple[TrackedRun, ...]:
         """The runs that belong to those that are watched, newest first."""
-        now_s, self._complaint = self._clock(), ""
-        if self._experiments_s is None or not 0 <= now_s - self._experiments_s < EXPERIMENTS_S:
+        now_s, self._complaint = self._monotonic(), ""
+        if self._experiments_s is None or now_s - self._experiments_s >= EXPERIMENTS_S:
             self._experiments = await self._client.experiments()
             self._experiments_s = now_s
         runs = await self._runs()
@@ -124,9 +102,9 @@ class MlflowSource:
 
     async def _with_artifacts(self, run: TrackedRun) -> TrackedRun:
         """Listed again from time to time while it runs, and once when it is over."""
-        now_s = self._clock()
+        now_s = self._monotonic()
         listed_s, status, names = self._artifacts.get(run.id, (now_s, "", ()))
-        late = run.status == "RUNNING" and not 0 <= now_s - listed_s < ARTIFACTS_S
+        late = run.status == "RUNNING" and now_s - listed_s >= ARTIFACTS_S
         if status != run.status or late:
             try:
                 names = await self._client.artifacts(run.id)
@@ -134,22 +112,6 @@ class MlflowSource:
                 self._complaint = f"the artifacts of {run.name or run.id}: {error}"
             self._artifacts[run.id] = (now_s, run.status, names)
         return replace(run, artifacts=names)
-
-    def _health(
-        self, wait_s: float, *, ok: bool = True, absent: bool = False, error: str = ""
-    ) -> SourceHealth:
-        now_s = self._clock()
-        return SourceHealth(
-            at_s=now_s,
-            source=self.name,
-            ok=ok,
-            absent=absent,
-            error=one_line(error),
-            retry_at_s=now_s + wait_s,
-        )
-
-    def _pause_s(self, active_s: float) -> float:
-        return self._pace.pause_s(active_s, REST_S) if self._pace else active_s
 
 
 def _told(runs: Sequence[TrackedRun]) -> list[tuple[TrackedRun, str]]:

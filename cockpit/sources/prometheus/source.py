@@ -6,18 +6,14 @@ absent and says why.
 
 from __future__ import annotations
 
-import asyncio
 import math
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
-from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
-from cockpit.model.text import one_line
 from cockpit.model.tracking import RunRef, Runs, no_runs
-from cockpit.sources.polling.backoff import Backoff
-from cockpit.sources.polling.interval import Pace
+from cockpit.sources.polling.source import PollingOptions, PollingSource
 from cockpit.sources.prometheus import dcgm
 from cockpit.sources.prometheus import history as history
 from cockpit.sources.prometheus.api import Curve, Prometheus
@@ -25,8 +21,6 @@ from cockpit.sources.prometheus.settings import NOWHERE, PrometheusSettings
 from cockpit.sources.ray.http import AnswerError
 
 POLL_S = 10.0
-REST_S = 60.0
-"""At rest, with a `Pace`."""
 PRESENCE_S = 60.0
 """How often it is asked for what was not there, and whether an address is known by now."""
 CURVES_AWAITED_S = 20.0
@@ -46,12 +40,13 @@ class _Asked:
 
     seen_s: float
     next_s: float
+    """Both by the monotonic clock."""
     tries: int = 0
     done: bool = False
     why_not: str = ""
 
 
-class PrometheusSource:
+class PrometheusSource(PollingSource):
     """HistoryLoaded, once for each curve of a run; GpuActivityListed; SourceHealth.
 
     `runs` returns the watched runs, and is awaited on the loop of this source. `settings` may
@@ -59,6 +54,7 @@ class PrometheusSource:
     """
 
     name = "prometheus"
+    first_retry_s, last_retry_s = 1.0, 60.0
 
     def __init__(
         self,
@@ -68,20 +64,14 @@ class PrometheusSource:
         poll_s: float = POLL_S,
         least_step_s: int = history.LEAST_STEP_S,
         curves_awaited_s: float = CURVES_AWAITED_S,
-        pace: Pace | None = None,
-        backoff: Backoff | None = None,
         open_client: Callable[[PrometheusSettings], Prometheus] = Prometheus,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **polling: Unpack[PollingOptions],
     ) -> None:
+        super().__init__(poll_s=poll_s, **polling)
         self._find = _always(settings) if isinstance(settings, PrometheusSettings) else settings
         self._runs = runs
-        self._poll_s, self._least_step_s = poll_s, least_step_s
-        self._curves_awaited_s = curves_awaited_s
-        self._pace = pace
-        self._backoff = backoff or Backoff(first_s=1.0, most_s=60.0)
-        self._open, self._clock = open_client, clock
-        self._sleep = pace.sleep if pace else sleep
+        self._least_step_s, self._curves_awaited_s = least_step_s, curves_awaited_s
+        self._open = open_client
         self._asked: dict[str, _Asked] = {}
         self._has: frozenset[str] = frozenset()
         """The names that the server had when it was asked last."""
@@ -91,40 +81,30 @@ class PrometheusSource:
         self._remembered = False
         """Whether it had a past of any run."""
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        self._asked_has_s = -math.inf
-        while True:
-            try:
-                settings = await self._find()
-                if settings.url:
-                    client = self._open(settings)
-                    server_s = await self._look(client, settings.selector)
-                    async for event in self._news(client, settings.selector, server_s):
-                        yield event
-                    self._backoff.worked()
-                    health = self._word(client, server_s)
-                else:
-                    said = settings.why_not or NOWHERE
-                    health = self._health(PRESENCE_S, absent=True, error=said)
-            except CockpitError as error:
-                wait_s = self._pause_s(self._backoff.failed(), REST_S)
-                health = self._health(wait_s, ok=False, error=str(error))
-            yield health
-            await self._sleep((health.retry_at_s or 0.0) - health.at_s)
+    async def poll(self) -> AsyncGenerator[Event, None]:
+        settings = await self._find()
+        if not settings.url:
+            yield self.health(PRESENCE_S, absent=True, error=settings.why_not or NOWHERE)
+            return
+        client = self._open(settings)
+        server_s = await self._ask(client, settings.selector)
+        async for event in self._news(client, settings.selector, server_s):
+            yield event
+        yield self._answered(client, server_s)
 
-    def _word(self, client: Prometheus, server_s: float) -> SourceHealth:
-        """On a server that answers."""
-        wait_s = self._pause_s(self._poll_s, REST_S)
+    def _answered(self, client: Prometheus, server_s: float) -> SourceHealth:
+        """The health of a server that answers."""
         if self._has or self._remembered:
-            return self._health(wait_s, error="; ".join(self._complaints(server_s)))
+            return self.health(error="; ".join(self._complaints(server_s)))
+        wait_s = self._pause_s(self._poll_s, self.rest_s)
         said = f"{client.where} scrapes neither Ray nor DCGM"
-        return self._health(max(wait_s, PRESENCE_S), absent=True, error=said)
+        return self.health(max(wait_s, PRESENCE_S), absent=True, error=said)
 
-    async def _look(self, client: Prometheus, selector: str) -> float:
+    async def _ask(self, client: Prometheus, selector: str) -> float:
         """The server's clock; from time to time also which names it has."""
         server_s = await client.now_s()
-        now_s = self._clock()
-        if now_s - self._asked_has_s >= PRESENCE_S or now_s < self._asked_has_s:
+        now_s = self._monotonic()
+        if now_s - self._asked_has_s >= PRESENCE_S:
             found = await client.instant(history.presence(selector))
             self._has = frozenset(curve.labels.get("__name__", "") for curve in found)
             self._asked_has_s = now_s
@@ -142,7 +122,7 @@ class PrometheusSource:
         for run in due[:RUNS_A_POLL]:
             asked = self._asked[run.id]
             asked.tries += 1
-            asked.next_s = self._clock() + PRESENCE_S
+            asked.next_s = self._monotonic() + PRESENCE_S
             try:
                 curves = await self._history(client, run, selector, server_s)
             except AnswerError as error:  # such as a query that is too much for the server
@@ -158,7 +138,7 @@ class PrometheusSource:
                 yield event
 
     def _is_due(self, run: RunRef) -> bool:
-        now_s = self._clock()
+        now_s = self._monotonic()
         asked = self._asked.setdefault(run.id, _Asked(now_s, now_s))
         if asked.done or now_s < asked.next_s:
             return False
@@ -236,22 +216,6 @@ class PrometheusSource:
             word = "ahead of" if ahead_s > 0 else "behind"
             said.append(f"its clock is {abs(ahead_s):.0f} s {word} this machine's")
         return said
-
-    def _health(
-        self, wait_s: float, *, ok: bool = True, absent: bool = False, error: str = ""
-    ) -> SourceHealth:
-        now_s = self._clock()
-        return SourceHealth(
-            at_s=now_s,
-            source=self.name,
-            ok=ok,
-            absent=absent,
-            error=one_line(error),
-            retry_at_s=now_s + wait_s,
-        )
-
-    def _pause_s(self, active_s: float, rest_s: float) -> float:
-        return self._pace.pause_s(active_s, rest_s) if self._pace else active_s
 
 
 def _always(settings: PrometheusSettings) -> Find:

@@ -8,23 +8,17 @@ first id there. So what telemetry tells of, and what its drivers do, is left to 
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import Unpack
 
-from cockpit.model.error import CockpitError
-from cockpit.model.event import AttemptEnded, AttemptStarted, Event, RunSeen, SourceHealth
+from cockpit.model.event import AttemptEnded, AttemptStarted, Event, RunSeen
 from cockpit.model.run import Placement, RunState
-from cockpit.model.text import one_line
-from cockpit.sources.polling.backoff import Backoff
-from cockpit.sources.polling.interval import Pace
+from cockpit.sources.polling.source import PollingOptions, PollingSource
 from cockpit.sources.ray.answers import TrainAttempt, TrainRun
 from cockpit.sources.ray.dashboard import Dashboard
 
 POLL_S = 3.0
-REST_S = 60.0
-"""At rest, with a `Pace`."""
 TELEMETRY_AWAITED_S = 15.0
 """How long a new run is left for telemetry to speak of: its file may not be found yet."""
 
@@ -39,12 +33,13 @@ class _Told:
     """What has been said of one run."""
 
     seen_s: float
+    """By the monotonic clock."""
     said: RunSeen | None = None
     begun: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
 
 
-class TrainRunsSource:
+class TrainRunsSource(PollingSource):
     """RunSeen, AttemptStarted, AttemptEnded and SourceHealth (source `train`).
 
     `told_by_telemetry` gives the ids of the runs that telemetry tells of and Ray's own ids of
@@ -61,45 +56,29 @@ class TrainRunsSource:
         *,
         poll_s: float = POLL_S,
         awaited_s: float = TELEMETRY_AWAITED_S,
-        pace: Pace | None = None,
-        backoff: Backoff | None = None,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        **polling: Unpack[PollingOptions],
     ) -> None:
+        super().__init__(poll_s=poll_s, **polling)
         self._dashboard, self._told_by_telemetry = dashboard, told_by_telemetry
-        self._poll_s, self._awaited_s = poll_s, awaited_s
-        self._pace = pace
-        self._backoff = backoff or Backoff()
-        self._clock = clock
-        self._sleep = pace.sleep if pace else sleep
+        self._awaited_s = awaited_s
+        self._told: dict[str, _Told] = {}
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        told: dict[str, _Told] = {}
-        while True:
-            try:
-                runs = await self._dashboard.train_runs()
-            except CockpitError as error:
-                wait_s = self._pause_s(self._backoff.failed())
-                yield self._health(wait_s, ok=False, error=str(error))
-            else:
-                self._backoff.worked()
-                theirs = self._told_by_telemetry()
-                for run in reversed(runs):
-                    known = told.setdefault(run.id, _Told(self._clock()))
-                    if self._is_mine(run, known, theirs):
-                        for event in self._news(run, known):
-                            yield event
-                wait_s = self._pause_s(self._poll_s)
-                absent = not runs
-                yield self._health(wait_s, absent=absent, error=NONE_TOLD if absent else "")
-            await self._sleep(wait_s)
+    async def poll(self) -> AsyncGenerator[Event, None]:
+        runs = await self._dashboard.train_runs()
+        theirs = self._told_by_telemetry()
+        for run in reversed(runs):
+            known = self._told.setdefault(run.id, _Told(self._monotonic()))
+            if self._is_mine(run, known, theirs):
+                for event in self._news(run, known):
+                    yield event
+        yield self.health(absent=not runs, error="" if runs else NONE_TOLD)
 
     def _is_mine(self, run: TrainRun, known: _Told, theirs: Collection[str] | None) -> bool:
         if theirs is not None and (run.id in theirs or run.job_id in theirs):
             return False
         # States are told in order of time: what is said here too soon would hide the states from
         # before that telemetry brings.
-        return known.said is not None or self._clock() - known.seen_s >= self._awaited_s
+        return known.said is not None or self._monotonic() - known.seen_s >= self._awaited_s
 
     def _news(self, run: TrainRun, known: _Told) -> Iterator[Event]:
         """What has changed since it was told last; at first, everything."""
@@ -163,22 +142,6 @@ class TrainRunsSource:
                 attempt=number,
                 reason=attempt.detail or attempt.status.lower(),
             )
-
-    def _health(
-        self, wait_s: float, *, ok: bool = True, absent: bool = False, error: str = ""
-    ) -> SourceHealth:
-        now_s = self._clock()
-        return SourceHealth(
-            at_s=now_s,
-            source=self.name,
-            ok=ok,
-            absent=absent,
-            error=one_line(error),
-            retry_at_s=now_s + wait_s,
-        )
-
-    def _pause_s(self, active_s: float) -> float:
-        return self._pace.pause_s(active_s, REST_S) if self._pace else active_s
 
 
 _FAILED = (RunState.ERRORED, RunState.ABORTED)

@@ -21,6 +21,7 @@ class Stream:
     ray_id: str
     """The Ray job that writes it; empty when the name does not say."""
     found_s: float
+    """By the monotonic clock."""
     files: dict[int, str] = field(default_factory=dict)
     """Those that there are, as far as is known: by number, the name."""
     at: int = 0
@@ -71,8 +72,10 @@ def rows(names: Iterable[str]) -> dict[str, dict[int, str]]:
 class Writers:
     """Which drivers are over, by a list of the jobs that is fresh enough for the question."""
 
-    def __init__(self, dashboard: Dashboard, clock: Callable[[], float], fresh_s: float) -> None:
-        self._dashboard, self._clock, self._fresh_s = dashboard, clock, fresh_s
+    def __init__(
+        self, dashboard: Dashboard, monotonic: Callable[[], float], fresh_s: float
+    ) -> None:
+        self._dashboard, self._monotonic, self._fresh_s = dashboard, monotonic, fresh_s
         self._listed: dict[str, Job] = {}
         self._listed_s = -math.inf
         self._lock = asyncio.Lock()
@@ -80,9 +83,9 @@ class Writers:
     async def is_over(self, stream: Stream) -> bool:
         async with self._lock:
             job = self._listed.get(stream.ray_id)
-            fresh_s = max(stream.found_s, self._clock() - self._fresh_s)
+            fresh_s = max(stream.found_s, self._monotonic() - self._fresh_s)
             if self._listed_s < fresh_s and not (job and job.status.is_over):
-                asked_s = self._clock()
+                asked_s = self._monotonic()
                 jobs = await self._dashboard.jobs()
                 self._listed = {job.ray_id: job for job in jobs if job.ray_id}
                 self._listed_s = asked_s

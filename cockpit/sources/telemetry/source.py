@@ -65,12 +65,13 @@ class TelemetrySource:
         jobs_fresh_s: float = JOBS_FRESH_S,
         pace: Pace | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._dashboard = dashboard
         self._pace = pace
         self._find_s, self._idle_s, self._jobs_fresh_s = find_s, idle_s, jobs_fresh_s
-        self._clock, self._sleep = clock, sleep
+        self._clock, self._monotonic, self._sleep = clock, monotonic, sleep
         self._reads = asyncio.Semaphore(READ_AT_ONCE)
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -97,7 +98,7 @@ class TelemetrySource:
         streams: dict[tuple[str, str], Stream] = {}
         backoff = Backoff()
         head = ""
-        jobs = Writers(self._dashboard, self._clock, self._jobs_fresh_s)
+        jobs = self._writers()
         async with asyncio.TaskGroup() as readers:
             while True:
                 try:
@@ -123,7 +124,7 @@ class TelemetrySource:
                     stream = streams.get((head, key))
                     if stream is None:
                         ray_id = (segment_of(key) or ("", 0))[0]
-                        stream = Stream(head, ray_id, self._clock(), at=min(files))
+                        stream = Stream(head, ray_id, self._monotonic(), at=min(files))
                         streams[head, key] = stream
                     elif not stream.lost:
                         stream.listed(files)
@@ -136,6 +137,9 @@ class TelemetrySource:
                 wait_s = self._pause_s(self._find_s)
                 await queue.put(self._health(streams.values(), wait_s, absent=not names))
                 await self._rest(wait_s)
+
+    def _writers(self) -> Writers:
+        return Writers(self._dashboard, self._monotonic, self._jobs_fresh_s)
 
     def _pause_s(self, active_s: float) -> float:
         return self._pace.pause_s(active_s, FIND_REST_S) if self._pace else active_s
