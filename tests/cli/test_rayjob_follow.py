@@ -68,7 +68,7 @@ def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
     scripted = Operator(ref=ClusterRef("kuberay", "demo", "ml", "c"))
     monkeypatch.setattr(connect, "backend", lambda args, **how: scripted)
     monkeypatch.setattr(cli, "_end_politely", lambda: None)  # signals, in the main thread only
-    monkeypatch.setattr(following, "SLOW_S", 0.1)
+    monkeypatch.setattr("cockpit.cli.change.rayjob_start.SLOW_S", 0.1)
     monkeypatch.setattr(following, "MISSING_POLL_S", 0.05)
 
     async def provided(dashboard: Dashboard, spec: object) -> None:

@@ -8,28 +8,19 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from cockpit.backends.local import list_clusters
-from cockpit.backends.protocol import Backend
+from cockpit.cli.cluster.check import Check, answers
 from cockpit.cli.options import cluster_choice, connect
 from cockpit.cli.output import tables
 from cockpit.config import paths
 from cockpit.model.cluster import ClusterHealth
-from cockpit.model.error import CockpitError, ExitCode
+from cockpit.model.error import ExitCode
 
 NEEDED_DISK_BYTES = 2 << 30
 NEEDED_SHM_BYTES = 512 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    ok: bool
-    found: str
-    fix: str = ""
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -119,17 +110,3 @@ def clusters(args: argparse.Namespace) -> Iterator[Check]:
         )
         if well:
             yield answers(f"dashboard of {cluster.name}", LocalBackend(cluster.name))
-
-
-def answers(name: str, backend: Backend) -> Check:
-    """Whether the dashboard lists its nodes."""
-    try:
-        with connect.session_on(backend, sources=("ray",)) as session:
-            connect.wait_for(session, ("ray",))
-            state = session.store.sources.get("ray")
-    except CockpitError as error:
-        return Check(name, False, error.what, error.todo)
-    if state is None or not state.ok:
-        return Check(name, False, state.error if state else "no answer", "see cockpit status")
-    alive = sum(node.alive for node in session.store.nodes.values())
-    return Check(name, True, f"{alive} nodes")

@@ -9,7 +9,7 @@ from typing import Any
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
 from cockpit.backends.protocol import VERBS, Backend
-from cockpit.cli.cluster.doctor import Check, answers
+from cockpit.cli.cluster.check import Check, answers
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
 from cockpit.cli.options.cluster_flags import Place

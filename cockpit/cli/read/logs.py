@@ -60,15 +60,15 @@ def _submitted(session: Session, job: Job, *, follow: bool) -> Job:
     """The job of a RayJob once its operator has submitted it. Without `follow`, raises
     UnreachableError at once: Ray does not know the job yet.
     """
-    from cockpit.cli.change import rayjob
+    from cockpit.cli.change.rayjob_start import until_submitted, waiting_for
 
     if not follow:
         raise UnreachableError(
             f"RayJob {job.rayjob} has no log yet.",
-            f"It is {job.deployment}, {rayjob.waiting_for(job)}.",
+            f"It is {job.deployment}, {waiting_for(job)}.",
             f"Add -f to wait for it, or see: cockpit describe rayjob/{job.rayjob}",
         )
-    return rayjob.until_submitted(session, job.rayjob, set()) or job
+    return until_submitted(session, job.rayjob, set()) or job
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -6,7 +6,8 @@ from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
 from cockpit.cli.options.cluster_flags import Place
-from cockpit.cli.screen import fleet, screen
+from cockpit.cli.screen import connection as on_backend
+from cockpit.cli.screen import fleet
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -22,7 +23,7 @@ def connection(
     def reconnect(ref: ClusterRef, say: Say) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kubernetes.named(where, configured) else Place()
-        return screen.connection(kubernetes.backend(there, configured, ref), undoes=undoes)
+        return on_backend.connection(kubernetes.backend(there, configured, ref), undoes=undoes)
 
     try:
         ref = _chosen(where, configured, say)

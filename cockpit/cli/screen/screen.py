@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from cockpit.cli.output import terminal
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Say
 from cockpit.tui.terminal.symbols import symbols
 from cockpit.tui.theme import DEFAULT_THEME
-
-if TYPE_CHECKING:
-    from cockpit.backends.protocol import Backend
-    from cockpit.session.session import Session, Source
-    from cockpit.store.store import Store
 
 WITHOUT_SCREEN = "Without one: cockpit status -o json, or cockpit demo --headless."
 
@@ -37,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
             return kubernetes.connection(
                 args.where, found.configured, say, undoes=not args.read_only
             )
+        from cockpit.cli.screen.connection import connection
+
         return connection(found, undoes=not args.read_only)
 
     return _show(args, start, args.where.cluster)
@@ -50,6 +46,7 @@ def demo(args: argparse.Namespace) -> int:
     def start(say: Say) -> Connection:
         from cockpit.actions.cluster import ClusterActions
         from cockpit.cli.cluster import demo_cluster
+        from cockpit.cli.screen.connection import connection
 
         def claimed() -> None:
             nonlocal ours
@@ -76,58 +73,6 @@ def demo(args: argparse.Namespace) -> int:
             from cockpit.cli.output import streams
 
             demo_cluster.end(args, streams.tell)
-
-
-def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = True) -> Connection:
-    """A started session on the backend, and what the screen may ask for.
-
-    `undoes`: what an earlier drill left there a moment ago is undone.
-    """
-    from cockpit.cli.options import monitored_session
-    from cockpit.cli.screen.actions import ScreenActions
-    from cockpit.config import file
-    from cockpit.drills.plan import blast_radius
-
-    session = monitored_session.session_on(backend)
-    session.start()
-    limits = blast_radius.parse(file.read().tables.get("drills", {}))
-    actions = ScreenActions(session, monitored_session.prober_on(session), limits)
-    if undoes:
-        actions.begin_undo()
-    return Connection(
-        session=session,
-        actions=actions,
-        log_source=_log_source(backend, session),
-        ends_with_screen=ends_with_screen,
-    )
-
-
-def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | None]:
-    from cockpit.backends.pod_log import PodLogSource
-    from cockpit.sources.ray.dashboard import Dashboard
-    from cockpit.sources.ray.logs import JobLogSource
-    from cockpit.sources.ray.rank_log import RankLogSource
-    from cockpit.store.selectors import current_run
-
-    def job_of_run(store: Store) -> str:
-        run = current_run(store)
-        return run.submission_id if run is not None else ""
-
-    def source(stream: str) -> Source | None:
-        kind, _, name = stream.partition(":")
-        if kind == "job":
-            return JobLogSource(Dashboard(backend.dashboard), name)
-        if kind == "rank":
-            return RankLogSource(
-                Dashboard(backend.dashboard),
-                int(name),
-                submission=lambda: session.ask(job_of_run),
-            )
-        if kind in ("pod", "previous"):
-            return PodLogSource(backend, name, previous=kind == "previous")
-        return None
-
-    return source
 
 
 def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster: str) -> int:

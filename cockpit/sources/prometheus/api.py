@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
-from cockpit.model.limited_json import loads
+from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
+from cockpit.sources.prometheus.errors import credentials
 from cockpit.sources.ray.http import AnswerError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMEOUT_S = 10.0
-CONNECT_TIMEOUT_S = 4.0
 ANSWER_LIMIT_BYTES = 32 << 20
 """Three DCGM series of 10,000 GPUs are 6 MB."""
 
@@ -157,29 +156,6 @@ class Prometheus:
             "check that the address is a Prometheus's, not a page to log in",
             status=200,
         )
-
-
-def credentials(settings: PrometheusSettings) -> tuple[str, ...]:
-    """What no error may quote."""
-    return (settings.token, settings.password, *settings.headers.values())
-
-
-def refused(where: str, status: int, body: bytes, known: Iterable[str] = ()) -> CockpitError:
-    """The error for an answer that is not a success. `body` is Prometheus's JSON or a page.
-
-    `known`: credentials that it must not quote.
-    """
-    why = f"HTTP {status}"
-    with suppress(ValueError, TypeError, KeyError):
-        why += f": {one_line(without_credentials(str(loads(body)['error']), known))}"
-    if status == 401:
-        todo = "give a token or a password under [prometheus] in the configuration"
-        return NotAllowedError(f"{where} wants credentials", why, todo)
-    if status == 403:
-        return NotAllowedError(f"{where} refused the credentials", why)
-    if status in (429, 502, 503, 504):
-        return UnreachableError(f"{where} is not ready", why, "it is tried again")
-    return AnswerError(f"{where} failed", why, status=status)
 
 
 async def in_thread(work: Callable[[], T]) -> T:

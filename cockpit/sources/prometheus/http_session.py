@@ -13,11 +13,12 @@ from urllib3.util.retry import Retry
 
 from cockpit.model.limited_json import LimitError, check
 from cockpit.model.text import one_line
-from cockpit.sources.prometheus.api import CONNECT_TIMEOUT_S, credentials, refused
+from cockpit.sources.prometheus.errors import credentials, refused
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.ray.http import AnswerError
 from cockpit.sources.server_settings import is_loopback
 
+CONNECT_TIMEOUT_S = 4.0
 CHUNK_BYTES = 1 << 16
 ERROR_LIMIT_BYTES = 1 << 16
 

@@ -1,0 +1,99 @@
+"""Waiting until KubeRay's operator has submitted a RayJob, with what it waits for."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+from cockpit.cli.options import connect
+from cockpit.model.error import CockpitError
+from cockpit.model.run import Job
+from cockpit.session.session import Session
+from cockpit.store.store import Store
+
+START_TIMEOUT_S = 600.0
+"""A cluster of its own may wait for nodes."""
+END_TIMEOUT_S = 60.0
+"""From the end of its log to the resource's next state: over, or tried again."""
+SLOW_S = 20.0
+"""After so long without a new state, what the operator reports is printed."""
+RUNS = "Running"
+"""The jobDeploymentStatus in which KubeRay submits the job, and watches it."""
+
+
+def until_submitted(session: Session, name: str, followed: set[str]) -> Job | None:
+    """The job once the operator has submitted it under an id that was not followed yet: a retry has
+    another. None when it is over or deleted.
+
+    Prints each state with what is being waited for and, where one takes long, what the operator
+    reports. Raises CockpitError when it takes too long.
+    """
+    said = ""
+
+    def settled(store: Store) -> bool:
+        nonlocal said
+        job = connect.rayjob(store, name)
+        if job is None:
+            return bool(followed)
+        done = job.status.is_over or (_is_with_ray(job) and job.id not in followed)
+        state = job.deployment + ("" if done else f", {waiting_for(job)}")
+        if state != said:
+            said = state
+            print_state(name, state)
+        return done
+
+    limit_s, waited_s = END_TIMEOUT_S if followed else START_TIMEOUT_S, 0.0
+    before: str | None = None
+    reported: str | None = None
+    while not session.wait(settled, min(SLOW_S, limit_s)):
+        waited_s += SLOW_S
+        if waited_s >= limit_s:
+            verdict = "is not over yet" if followed else "has not started"
+            raise too_late(session, name, limit_s, verdict)
+        if before == said != reported:
+            reported = said
+            _report(session, name)
+        before = said
+    job = connect.rayjob(session.store, name)
+    return None if job is None or job.status.is_over else job
+
+
+def _is_with_ray(job: Job) -> bool:
+    return job.deployment == RUNS and job.submitted
+
+
+def waiting_for(job: Job) -> str:
+    if job.deployment == RUNS:
+        if job.submitted:
+            return "waiting for its end"
+        return "waiting until the operator has submitted the job to Ray"
+    return {
+        "New": "waiting for the KubeRay operator",
+        "Initializing": f"waiting until RayCluster {job.cluster or 'of its own'} is ready",
+        "Retrying": "waiting for the next try",
+        "Suspended": "waiting until it is resumed",
+    }.get(job.deployment, "waiting for the next state")
+
+
+def _report(session: Session, name: str) -> None:
+    """What the operator says: the RayJob's state, its cluster's conditions, the Events of both."""
+    print_state(name, f"no new state for {SLOW_S:g} s. The operator reports:")
+    try:
+        text = session.call(session.backend.describe("rayjob", name))
+    except CockpitError as error:
+        text = str(error)
+    print(textwrap.indent(text.strip(), "  "), file=sys.stderr)
+
+
+def too_late(session: Session, name: str, limit_s: float, verdict: str) -> CockpitError:
+    job = connect.rayjob(session.store, name)
+    why = f"It is {job.deployment}, {waiting_for(job)}" if job else "It is not listed"
+    return CockpitError(
+        f"RayJob {name} {verdict} after {limit_s:g} s.",
+        f"{why}{f': {job.message}' if job and job.message else ''}.",
+        f"See: cockpit describe rayjob/{name}, cockpit pods",
+    )
+
+
+def print_state(name: str, what: str) -> None:
+    print(f"RayJob {name}: {what}", file=sys.stderr)

@@ -1,0 +1,31 @@
+"""One check of `cockpit doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cockpit.backends.protocol import Backend
+from cockpit.cli.options import connect
+from cockpit.model.error import CockpitError
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+
+
+def answers(name: str, backend: Backend) -> Check:
+    """Whether the dashboard lists its nodes."""
+    try:
+        with connect.session_on(backend, sources=("ray",)) as session:
+            connect.wait_for(session, ("ray",))
+            state = session.store.sources.get("ray")
+    except CockpitError as error:
+        return Check(name, False, error.what, error.todo)
+    if state is None or not state.ok:
+        return Check(name, False, state.error if state else "no answer", "see cockpit status")
+    alive = sum(node.alive for node in session.store.nodes.values())
+    return Check(name, True, f"{alive} nodes")

@@ -1,0 +1,61 @@
+"""What the screen works on: a session on a backend, its actions and its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cockpit.backends.pod_log import PodLogSource
+from cockpit.backends.protocol import Backend
+from cockpit.cli.options import monitored_session
+from cockpit.cli.screen.actions import ScreenActions
+from cockpit.config import file
+from cockpit.drills.plan import blast_radius
+from cockpit.session.session import Session, Source
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.logs import JobLogSource
+from cockpit.sources.ray.rank_log import RankLogSource
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+from cockpit.tui.changes.actions import Connection
+
+
+def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = True) -> Connection:
+    """A started session on the backend, and what the screen may ask for.
+
+    `undoes`: what an earlier drill left there a moment ago is undone.
+    """
+    session = monitored_session.session_on(backend)
+    session.start()
+    limits = blast_radius.parse(file.read().tables.get("drills", {}))
+    actions = ScreenActions(session, monitored_session.prober_on(session), limits)
+    if undoes:
+        actions.begin_undo()
+    return Connection(
+        session=session,
+        actions=actions,
+        log_source=_log_source(backend, session),
+        ends_with_screen=ends_with_screen,
+    )
+
+
+def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | None]:
+
+    def job_of_run(store: Store) -> str:
+        run = current_run(store)
+        return run.submission_id if run is not None else ""
+
+    def source(stream: str) -> Source | None:
+        kind, _, name = stream.partition(":")
+        if kind == "job":
+            return JobLogSource(Dashboard(backend.dashboard), name)
+        if kind == "rank":
+            return RankLogSource(
+                Dashboard(backend.dashboard),
+                int(name),
+                submission=lambda: session.ask(job_of_run),
+            )
+        if kind in ("pod", "previous"):
+            return PodLogSource(backend, name, previous=kind == "previous")
+        return None
+
+    return source
