@@ -17,6 +17,7 @@ from cockpit.model.run import (
     Spread,
 )
 from cockpit.store.series import Curves, Series
+from training.telemetry.metric_table import CURVES
 
 RANK_POINTS = 900
 """Points of each curve of each rank: the newest 7 minutes at 1 Hz whole, older ones thinned."""
@@ -29,29 +30,8 @@ STATES_KEPT = 500
 PHASES_KEPT = 2_000
 CHECKPOINTS_KEPT = 2_000
 
-MEANS = (
-    "loss",
-    "step_time_s",
-    "data_wait_s",
-    "comm_s",
-    "checkpoint_s",
-    "forward_s",
-    "backward_s",
-    "optimizer_s",
-    "mfu_percent",
-    "learning_rate",
-    "grad_norm",
-    "cpu_percent",
-    "gpu_utilization_percent",
-    "gpu_temperature_c",
-)
-SUMS = ("samples_per_s", "tokens_per_s", "memory_bytes", "gpu_memory_bytes", "gpu_power_w")
-CURVES = (*MEANS, *SUMS)
-"""The fields of a sample that have curves. A run's are means over its ranks, or their sums."""
 THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
-"""Those of which a run that is thinned keeps the newest point."""
-BANDS = ("loss", "step_time_s", "samples_per_s", "gpu_utilization_percent")
-"""Those of which a run keeps the 10th and the 90th percentile of its ranks too."""
+"""The curves of which a run that is thinned keeps the newest point."""
 
 
 @dataclass(slots=True)
@@ -130,7 +110,7 @@ class RunView:
     curves: Curves = field(default_factory=lambda: Curves(RUN_POINTS))
     """By field of `RankSample`."""
     bands: Curves = field(default_factory=lambda: Curves(RUN_POINTS))
-    """`loss.p10`, `loss.p90`, … for each of BANDS, where there are enough ranks."""
+    """`loss.p10`, `loss.p90`, … for each metric with a band, where there are enough ranks."""
     reported: Curves = field(default_factory=lambda: Curves(REPORT_POINTS))
     """By name of a reported metric."""
     progress: Series = field(default_factory=lambda: Series(RUN_POINTS))
@@ -211,13 +191,13 @@ class RunView:
             for rank in self.ranks.values()
             if rank.sample is not None and rank.sample.attempt == newest
         ]
-        for name in CURVES:
+        for name, metric in CURVES.items():
             known = [value for value in map(attrgetter(name), live) if value is not None]
             if not known:
                 continue
             total = _sum(known) if all(map(math.isfinite, known)) else math.nan
-            self.curves.append(name, at_s, total if name in SUMS else total / len(known))
-            if name in BANDS and len(known) >= BAND_RANKS:
+            self.curves.append(name, at_s, total if metric.total else total / len(known))
+            if metric.band and len(known) >= BAND_RANKS:
                 self._band(name, at_s, *_tenths(known))
 
     def take_spread(
@@ -239,11 +219,11 @@ class RunView:
                 view = self.attempt_view(attempt)
                 view.reach(int(spread.high), at_s)
                 self.progress.append(at_s, spread.high)
-            if spread.name not in CURVES:
+            if (metric := CURVES.get(spread.name)) is None:
                 continue
-            mean = spread.mean * spread.count if spread.name in SUMS else spread.mean
+            mean = spread.mean * spread.count if metric.total else spread.mean
             self.curves.append(spread.name, at_s, mean)
-            if spread.name in BANDS:
+            if metric.band:
                 self._band(spread.name, at_s, spread.p10, spread.p90)
 
     def _band(self, name: str, at_s: float, p10: float, p90: float) -> None:

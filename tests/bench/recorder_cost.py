@@ -35,8 +35,8 @@ from cockpit.recorder.reading.player import Player
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing.event_filter import EventFilter
 from cockpit.recorder.writing.writer import Writer
-from cockpit.store.run import CURVES
 from tests.bench.table import Line, Table, load, say, show
+from training.telemetry.metric_table import CURVES
 
 START_S = 1_763_712_000.0
 HOUR_S = 3_600

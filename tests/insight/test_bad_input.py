@@ -21,8 +21,8 @@ from cockpit.model.event import (
     RankSampled,
 )
 from cockpit.model.run import Checkpoint, Job, JobStatus, Phase, RankSample, RunState, Spread
-from cockpit.store.run import CURVES
 from tests.insight.training_run import RUN, Training, Watcher
+from training.telemetry.metric_table import CURVES
 
 VALUES = (None, 0.0, -1.0, math.nan, math.inf, -math.inf, 1e300, 1e-308, 5.0, 0.1)
 

@@ -20,11 +20,10 @@ from cockpit.sources.prometheus import history as history
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
-from cockpit.store.run import MEANS, SUMS
 from cockpit.store.store import Store
 from tests.events import watched_runs
 from tests.sources.prometheus_server import Exporter, PrometheusServer, Sample
-from training.telemetry.head.metrics import GAUGES
+from training.telemetry.metric_table import CURVES
 
 RUN, OTHER, NO_GPU, LARGE = "ab12" * 8, "cd34" * 8, "ef56" * 8, "0a0b" * 8
 NOW_S = float(int(time.time()))
@@ -406,16 +405,10 @@ async def test_a_question_that_is_too_much_is_told_and_given_up_the_rest_goes_on
     assert any(isinstance(event, GpuActivityListed) for event in seen)
 
 
-def test_the_curves_that_are_read_are_those_that_a_run_has() -> None:
+def test_curves_that_are_read_are_those_of_run() -> None:
     # A rank's time on checkpoints has no gauge: cockpit_train_checkpoint_seconds is the run's.
-    assert set(history.MEANS) == set(MEANS) - {"checkpoint_s"}
-    assert set(history.SUMS) == set(SUMS)
-
-
-def test_the_names_are_those_that_telemetry_gives() -> None:
-    told = {field: name for name, (field, _) in GAUGES.items()}
-    for field, name in {**history.MEANS, **history.SUMS}.items():
-        assert told[field] == name
+    assert history.MEANS.keys() | history.SUMS.keys() == CURVES.keys() - {"checkpoint_s"}
+    assert history.SUMS["gpu_power_w"] == "gpu_power_watts"
 
 
 @pytest.mark.parametrize("span_s", [0.0, 60.0, 3600.0, 86_400.0, 15 * 86_400.0, 1e9])

@@ -19,7 +19,7 @@ from cockpit.model.event import (
     RankSampled,
     TrialsListed,
 )
-from cockpit.model.run import Phase, Placement, RankSample, Spread, Trial, TrialStatus
+from cockpit.model.run import Phase, Placement, Spread, Trial, TrialStatus
 from cockpit.store.run import ALL_RANKS_POINTS
 from cockpit.store.series import Curves, Series
 from cockpit.store.store import Store
@@ -242,10 +242,3 @@ def test_an_alert_keeps_what_the_user_did_until_it_is_over() -> None:
     store.apply(AlertCleared(at_s=6.0, source="insight", alert_id="loss-nan/run 1"))
     assert not store.alerts
     assert [past.cleared_s for past in store.alerts_past] == [5.0]
-
-
-def test_a_sample_has_every_field_that_has_a_curve() -> None:
-    from cockpit.store.run import CURVES
-
-    told = RankSample.__dataclass_fields__
-    assert set(CURVES) <= set(told)

@@ -2,52 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cockpit.report.document import Band, Chart, Kind, Line, Mark, MarkKind, Section
 from cockpit.report.time_range import Extent, extent
-from cockpit.store.run import BANDS, RunView
+from cockpit.store.run import RunView
 from cockpit.store.store import Store
+from training.telemetry.metric_table import CURVES, PARTS, Unit
 
-SECTIONS = ("data_wait_s", "forward_s", "backward_s", "comm_s", "optimizer_s", "checkpoint_s")
-"""Left out where they are all zero: nothing was timed, or nothing took time."""
-CHARTS: tuple[tuple[str, str, Kind, tuple[str, ...]], ...] = (
-    ("loss", "Loss", Kind.NUMBER, ("loss",)),
-    ("samples_per_s", "Throughput, samples of all ranks", Kind.RATE, ("samples_per_s",)),
-    ("tokens_per_s", "Throughput, tokens of all ranks", Kind.RATE, ("tokens_per_s",)),
-    ("step_time_s", "Step time, mean of the ranks", Kind.SECONDS, ("step_time_s",)),
-    (
-        "sections_s",
-        "What a step is made of",
-        Kind.SECONDS,
-        SECTIONS[:-1],
-    ),
-    ("checkpoint_s", "Blocked on checkpoints, in each record", Kind.SECONDS, ("checkpoint_s",)),
-    ("mfu_percent", "Model FLOPs utilisation", Kind.PERCENT, ("mfu_percent",)),
-    (
-        "gpu_utilization_percent",
-        "GPU utilisation, mean of the ranks",
-        Kind.PERCENT,
-        ("gpu_utilization_percent",),
-    ),
-    ("gpu_memory_bytes", "GPU memory of all ranks", Kind.BYTES, ("gpu_memory_bytes",)),
-    ("gpu_power_w", "GPU power of all ranks", Kind.WATTS, ("gpu_power_w",)),
-    ("gpu_temperature_c", "GPU temperature, mean", Kind.CELSIUS, ("gpu_temperature_c",)),
-    ("memory_bytes", "Memory of all ranks' processes", Kind.BYTES, ("memory_bytes",)),
-    ("cpu_percent", "CPU of a rank's process, mean", Kind.PERCENT, ("cpu_percent",)),
-    ("learning_rate", "Learning rate", Kind.NUMBER, ("learning_rate",)),
-    ("grad_norm", "Gradient norm", Kind.NUMBER, ("grad_norm",)),
-)
-LABELS = {
-    "data_wait_s": "data wait",
-    "comm_s": "communication",
-    "optimizer_s": "optimiser",
+KINDS: Mapping[Unit, Kind] = {
+    "": Kind.NUMBER,
+    "s": Kind.SECONDS,
+    "B": Kind.BYTES,
+    "%": Kind.PERCENT,
+    "/s": Kind.RATE,
+    "W": Kind.WATTS,
+    "°C": Kind.CELSIUS,
 }
 REPORTED = 8
 """Charts of what the job gave to `ray.train.report`, beside the curves of each step."""
 MARKS = 2_000
-BAND_KINDS = (Kind.NUMBER, Kind.PERCENT, Kind.SECONDS)
-"""A band is of single ranks: it belongs to curves of means, not of sums."""
 
 
 def charts(run: RunView) -> Section:
@@ -58,22 +32,34 @@ def charts(run: RunView) -> Section:
 
 
 def _measured(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator[Chart]:
-    for name, title, kind, fields in CHARTS:
-        lines = []
-        for field in fields:
-            curve = run.curves[field]
-            if not len(curve) or (field in SECTIONS and not any(curve.values)):
-                continue
-            lines.append(Line(_label(field), curve.times, curve.values))
-        if not lines:
+    for name, metric in CURVES.items():
+        if name in PARTS:
             continue
-        band = _band(run, name) if kind in BAND_KINDS else None
-        yield Chart(name, title, kind, when.begin_s, when.end_s, tuple(lines), band, breaks)
+        curve = run.curves[name]
+        if len(curve) and (name != "checkpoint_s" or any(curve.values)):
+            lines = (Line(metric.title, curve.times, curve.values),)
+            band = None if metric.total else _band(run, name)
+            kind = KINDS[metric.unit]
+            yield Chart(name, metric.heading, kind, when.begin_s, when.end_s, lines, band, breaks)
+        if name == "step_time_s":
+            yield from _parts(run, when, breaks)
+
+
+def _parts(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator[Chart]:
+    """The parts of a step in one chart, without those that are all zero: they were not timed."""
+    lines = tuple(
+        Line(label, run.curves[name].times, run.curves[name].values)
+        for name, label in PARTS.items()
+        if any(run.curves[name].values)
+    )
+    if lines:
+        span = when.begin_s, when.end_s
+        yield Chart("sections_s", "Parts of a step", Kind.SECONDS, *span, lines, None, breaks)
 
 
 def _band(run: RunView, name: str) -> Band | None:
     low, high = run.bands[f"{name}.p10"], run.bands[f"{name}.p90"]
-    if name not in BANDS or not len(low) or len(low) != len(high):
+    if not len(low) or len(low) != len(high):
         return None
     return Band(low.times, low.values, high.values)
 
@@ -87,13 +73,6 @@ def _reported(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator
         yield Chart(
             f"reported.{name}", title, Kind.NUMBER, when.begin_s, when.end_s, (line,), None, breaks
         )
-
-
-def _label(field: str) -> str:
-    plain = field
-    for unit in ("_per_s", "_percent", "_bytes", "_s", "_w", "_c"):
-        plain = plain.removesuffix(unit)
-    return LABELS.get(field, plain.replace("_", " "))
 
 
 def marks(store: Store, run: RunView) -> tuple[Mark, ...]:

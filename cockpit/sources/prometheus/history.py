@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from cockpit.sources.prometheus.api import Curve
+from training.telemetry.metric_table import CURVES
 
 MOST_POINTS = 2_000
 LEAST_STEP_S = 10
@@ -21,29 +22,10 @@ LOOK_BACK_S = 15 * 86_400.0
 MOST_NODES = 256
 """More addresses would make a query too long for the proxies on the way."""
 
-MEANS = {
-    "loss": "loss",
-    "step_time_s": "step_time_seconds",
-    "data_wait_s": "data_wait_seconds",
-    "comm_s": "communication_seconds",
-    "forward_s": "forward_seconds",
-    "backward_s": "backward_seconds",
-    "optimizer_s": "optimizer_seconds",
-    "mfu_percent": "mfu_percent",
-    "learning_rate": "learning_rate",
-    "grad_norm": "grad_norm",
-    "cpu_percent": "cpu_percent",
-    "gpu_utilization_percent": "gpu_utilization_percent",
-    "gpu_temperature_c": "gpu_temperature_celsius",
-}
+_EXPORTED = [metric for metric in CURVES.values() if metric.gauge]
+MEANS = {metric.name: metric.gauge for metric in _EXPORTED if not metric.total}
 """Field of `RankSample`: what follows `cockpit_train_`. A run's value is the mean of its ranks'."""
-SUMS = {
-    "samples_per_s": "samples_per_second",
-    "tokens_per_s": "tokens_per_second",
-    "memory_bytes": "memory_bytes",
-    "gpu_memory_bytes": "gpu_memory_bytes",
-    "gpu_power_w": "gpu_power_watts",
-}
+SUMS = {metric.name: metric.gauge for metric in _EXPORTED if metric.total}
 """The same; a run's value is the sum of its ranks'."""
 
 MIB = 1024 * 1024

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
 from training.telemetry.failsafe import guarded
+from training.telemetry.metric_table import METRICS
 from training.telemetry.settings import FULL_RANKS, METRICS_S
 from training.telemetry.wire import AttemptStart, Body, Report, Run, Steps
 
@@ -22,31 +23,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "cockpit_train_"
 
-GAUGES: Mapping[str, tuple[str, str]] = {
-    "step": ("step", "The last global step done."),
-    "loss": ("loss", "Of the last step."),
-    "samples_per_second": ("samples_per_s", "Samples that the rank trains on."),
-    "tokens_per_second": ("tokens_per_s", "Tokens that the rank trains on."),
-    "step_time_seconds": ("step_time_s", "Mean wall time of a step."),
-    "data_wait_seconds": ("data_wait_s", "Mean of a step: waiting for data."),
-    "communication_seconds": ("comm_s", "Mean of a step: in collectives."),
-    "forward_seconds": ("forward_s", "Mean of a step: forward pass."),
-    "backward_seconds": ("backward_s", "Mean of a step: backward pass."),
-    "optimizer_seconds": ("optimizer_s", "Mean of a step: optimiser."),
-    "mfu_percent": ("mfu_percent", "Model FLOPs utilisation."),
-    "learning_rate": ("learning_rate", "Of the last step."),
-    "grad_norm": ("grad_norm", "Of the last step."),
-    "cpu_percent": ("cpu_percent", "Of the rank's process; 100 is one core."),
-    "memory_bytes": ("memory_bytes", "Resident set of the rank's process."),
-    "gpu_utilization_percent": ("gpu_utilization_percent", "As NVML has it."),
-    "gpu_memory_bytes": ("gpu_memory_bytes", "Memory in use on the rank's device."),
-    "gpu_memory_total_bytes": ("gpu_memory_total_bytes", "Memory of the rank's device."),
-    "gpu_power_watts": ("gpu_power_w", "Power that the rank's device draws."),
-    "gpu_temperature_celsius": ("gpu_temperature_c", "Of the rank's device."),
-    "gpu_clock_mhz": ("gpu_clock_mhz", "Of the streaming multiprocessors."),
-    "gpu_ecc_errors": ("gpu_ecc_errors", "Uncorrected errors since the driver was loaded."),
-}
-"""By name, after PREFIX: the field of a rank's record, and what it is."""
+GAUGES = {metric.gauge: metric for metric in METRICS if metric.gauge}
+"""By name, after PREFIX."""
 
 
 class Instrument(Protocol):
@@ -78,7 +56,8 @@ class Meter:
     ) -> None:
         by_rank, by_run = ("run", "name", "rank"), ("run", "name")
         self._gauges = {
-            field: gauge(PREFIX + name, text, by_rank) for name, (field, text) in GAUGES.items()
+            metric.name: gauge(PREFIX + name, metric.help, by_rank)
+            for name, metric in GAUGES.items()
         }
         self._get = {field: attrgetter(field) for field in self._gauges}
         self._world_size = gauge(PREFIX + "world_size", "Ranks of the newest attempt.", by_run)

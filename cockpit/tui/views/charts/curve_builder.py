@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from cockpit.store.run import SUMS, RankView, RunView
+from cockpit.store.run import RankView, RunView
 from cockpit.store.selectors import ranks_in_order
 from cockpit.store.series import Curves, Series
 from cockpit.tui.views.charts.available_charts import Plot
@@ -15,6 +15,7 @@ from cockpit.tui.views.charts.curve_cache import Placing, Tracks, begun_s, step_
 from cockpit.tui.views.charts.viewport import Lens, Reach
 from cockpit.tui.widgets.chart.marks import Mark
 from cockpit.tui.widgets.chart.picture import Curve
+from training.telemetry.metric_table import CURVES
 
 COLOURS = 8
 """How many curves a theme has colours for; of more ranks, so many are drawn."""
@@ -116,7 +117,9 @@ class Scene:
     def _band(bands: Curves, name: str) -> tuple[Series, Series] | None:
         """Of the ranks; it has no place beside a sum over them."""
         low, high = bands[f"{name}.p10"], bands[f"{name}.p90"]
-        return (low, high) if len(low) and len(high) and name not in SUMS else None
+        metric = CURVES.get(name)
+        drawn = len(low) and len(high) and metric is not None and not metric.total
+        return (low, high) if drawn else None
 
 
 def outliers(ranks: Sequence[RankView], name: str, count: int) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import clock
 from cockpit.tui.view_state import HEIGHTS, WIDTHS, Look, ShowsLogs
-from cockpit.tui.views.charts.curves import PLOTS, RunChart, has_gpus, marks_of, shown_for
+from cockpit.tui.views.charts.curves import GPU, PLOTS, RunChart, has_gpus, marks_of, shown_for
 from cockpit.tui.views.ranks.columns import RankLine, score_text
 from cockpit.tui.views.ranks.page_facts import Fact, groups, section_bar, section_legend, sections
 from cockpit.tui.views.ranks.rows import line_of
@@ -131,7 +131,7 @@ class RankScreen(Screen[None]):
         rows = max(1, (self.size.height - about_lines - FRAME_LINES) // CHART_LINES)
         shown: list[RunChart] = []
         for chart in shown_for(run, self.query(RunChart), PLOTS):
-            told = chart.plot.id != "gpu" or has_gpus(run)
+            told = chart.plot != GPU or has_gpus(run)
             chart.display = told and len(shown) < rows * columns
             if chart.display:
                 shown.append(chart)

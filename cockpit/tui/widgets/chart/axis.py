@@ -6,12 +6,10 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Literal
 
 from cockpit import format
 from cockpit.tui.widgets.chart.scale import log_range, nice_step, time_step, y_range
-
-Unit = Literal["", "s", "B", "%", "/s", "W", "°C"]
+from training.telemetry.metric_table import Unit
 
 
 class Axis(StrEnum):

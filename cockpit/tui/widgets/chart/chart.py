@@ -14,11 +14,12 @@ from textual.widget import Widget
 
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import Palette
-from cockpit.tui.widgets.chart.axis import Axis, Unit
+from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, MarkKind, Stretch
 from cockpit.tui.widgets.chart.picture import Curve, Look, Picture, compose
 from cockpit.tui.widgets.chart.points import Points
+from training.telemetry.metric_table import Unit
 
 __all__ = ["Curve", "LineChart", "Look", "Mark", "MarkKind"]
 

@@ -10,20 +10,14 @@ from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.chart import marks as marking
 from cockpit.tui.widgets.chart import surround
-from cockpit.tui.widgets.chart.axis import (
-    Axis,
-    Unit,
-    extent,
-    labels_of,
-    y_axis,
-    y_axis_in_powers,
-)
+from cockpit.tui.widgets.chart.axis import Axis, extent, labels_of, y_axis, y_axis_in_powers
 from cockpit.tui.widgets.chart.canvas import Canvas, pixels_wide
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, Stretch
 from cockpit.tui.widgets.chart.plot import Trace, trace
 from cockpit.tui.widgets.chart.points import INFINITE, Points
 from cockpit.tui.widgets.chart.surround import Lines
+from training.telemetry.metric_table import Unit
 
 LEAST_FOR_Y_LABELS = 24
 LEAST_FOR_TIME_AXIS = 5

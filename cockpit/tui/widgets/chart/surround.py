@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols
-from cockpit.tui.widgets.chart.axis import Unit, value_text
+from cockpit.tui.widgets.chart.axis import value_text
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Stretch
+from training.telemetry.metric_table import Unit
 
 
 @dataclass(frozen=True, slots=True)
