@@ -263,7 +263,7 @@ def test_a_command_after_dashes_may_follow_flags(
 
 
 def test_a_script_may_have_flags_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, list[str], bool]] = []
+    asked: list[tuple[str | None, list[str], bool]] = []
 
     def remember(args: argparse.Namespace) -> int:
         asked.append((args.job, args.command, args.follow))
@@ -272,9 +272,11 @@ def test_a_script_may_have_flags_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("cockpit.cli.change.launch.run", remember)
     assert run("launch", "--", "python", "train.py", "--lr", "0.1", "--help") == 0
     assert run("--local", "launch", "-f", "--", "python", "train.py", "-f") == 0
+    assert run("launch", "--", "checkpointed") == 0, "a command, not the bundled job"
     assert asked == [
-        ("python", ["train.py", "--lr", "0.1", "--help"], False),
-        ("python", ["train.py", "-f"], True),
+        (None, ["python", "train.py", "--lr", "0.1", "--help"], False),
+        (None, ["python", "train.py", "-f"], True),
+        (None, ["checkpointed"], False),
     ]
 
 

@@ -31,6 +31,7 @@ SECRET_IN_COMMAND = (
     "The command has what looks like a secret: everyone who may list jobs or processes on the "
     "cluster can read it. Set it in the environment of the pods instead."
 )
+COMMAND_AFTER_DASHES = True
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -202,19 +203,19 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
 
 
 def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
-    bundled = {job.name for job in bundled_jobs()}
-    if args.command or (args.job not in (None, *bundled) and "--" in sys.argv):
+    if args.command:
         if args.set or args.settings or args.workers is not None:
             raise UsageError(
                 "--set, --settings and --workers are for bundled jobs, not for a command."
             )
-        return submission.script_spec((args.job, *args.command), Path.cwd())
+        command = (args.job, *args.command) if args.job else args.command
+        return submission.script_spec(command, Path.cwd())
     given = settings_file.read(args.settings) if args.settings else None
     name = args.job or (given.job if given else "")
     if not name:
         raise UsageError(
             "Nothing was named to launch.",
-            f"Bundled jobs: {', '.join(sorted(bundled))}.",
+            f"Bundled jobs: {', '.join(sorted(job.name for job in bundled_jobs()))}.",
             "cockpit launch --list, or: cockpit launch -- python train.py",
         )
     settings: dict[str, str] = {}
