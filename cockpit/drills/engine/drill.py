@@ -26,7 +26,7 @@ from cockpit.drills.engine.injection import Injection
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.verdict import judge
 from cockpit.drills.faults import catalog, parameters
-from cockpit.drills.faults.fault import Aim, Armed, Fault, Ground, Order, Victims, injected
+from cockpit.drills.faults.fault import Aim, Armed, Fault, Ground, Order, Undo, Victims, injected
 from cockpit.drills.plan import blast_radius, target
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.drills.plan.warnings import warnings
@@ -223,7 +223,7 @@ class Experiment:
             )
         self._chronicle.begins(drill, reading)
         limit_s = self.plan.timeouts.inject_s
-        injection = Injection(entry, one.prepared.apply(), limit_s)
+        injection = Injection(entry, one.prepared, limit_s)
         self._injections.append(injection)
         await self._within(limit_s, f"injecting {kind.name}", injection.begun())
         self._chronicle.injected(drill)
@@ -284,6 +284,8 @@ class Experiment:
             entry = replace(injection.entry, answered=answered)
             try:
                 async with asyncio.timeout(limit_s):
+                    if answered:
+                        entry = self._effective(entry, injection.took_effect)
                     said = await undo.take_all_back(self._ground.backend, self._journal, entry)
                     self._chronicle.note(*said)
             except TimeoutError:
@@ -296,6 +298,13 @@ class Experiment:
         trouble = f"{'; '.join(left)}. It is in the journal: cockpit drill undo"
         self._chronicle.note(trouble)
         return trouble
+
+    def _effective(self, entry: Entry, took_effect: Callable[[Undo], bool]) -> Entry:
+        """The entry without the effects that did not happen, such as a refused drain."""
+        for each in entry.undo:
+            if not took_effect(each):
+                self._journal.done(entry.drill_id, each)
+        return replace(entry, undo=tuple(filter(took_effect, entry.undo)))
 
     # -- waiting
 

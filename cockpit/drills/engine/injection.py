@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 from cockpit.drills.engine.journal import Entry
 from cockpit.drills.engine.pod_script import has_answered
+from cockpit.drills.faults.fault import Prepared
 
 WAIT_S = 10.0
 """For the answer of an injection that is aborted: its undo comes after it then."""
@@ -15,11 +15,12 @@ WAIT_S = 10.0
 class Injection:
     """Applies the fault in a task of its own: an abort does not cut it off in the middle."""
 
-    def __init__(self, entry: Entry | None, apply: Awaitable[None], limit_s: float) -> None:
+    def __init__(self, entry: Entry | None, prepared: Prepared, limit_s: float) -> None:
         """`entry` is its undo, None where there is nothing to undo."""
         self.entry = entry
+        self.took_effect = prepared.took_effect
         self._until_s = asyncio.get_running_loop().time() + limit_s
-        self._applying = asyncio.ensure_future(apply)
+        self._applying = asyncio.ensure_future(prepared.apply())
 
     async def begun(self) -> None:
         """Wait until the fault has begun. Raises what applying it raises."""

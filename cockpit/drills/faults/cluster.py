@@ -23,24 +23,37 @@ from cockpit.drills.faults.fault import (
 from cockpit.drills.faults.pods import named
 from cockpit.model.cluster import NodeType
 from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.scale import plan_scale
 from cockpit.model.text import one_line
 from cockpit.store.store import Store
 
 PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
 """The only reason for which Ray drains a node that is busy (autoscaler.proto)."""
+REFUSED = "drain request is not accepted"
+"""In what `ray drain-node` prints then (ray/scripts/scripts.py)."""
+
+
+class DrainRefusedError(CockpitError):
+    """Ray did not accept the drain: the node goes on as before."""
 
 
 async def _draining(
     ground: Ground, victims: Victims, order: Order, deadline_s: float
-) -> Callable[[], Awaitable[None]]:
-    """What drains the Ray nodes of the victims; who they are is found out before."""
+) -> tuple[Callable[[], Awaitable[None]], Callable[[Undo], bool]]:
+    """What drains the Ray nodes of the victims, and whether that of an undo's pod was drained."""
     head, nodes = await ground.ask(lambda store: _ray_nodes(store, victims))
+    drained: set[str] = set()
 
     async def apply() -> None:
-        for node in nodes.values():
-            await drain(ground.backend, head, node, deadline_s, order.drill_id)
+        for pod, node in nodes.items():
+            drained.add(pod)
+            try:
+                await drain(ground.backend, head, node, deadline_s, order.drill_id)
+            except DrainRefusedError:
+                drained.discard(pod)
+                raise
 
-    return apply
+    return apply, lambda undo: undo.pod in drained
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ class NodeDrain:
 
     async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
         deadline_s = _number(order, "deadline_s")
-        apply = await _draining(ground, victims, order, deadline_s)
+        apply, took_effect = await _draining(ground, victims, order, deadline_s)
 
         return Prepared(
             lines=tuple(
@@ -75,6 +88,7 @@ class NodeDrain:
                 )
                 for pod in victims.pods
             ),
+            took_effect=took_effect,
             # Ray needs a moment to declare the node dead.
             lasts_s=deadline_s + 1.0,
             parameters=order.used,
@@ -92,7 +106,7 @@ class SpotPreemption:
 
     async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
         notice_s = _number(order, "notice_s")
-        notice = await _draining(ground, victims, order, notice_s)
+        notice, _ = await _draining(ground, victims, order, notice_s)
 
         async def end() -> None:
             await asyncio.sleep(notice_s)
@@ -173,19 +187,21 @@ class ScaleDown:
         groups = await ground.ask(lambda store: {name: store.groups.get(name) for name in leaving})
         uid = await ground.ask(lambda store: store.uid)
         before: dict[str, int] = {}
+        after: dict[str, int] = {}
         for name, pods in leaving.items():
             group = groups[name]
             if group is None:
-                raise CockpitError(f"There is no worker group {one_line(name)} any more.")
-            before[name] = group.desired // group.hosts
-            if before[name] - len(pods) < group.min:
+                raise CockpitError(f"Worker group {one_line(name)} no longer exists.")
+            lost = len({pod.replica or pod.name for pod in victims.pods if pod.group == name})
+            wanted = group.desired // group.hosts - lost
+            plan = plan_scale(group, wanted, remove=pods)
+            if plan.after != wanted:
                 raise CockpitError(
-                    f"Group {name} cannot be scaled down by {len(pods)}.",
-                    f"It has {before[name]}, and its min is {group.min}.",
-                    f"Lower it first: cockpit scale {name} --min {before[name] - len(pods)}",
+                    f"Group {name} cannot be scaled down by {lost}.",
+                    f"It has {plan.before}, and its min is {plan.low}.",
+                    f"Lower it first: cockpit scale {name} --min {wanted}",
                 )
-
-        after = {name: before[name] - len(pods) for name, pods in leaving.items()}
+            before[name], after[name] = plan.before, wanted
 
         async def apply() -> None:
             for name, pods in leaving.items():
@@ -228,9 +244,9 @@ async def drain(backend: Backend, head: str, node_id: str, deadline_s: float, wh
     )
     if done.exit_code:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise CockpitError(
-            f"Ray does not drain node {node_id[:8]}.", one_line(said[-1]) if said else ""
-        )
+        why = one_line(said[-1]) if said else ""
+        kind = DrainRefusedError if REFUSED in why else CockpitError
+        raise kind(f"Ray does not drain node {node_id[:8]}.", why)
 
 
 def _ray_nodes(store: Store, victims: Victims) -> tuple[str, Mapping[str, str]]:

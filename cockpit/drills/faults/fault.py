@@ -161,6 +161,8 @@ class Prepared:
     apply: Callable[[], Awaitable[None]]
     """Do it; returns once it is done, or has begun. Raises CockpitError."""
     undo: tuple[Undo, ...] = ()
+    took_effect: Callable[[Undo], bool] = lambda undo: True
+    """Whether there may be anything to undo, once `apply` has got its answers."""
     lasts_s: float = 0.0
     """How long it goes on before it is undone or has ended by itself; 0: it is over at once."""
     meanwhile: Callable[[], Awaitable[None]] | None = None

@@ -1,0 +1,91 @@
+"""Faults of the cluster itself, on a scripted backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cockpit.backends.protocol import ExecResult
+from cockpit.drills.engine.journal import Journal
+from cockpit.drills.faults import cluster
+from cockpit.drills.faults.fault import Order, Victims
+from cockpit.drills.plan.plan import FaultSpec, TargetSpec
+from cockpit.model.cluster import Node, WorkerGroup
+from cockpit.model.drill import Verdict
+from cockpit.model.error import CockpitError
+from cockpit.model.event import GroupsListed, NodesListed, PodsListed
+from tests.drills.ground import ScriptedGround, experiment, plan, trained
+from tests.events import HEAD, ONE, TWO
+from tests.simulated_backend import ScriptedBackend
+
+REFUSED = "Error: The drain request is not accepted: the node is not idle"
+
+
+@dataclass(slots=True)
+class Draining(ScriptedBackend):
+    """`ray drain-node` fails with this message for the node of the second pod."""
+
+    error: str = REFUSED
+
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        await ScriptedBackend.exec(self, pod, argv, uid=uid)
+        return (
+            ExecResult(1, "", self.error) if f"node-{TWO.name}" in argv else ExecResult(0, "", "")
+        )
+
+
+async def drained(backend: Draining, directory: Path, target: TargetSpec) -> list[str]:
+    """The pods that are deleted after a drain that fails."""
+    nodes = tuple(Node(f"node-{p.name}", p.ip, "", False, alive=True) for p in (ONE, TWO))
+    events = [*trained(), NodesListed(at_s=99.0, source="ray", nodes=nodes)]
+    fault = FaultSpec("node-drain", {"deadline_s": "0"}, target)
+    drill = experiment(
+        ScriptedGround(events, backend),
+        cluster.FAULTS["node-drain"],
+        plan(faults=(fault,)),
+        journal=Journal(directory),
+    )
+    record = await drill.conduct()
+    assert record.verdict is Verdict.BROKEN
+    assert not Journal(directory).entries()
+    return [call[1] for call in backend.asked if call[0] == "delete_pod"]
+
+
+async def test_pod_is_not_deleted_when_ray_refused_its_drain(tmp_path: Path) -> None:
+    assert await drained(Draining(), tmp_path, TargetSpec(TWO.name)) == []
+
+
+async def test_only_drained_pods_are_replaced_when_a_later_drain_is_refused(tmp_path: Path) -> None:
+    assert await drained(Draining(), tmp_path, TargetSpec(count=2)) == [ONE.name]
+
+
+async def test_pod_is_replaced_when_the_drain_may_have_been_accepted(tmp_path: Path) -> None:
+    backend = Draining(error="grpc: deadline exceeded")
+    assert await drained(backend, tmp_path, TargetSpec(TWO.name)) == [TWO.name]
+
+
+@pytest.mark.parametrize(("least", "error"), [(4, ""), (8, "its min is 2")])
+async def test_scale_down_counts_replicas_of_several_hosts(least: int, error: str) -> None:
+    hosts = tuple(
+        replace(ONE, name=f"slice-{number}", group="slice", replica=f"r{number // 4}")
+        for number in range(8)
+    )
+    group = WorkerGroup("slice", desired=8, ready=8, min=least, max=16, hosts=4)
+    ground = ScriptedGround(
+        [
+            PodsListed(at_s=1.0, source="backend", pods=(HEAD, *hosts)),
+            GroupsListed(at_s=1.0, source="backend", groups=(group,)),
+        ]
+    )
+    order = Order("drill-1.1", {"for_s": 1.0}, Random(1))
+    preparing = cluster.FAULTS["scale-down"].prepare(ground, Victims(hosts[:1]), order)
+    if error:
+        with pytest.raises(CockpitError, match=error):
+            await preparing
+        return
+    prepared = await preparing
+    assert prepared.lines == ("Scale group slice from 2 to 1 for 1 s, without slice-0.",)
