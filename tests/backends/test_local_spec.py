@@ -76,7 +76,7 @@ def test_a_spec_survives_its_file() -> None:
 def test_scaling_beyond_max_is_held_and_the_clamped_number_is_what_stays() -> None:
     scaled, warning = scaled_spec(SPEC, ScaleRequest("gpu", replicas=9))
     assert scaled.group("gpu").replicas == 4
-    assert warning == "9 is above the group's max: held at 4."
+    assert warning == "9 is above the group's max of 4: limited to 4."
     raised, warning = scaled_spec(scaled, ScaleRequest("gpu", max=8))
     assert (raised.group("gpu").desired, warning) == (4, "")
 

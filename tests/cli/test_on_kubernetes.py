@@ -241,7 +241,7 @@ def test_scaling_and_suspending_change_the_object_and_leave_an_event(
     assert plane.ask("GET", cluster)["spec"]["workerGroupSpecs"][0]["replicas"] == 4
     code, _, err = run("scale", "gpu", "9", "--yes", *NAMED)
     assert code == 0
-    assert "it will get 4" in err
+    assert "limited to 4" in err
     assert run("scale", "gpu", "3", "--yes", *NAMED)[0] == 0
     assert run("suspend", "--yes", *NAMED)[0] == 0
     assert plane.ask("GET", cluster)["spec"]["suspend"]

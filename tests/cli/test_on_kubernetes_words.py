@@ -338,10 +338,10 @@ AUTOSCALED = replace(GPU, autoscaled=True, desired=2, note="wanted 0, running 2"
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["gpu", "9"], "Its bounds are 0 to 4: it will get 4."),
-        (["gpu", "3"], "--min 3 keeps 3"),
+        (["gpu", "9"], "9 is above the group's max of 4: limited to 4."),
+        (["gpu", "3"], "to keep 3, set the group's min to 3: cockpit scale gpu --min 3"),
         (["gpu", "3", "--min", "3"], "continues to change"),
-        (["gpu", "1"], "holds pods that are busy"),
+        (["gpu", "1"], "keeps busy workers until they are idle"),
         (["gpu", "1", "--remove", "trainer-gpu-a"], "These go first: trainer-gpu-a."),
         (["gpu", "1"], "At present: wanted 0, running 2."),
     ],

@@ -195,7 +195,7 @@ def test_a_group_scales_up_and_down_and_is_held_to_its_bounds(
     assert "2 → 3" in capsys.readouterr().err
     assert ask("groups")[0]["ready"] == 3
     assert main(["scale", "workers", "9", "--dry-run"]) == 0
-    assert "it will get 3" in capsys.readouterr().err
+    assert "limited to 3" in capsys.readouterr().err
     last = next(pod["name"] for pod in ask("pods") if pod["group"] == "workers")
     assert main(["scale", "workers", "-1", "--remove", last, "--yes", "--wait"]) == 0
     capsys.readouterr()

@@ -66,7 +66,7 @@ async def test_protected_cluster_needs_its_name_typed(
 async def test_each_question_names_the_cluster_first(cockpit: Open) -> None:
     async with cockpit(protected=[ClusterPattern(cluster="other")]) as seen:
         await seen.press("minus")
-        await seen.sees("Cluster: local cluster demo.", "Scale group workers from 2 to 1 pods.")
+        await seen.sees("Cluster: local cluster demo.", "Scale group workers from 2 to 1 pod.")
         assert isinstance(seen.app.screen, Confirm)
         assert not seen.app.screen.typed
         await seen.press("n", "L")
@@ -95,7 +95,7 @@ async def test_scaling_asks_and_names_both_counts(cockpit: Open) -> None:
 async def test_scaling_by_command_is_clamped_and_says_so(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("colon", *"scale workers 9", "enter")
-        await seen.sees("from 2 to 4 pods", "9 was asked for")
+        await seen.sees("from 2 to 4 pods", "9 is above the group's max of 4: limited to 4.")
         await seen.press("y")
         await seen.until(lambda: seen.asked == [("scale", "workers", "4")])
 

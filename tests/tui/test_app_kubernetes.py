@@ -61,10 +61,10 @@ async def test_scaling_hosts_counts_replicas(cockpit: Open) -> None:
 async def test_scaling_an_autoscaled_group_says_what_will_undo_it(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("plus")
-        await seen.sees("autoscaler runs: it takes pods that are idle away", "Now: wanted 4")
+        await seen.sees("Ray's autoscaler removes workers that are idle", "At present: wanted 4")
         await seen.press("n", "minus")
         await seen.sees("Scale down?")
-        assert "busy stay until they are" in seen.text
+        assert "keeps busy workers" in seen.text
         assert "cockpit scale gpu N" in seen.text
 
 

@@ -37,12 +37,6 @@ def test_a_command_may_be_shortened_as_long_as_it_is_one() -> None:
         commands.parse("frob")
 
 
-def test_replicas_are_a_number_or_a_step_from_what_is_wanted_now() -> None:
-    assert [commands.replicas(text, 2) for text in ("3", "+1", "-5")] == [3, 3, 0]
-    with pytest.raises(UsageError, match="not a number"):
-        commands.replicas("many", 2)
-
-
 def test_completion_knows_pods_groups_and_jobs() -> None:
     store = at(digits(), 60).session.store
     assert commands.completions("ki", store) == ["kill"]

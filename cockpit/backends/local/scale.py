@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cockpit.backends.local.spec import ClusterSpec, GroupSpec, check_group, check_groups
+from cockpit.backends.local.spec import ClusterSpec, check_group, check_groups
+from cockpit.model.scale import clamped
 
 GRACE_S = 30.0
 """Kubernetes' default grace period, for pods that a scale-down takes away."""
@@ -53,20 +54,12 @@ def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, 
         max=old.max if request.max is None else request.max,
     )
     check_group(wanted)
-    warning = clamped_warning(wanted)
+    _, warning = clamped(wanted.replicas, wanted.min, wanted.max)
     # KubeRay leaves the wrong number in its spec, so that a later, higher max would apply it by
     # surprise; here the clamped number is what stays.
     scaled = spec.with_group(replace(wanted, replicas=wanted.desired))
     check_groups(scaled.groups)
     return scaled, warning
-
-
-def clamped_warning(group: GroupSpec) -> str:
-    if group.replicas > group.max:
-        return f"{group.replicas} is above the group's max: held at {group.desired}."
-    if group.replicas < group.min:
-        return f"{group.replicas} is below the group's min: held at {group.desired}."
-    return ""
 
 
 def _number(raw: Any) -> int | None:

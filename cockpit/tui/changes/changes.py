@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cockpit.model.cluster import ClusterHealth, WorkerGroup
+from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.protection import is_protected
 from cockpit.model.run import Job
+from cockpit.model.scale import plan_scale, unit, wanted_replicas
 from cockpit.model.text import one_line
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Actions
@@ -19,47 +20,25 @@ from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
 
 
-async def scale(app: CockpitApp, group: str, replicas: int) -> None:
+async def scale(app: CockpitApp, group: str, replicas: str) -> None:
+    """To `3`, or by `+1`."""
     actions = allowed(app, "scale", "Nothing was scaled.")
     known = app.store.groups.get(group)
     if known is None:
         names = ", ".join(app.store.groups) or "none yet"
         raise UsageError(f"There is no worker group {group!r}.", f"Groups: {names}.")
-    now, least, most = (pods // known.hosts for pods in (known.desired, known.min, known.max))
-    what = "pods" if known.hosts == 1 else f"replicas of {known.hosts} pods"
-    wanted = min(max(replicas, least), most)
-    if wanted == now:
-        raise UsageError(f"Group {group} stays at {now} {what}.", f"It may have {least} to {most}.")
-    more = wanted > now
-    lines = [f"Scale group {group} from {now} to {wanted} {what}."]
-    if wanted != replicas:
-        lines.append(f"{replicas} was asked for; the group may have {least} to {most}.")
-    if not more:
-        lines.append("A run with ranks on a pod that goes ends its attempt and restarts.")
-    lines += _of_autoscaler(known, more)
-    if known.note:
-        lines.append(f"Now: {known.note}.")
+    plan = plan_scale(known, wanted_replicas(replicas, known))
+    if plan.after is None or plan.after == plan.before:
+        raise UsageError(
+            f"Group {group} stays at {unit(plan.before, known)}.",
+            f"It may have {plan.low} to {plan.high}.",
+        )
     uid = app.store.uid
-    question = "Scale up?" if more else "Scale down?"
-    if await app.push_screen_wait(asked(app, question, lines, "Scale")):
-        done = await app.submit(actions.scale(group, wanted, uid=uid))
-        said = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
-        app.notify(said, title="Scaled", markup=False)
-
-
-def _of_autoscaler(group: WorkerGroup, more: bool) -> list[str]:
-    """What Ray's autoscaler will make of it."""
-    if not group.autoscaled:
-        return []
-    if more:
-        return [
-            "Ray's autoscaler runs: it takes pods that are idle away again. "
-            "To keep them, raise the group's minimum."
-        ]
-    return [
-        "Ray's autoscaler runs: pods that are busy stay until they are idle. To be rid of "
-        f"certain pods at once: cockpit scale {group.name} N --remove POD."
-    ]
+    question = "Scale up?" if plan.after > plan.before else "Scale down?"
+    if await app.push_screen_wait(asked(app, question, plan.lines, "Scale")):
+        done = await app.submit(actions.scale(group, plan.after, uid=uid))
+        text = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
+        app.notify(text, title="Scaled", markup=False)
 
 
 async def stop(app: CockpitApp, job_id: str) -> None:

@@ -87,17 +87,6 @@ def parse(line: str) -> tuple[Command, tuple[str, ...]]:
     return command, rest
 
 
-def replicas(text: str, now: int) -> int:
-    """`3`, or `+1` and `-1` from what is wanted now. Raises UsageError."""
-    try:
-        number = int(text)
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is not a number of pods.", todo="Try: scale workers 3"
-        ) from None
-    return max(0, now + number if text[:1] in "+-" else number)
-
-
 def completions(
     line: str, store: Store, themes: Sequence[str] = (), fleet: Store | None = None
 ) -> list[str]:

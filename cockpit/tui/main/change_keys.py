@@ -27,7 +27,7 @@ class Changing(Viewing):
         self._scale("-1")
 
     def _scale(self, by: str) -> None:
-        from cockpit.tui.main import command_runner
+        from cockpit.tui.changes import changes
 
         store = self.cockpit.store
         target = self.target()
@@ -36,7 +36,7 @@ class Changing(Viewing):
             group = target.name
         elif target is not None and target.kind == "pod" and target.name in store.pods:
             group = store.pods[target.name].group
-        self.cockpit.attempt(command_runner.scale(self.cockpit, group, by))
+        self.cockpit.attempt(changes.scale(self.cockpit, group, by))
 
     def action_stop(self) -> None:
         from cockpit.tui.changes import changes

@@ -38,7 +38,7 @@ async def run(screen: MainScreen, line: str) -> None:
         case "scale":
             if len(words) != 2:
                 raise UsageError("scale needs more.", f"Usage: {command.usage}")
-            await scale(app, first, words[1])
+            await changes.scale(app, first, words[1])
         case "drill" if first:
             from cockpit.tui.changes import drills
 
@@ -79,13 +79,6 @@ async def run(screen: MainScreen, line: str) -> None:
             await screen.action_view(name)
         case name:
             await screen.run_action(name)
-
-
-async def scale(app: CockpitApp, group: str, wanted: str) -> None:
-    """To `3`, or by `+1`. Counts replicas, which are pods unless each spans several hosts."""
-    known = app.store.groups.get(group)
-    now = known.desired // known.hosts if known else 0
-    await changes.scale(app, group, commands.replicas(wanted, now))
 
 
 async def show_log_of(screen: Viewing, name: str) -> None:

@@ -44,10 +44,10 @@ def test_what_is_so_already_needs_no_patch() -> None:
 
 def test_numbers_are_clamped_before_they_are_sent() -> None:
     above = ask(Moment.of("ready"), 9)
-    assert (above.after, above.warning) == (5, "9 is above the group's max of 5: held at 5.")
+    assert (above.after, above.warning) == (5, "9 is above the group's max of 5: limited to 5.")
     assert changes(above) == {f"{AT}/replicas": 5}
     below = ask(Moment.of("ready"), 0, min=1)
-    assert (below.after, below.warning) == (1, "0 is below the group's min of 1: held at 1.")
+    assert (below.after, below.warning) == (1, "0 is below the group's min of 1: limited to 1.")
     assert changes(below) == {f"{AT}/minReplicas": 1, f"{AT}/replicas": 1}
 
 
@@ -85,7 +85,7 @@ def test_a_named_pod_that_min_holds_is_replaced_and_that_is_said() -> None:
     made = ask(Moment.of("ready"), remove=("demo-gpu-worker-92lr4",), min=2)
     assert made.after == 2
     assert made.warning == (
-        "1 is below the group's min of 2: held at 2. 1 of them is replaced: 2 stay wanted."
+        "1 is below the group's min of 2: limited to 2. 1 of them is replaced: 2 stay wanted."
     )
 
 
@@ -132,8 +132,8 @@ def test_with_the_autoscaler_a_raised_number_is_undone_when_idle_and_how_to_keep
     moment = Moment.of("autoscaler-held")
     made = ask(moment, 3)
     assert made.warning == (
-        "The autoscaler takes workers away that are idle for 60 s;"
-        " to keep 3, set the group's min to 3 too."
+        "Ray's autoscaler removes workers that are idle for 60 s; to keep 3, set the group's min "
+        "to 3: cockpit scale gpu --min 3."
     )
     assert ask(moment, 3, min=3).warning == ""
 
@@ -143,8 +143,8 @@ def test_with_the_autoscaler_a_lowered_number_changes_nothing_but_the_number() -
     moment.group["replicas"] = 2
     made = ask(moment, 0)
     assert made.warning == (
-        "The autoscaler changes only the number: 2 pods run until they are idle."
-        " To lower at once, name the pods that shall go."
+        "Ray's autoscaler keeps busy workers until they are idle. To remove certain pods now: "
+        "cockpit scale gpu N --remove POD."
     )
     named = ask(moment, remove=("demo-gpu-worker-mgnls", "demo-gpu-worker-gxqbl"))
     assert (named.after, named.warning) == (0, "")

@@ -15,6 +15,7 @@ from cockpit.backends.kuberay.api.fields import mapping, whole
 from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import UsageError
+from cockpit.model.scale import autoscaler_effect, clamped
 from cockpit.model.text import one_line
 
 Step = Mapping[str, Any]
@@ -77,7 +78,7 @@ def plan(
     wanted = old.replicas if request.replicas is None else request.replicas
     if request.replicas is None and going:
         wanted = max(0, old.wanted - len(going))
-    after = max(least, min(wanted, most))
+    after, limited = clamped(wanted, least, most)
     changes = [
         *_number(item, path, "minReplicas", old.min, request.min),
         *_number(item, path, "maxReplicas", old.max, request.max),
@@ -85,7 +86,7 @@ def plan(
         *_deletions(item, path, old, request.remove, pods),
     ]
     warnings = [
-        _clamped(wanted, after, least, most),
+        limited,
         _suspended(cluster, old),
         _together(going, request.remove, old),
         _replaced(old, after, len(going)),
@@ -197,14 +198,6 @@ def _test(path: str, found: Any) -> Step:
     return {"op": "test", "path": path, "value": found}
 
 
-def _clamped(wanted: int, after: int, least: int, most: int) -> str:
-    if wanted > after:
-        return f"{wanted} is above the group's max of {most}: held at {after}."
-    if wanted < after:
-        return f"{wanted} is below the group's min of {least}: held at {after}."
-    return ""
-
-
 def _suspended(cluster: RayCluster, old: GroupSpec) -> str:
     if cluster.suspended:
         return "The cluster is suspended: there are no pods until it is unsuspended."
@@ -239,18 +232,11 @@ def _autoscaled(
     pods: Sequence[Pod],
     idle_s: int,
 ) -> str:
-    """What Ray's autoscaler makes of the new number (recorded with its version 2)."""
     if not cluster.autoscaled:
         return ""
-    if after > old.wanted and after > least:
-        return (
-            f"The autoscaler takes workers away that are idle for {idle_s} s;"
-            f" to keep {after}, set the group's min to {after} too."
-        )
     running = sum(pod.phase in (PodPhase.PENDING, PodPhase.RUNNING) for pod in pods)
-    if after < old.wanted and running > after * old.hosts:
-        return (
-            f"The autoscaler changes only the number: {running} pods run until they are idle."
-            " To lower at once, name the pods that shall go."
-        )
-    return ""
+    if (after > old.wanted and after <= least) or (
+        after < old.wanted and running <= after * old.hosts
+    ):
+        return ""
+    return autoscaler_effect(old.name, old.wanted, after, idle_s)

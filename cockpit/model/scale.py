@@ -1,0 +1,110 @@
+"""Plan a change of a worker group's size: what is set, and what to know before and after.
+
+Counts are replicas, which are pods unless a replica spans several hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cockpit.format import plural
+from cockpit.model.cluster import WorkerGroup
+from cockpit.model.error import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePlan:
+    """`after` is within the group's bounds; None: only its bounds or certain pods change."""
+
+    group: WorkerGroup
+    before: int
+    after: int | None
+    low: int
+    high: int
+    lines: tuple[str, ...]
+    """The plan in sentences, for the confirmation."""
+
+
+def plan_scale(
+    group: WorkerGroup,
+    replicas: int | None,
+    *,
+    min_replicas: int | None = None,
+    max_replicas: int | None = None,
+    remove: Sequence[str] = (),
+) -> ScalePlan:
+    """As for `Backend.scale`: None leaves a number as it is, and `remove` names pods."""
+    before = group.desired // group.hosts
+    low = group.min // group.hosts if min_replicas is None else min_replicas
+    high = group.max // group.hosts if max_replicas is None else max_replicas
+    given = (("min", min_replicas), ("max", max_replicas))
+    bounds = [f"{name} {number}" for name, number in given if number is not None]
+    after, warning = (None, "") if replicas is None else clamped(replicas, low, high)
+    lines = []
+    if after is not None:
+        lines += [f"Scale group {group.name} from {before} to {unit(after, group)}.", warning]
+    elif bounds:
+        has = unit(before, group)
+        lines.append(f"Change group {group.name}, which has {has}: {', '.join(bounds)}.")
+    if remove:
+        lines.append(f"These go first: {', '.join(remove)}.")
+        if group.hosts > 1:
+            lines.append(f"Each takes the other {group.hosts - 1} pods of its replica with it.")
+    if remove or (after is not None and after < before):
+        lines.append("If a removed pod has ranks of a run, the attempt ends and the run restarts.")
+    if group.suspended:
+        lines.append("The group is suspended: it has no pods until the cluster is unsuspended.")
+    if group.note:
+        lines.append(f"At present: {group.note}.")
+    if group.autoscaled and after is not None:
+        settled = min_replicas is not None if after > before else bool(remove)
+        lines.append(
+            ("" if settled else autoscaler_effect(group.name, before, after))
+            or "Ray's autoscaler continues to change this number."
+        )
+    return ScalePlan(group, before, after, low, high, tuple(line for line in lines if line))
+
+
+def clamped(wanted: int, low: int, high: int) -> tuple[int, str]:
+    """The number within the bounds, and a warning if it is another one."""
+    if wanted > high:
+        return high, f"{wanted} is above the group's max of {high}: limited to {high}."
+    if wanted < low:
+        return low, f"{wanted} is below the group's min of {low}: limited to {low}."
+    return wanted, ""
+
+
+def autoscaler_effect(group: str, before: int, after: int, idle_s: int | None = None) -> str:
+    """What Ray's autoscaler (recorded with its version 2) does after a change; or nothing.
+
+    `idle_s` is after how long it removes an idle worker, where that is known.
+    """
+    if after > before:
+        idle = "" if idle_s is None else f" for {idle_s} s"
+        return (
+            f"Ray's autoscaler removes workers that are idle{idle}; to keep {after}, set the "
+            f"group's min to {after}: cockpit scale {group} --min {after}."
+        )
+    if after < before:
+        return (
+            "Ray's autoscaler keeps busy workers until they are idle. To remove certain pods now: "
+            f"cockpit scale {group} N --remove POD."
+        )
+    return ""
+
+
+def wanted_replicas(text: str, group: WorkerGroup) -> int:
+    """Parse `3`, or `+1` and `-1` relative to the present number. Raises UsageError."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number of pods.", todo="Give 3, +1 or -1.") from None
+    return max(0, group.desired // group.hosts + number if text[0] in "+-" else number)
+
+
+def unit(count: int, group: WorkerGroup) -> str:
+    """`1 pod`, `3 pods`; `2 replicas of 4 pods` where several make one."""
+    if group.hosts == 1:
+        return plural(count, "pod")
+    return f"{plural(count, 'replica')} of {group.hosts} pods"
