@@ -14,7 +14,7 @@ from cockpit.insight.detectors.hysteresis import Alarm
 from cockpit.insight.metrics.progress import Heard
 from cockpit.model.alert import Alert
 from cockpit.model.event import AlertCleared, AlertRaised, Event
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from cockpit.cli.options.cluster_flags import FLAGS, Place
 from cockpit.config import paths
+from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import UsageError
-from cockpit.model.protection import ClusterPattern
 from cockpit.model.text import one_line
 
 TEMPLATE = """\

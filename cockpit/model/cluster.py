@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from cockpit.model.text import one_line
 
@@ -224,3 +225,28 @@ class Capability:
 
     allowed: bool
     why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPattern:
+    """Glob patterns, all of which a cluster has to match: `*`, `?` and `[…]`, as in a shell."""
+
+    context: str = "*"
+    namespace: str = "*"
+    cluster: str = "*"
+    backend: str = "*"
+    """`local`, `address` or `kuberay`."""
+
+    def matches(self, ref: ClusterRef) -> bool:
+        pairs = (
+            (ref.context, self.context),
+            (ref.namespace, self.namespace),
+            (ref.name, self.cluster),
+            (ref.backend, self.backend),
+        )
+        return all(fnmatchcase(name, pattern) for name, pattern in pairs)
+
+
+def is_protected(ref: ClusterRef, patterns: Iterable[ClusterPattern]) -> bool:
+    """Whether a destructive change of the cluster needs its name, typed."""
+    return any(pattern.matches(ref) for pattern in patterns)

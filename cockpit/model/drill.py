@@ -215,3 +215,24 @@ class DrillRecord:
         """The kinds of its faults, with a plus between."""
         kinds = self.asked or tuple(drill.fault for drill in self.drills)
         return "+".join(dict.fromkeys(kinds)) or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCurve:
+    """Points of one curve of the run, around the drill."""
+
+    name: str
+    """A field of `RankSample`: `loss`, `samples_per_s`."""
+    times: tuple[float, ...] = ()
+    """Unix seconds, ascending."""
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDrill:
+    """A drill as it is kept for later: its record, and the run's curves around it."""
+
+    record: DrillRecord
+    run: str = ""
+    """The name of the run that was hit; empty where there was none."""
+    curves: tuple[KeptCurve, ...] = ()

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit.config import paths
+from cockpit.model.drill import KeptDrill
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.limited_json import loads
-from cockpit.model.saved_drill import KeptDrill
 from cockpit.model.text import one_line
 from cockpit.recorder.codec import CodecError, from_plain, to_plain
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cockpit.insight.recovery.drill_comparison import compared, kind_of
-from cockpit.model.drill import DrillRecord, Milestone, Recovery, Verdict
-from cockpit.model.saved_drill import KeptDrill
+from cockpit.model.drill import DrillRecord, KeptDrill, Milestone, Recovery, Verdict
 from cockpit.model.text import as_sentence
 from cockpit.report import values as format
 from cockpit.report.document import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cockpit.insight.detectors.straggler import scores
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.progress import gpus_of
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.report.charts import curves
 from cockpit.report.document import Document, Section
 from cockpit.report.sections import attempts, diagnosis, events, experiments, overview, ranks

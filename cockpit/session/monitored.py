@@ -12,7 +12,7 @@ from cockpit.alerts.monitor import AlertWatch
 from cockpit.alerts.settings import AlertSettings
 from cockpit.backends.protocol import Backend
 from cockpit.model.event import Event
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.recorder.writing.run_recorders import RunRecorders
 from cockpit.session.session import Session, Source
 

@@ -32,9 +32,8 @@ from cockpit.tui.theme import DEFAULT_THEME
 from cockpit.tui.view_state import Live, Look
 
 if TYPE_CHECKING:
-    from cockpit.model.cluster import ClusterRef
+    from cockpit.model.cluster import ClusterPattern, ClusterRef
     from cockpit.model.drill import Recovery
-    from cockpit.model.protection import ClusterPattern
 
 TICK_S = 0.125
 AT_LEAST_EVERY_S = 1.0

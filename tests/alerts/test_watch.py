@@ -15,8 +15,7 @@ from cockpit.alerts.settings import AlertSettings, Hook, parse
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.error import UsageError
 from cockpit.model.event import AlertCleared, AlertHandled, AlertRaised, Event
-from cockpit.model.run import RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunState, RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.insight.training_run import Training

@@ -16,8 +16,7 @@ from cockpit.drills.engine.journal import Journal
 from cockpit.drills.faults.catalog import NAMES
 from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import ClusterRef
-from cockpit.model.drill import Verdict
-from cockpit.model.saved_drill import KeptDrill
+from cockpit.model.drill import KeptDrill, Verdict
 from cockpit.recorder.drills import DrillHistory
 from tests.recorder.test_drills import kept, record
 

@@ -15,8 +15,8 @@ from cockpit.cli.drill import run as drill_run
 from cockpit.cli.drill import undo
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec
+from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import NotAllowedError, UsageError
-from cockpit.model.protection import ClusterPattern
 from cockpit.session.session import Session
 from tests.drills.ground import QUICK, trained
 from tests.drills.test_orphans import DAY_S, KILLED, REPLACE, SCALE, left

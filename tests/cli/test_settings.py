@@ -15,9 +15,8 @@ from cockpit.cli import main as cli
 from cockpit.cli.options.cluster_flags import Place, settle
 from cockpit.cli.options.settings import settle_all
 from cockpit.config import file
-from cockpit.model.cluster import ClusterRef
+from cockpit.model.cluster import ClusterRef, is_protected
 from cockpit.model.error import UsageError
-from cockpit.model.protection import is_protected
 
 PROD = Place(context="prod", namespace="ml", cluster="big", dashboard_url="http://x")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from cockpit.model.drill import KeptDrill
 from cockpit.model.event import Event
-from cockpit.model.saved_drill import KeptDrill
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.recorder import codec
 from cockpit.recorder.codec import CodecError
 from cockpit.recorder.file import pack

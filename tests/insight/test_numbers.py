@@ -30,8 +30,7 @@ from cockpit.model.event import (
     RankSampled,
     TrackedRunsListed,
 )
-from cockpit.model.run import Job, JobStatus, Phase, RankSample, RunState, Spread
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import Job, JobStatus, Phase, RankSample, RunState, RunSummary, Spread
 from cockpit.model.tracking import TrackedRun
 from cockpit.store.run import RUN_POINTS
 from cockpit.store.series import Series

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from cockpit.model.event import Event, HistoryLoaded, LogLines, Notice, RankSampled, RunSeen
-from cockpit.model.run import RankSample, RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RankSample, RunState, RunSummary
 from cockpit.recorder.codec import KINDS, MOMENTS, CodecError, decode, encode, from_plain, to_plain
 from tests.tui.simulated import _digits, _wide
 

@@ -16,6 +16,8 @@ from cockpit.model.drill import (
     Drill,
     DrillRecord,
     Instant,
+    KeptCurve,
+    KeptDrill,
     Milestone,
     ProbeResult,
     Recovery,
@@ -23,7 +25,6 @@ from cockpit.model.drill import (
     Verdict,
 )
 from cockpit.model.error import UsageError
-from cockpit.model.saved_drill import KeptCurve, KeptDrill
 from cockpit.recorder import drills as kept_drills
 from cockpit.recorder.drills import DrillHistory
 from cockpit.report.drill_junit import Case, case_of, junit

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cockpit.model.drill import Verdict
-from cockpit.model.saved_drill import KeptCurve, KeptDrill
+from cockpit.model.drill import KeptCurve, KeptDrill, Verdict
 from cockpit.report.data import data
 from cockpit.report.document import Tone
 from cockpit.report.drill_report import drill_report

@@ -9,8 +9,7 @@ import pytest
 
 from cockpit.insight.metrics.summary import job_of, summary
 from cockpit.model.event import MetricsReported, RankSampled, RunSeen
-from cockpit.model.run import Checkpoint, Phase, RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import Checkpoint, Phase, RunState, RunSummary
 from cockpit.report.charts.chart import chart_svg
 from cockpit.report.charts.curves import marks
 from cockpit.report.data import data

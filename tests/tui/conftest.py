@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from cockpit.launch import submission
-from cockpit.model.protection import ClusterPattern
+from cockpit.model.cluster import ClusterPattern
 from cockpit.session.session import Session
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Reconnect

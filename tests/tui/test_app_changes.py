@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.model.cluster import ClusterHealth
+from cockpit.model.cluster import ClusterHealth, ClusterPattern
 from cockpit.model.event import ClusterSeen
-from cockpit.model.protection import ClusterPattern
 from cockpit.tui.dialogs.confirm import Confirm
 from tests.tui.conftest import Open
 from tests.tui.simulated import JOB, REF, START_S

@@ -14,9 +14,8 @@ from cockpit.actions.drills import DrillActions
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.faults.catalog import NAMES
 from cockpit.drills.gamedays.file import shipped
-from cockpit.model.drill import Drill, DrillRecord, Stage, Verdict
+from cockpit.model.drill import Drill, DrillRecord, KeptDrill, Stage, Verdict
 from cockpit.model.event import DrillInjected, DrillStaged
-from cockpit.model.saved_drill import KeptDrill
 from cockpit.recorder.drills import DrillHistory
 from cockpit.recorder.reading.player import Player
 from cockpit.recorder.reading.recording import Recording

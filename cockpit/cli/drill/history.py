@@ -12,9 +12,8 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import tell
 from cockpit.cli.recordings.report import ENDINGS, form, write, written
 from cockpit.insight.recovery.drill_comparison import Measure, compared, kind_of
-from cockpit.model.drill import DrillRecord
+from cockpit.model.drill import DrillRecord, KeptDrill
 from cockpit.model.error import ExitCode, UsageError
-from cockpit.model.saved_drill import KeptDrill
 from cockpit.model.text import one_line
 from cockpit.recorder.drills import DrillHistory
 from cockpit.report.drill_report import drill_report

@@ -13,9 +13,8 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import tell
 from cockpit.drills.engine import interrupted
 from cockpit.drills.engine.journal import Entry, Journal
-from cockpit.model.cluster import ClusterRef
+from cockpit.model.cluster import ClusterRef, is_protected
 from cockpit.model.error import CockpitError, ExitCode, UsageError
-from cockpit.model.protection import is_protected
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from cockpit.model.cluster import ClusterRef
+from cockpit.model.cluster import ClusterRef, is_protected
 from cockpit.model.error import NotAllowedError, UsageError
-from cockpit.model.protection import is_protected
 from cockpit.model.text import one_line
 
 

@@ -31,7 +31,7 @@ from cockpit.store.store import Store
 
 if TYPE_CHECKING:
     from cockpit.backends.protocol import Backend
-    from cockpit.model.summary import RunSummary
+    from cockpit.model.run import RunSummary
 
 RECORDER_SETTINGS = ("enabled", "max_age_days", "max_bytes")
 

@@ -13,7 +13,7 @@ from typing import Any
 from cockpit.cli.options.cluster_flags import FLAGS, Place, settle
 from cockpit.config.file import Configuration
 from cockpit.model.boolean import boolean_variable
-from cockpit.model.protection import ClusterPattern
+from cockpit.model.cluster import ClusterPattern
 
 VARIABLES = {
     "local": "COCKPIT_LOCAL",

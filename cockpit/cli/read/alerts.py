@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cockpit.insight.metrics.diagnosis import Diagnosis
     from cockpit.model.alert import Finding
     from cockpit.model.event import Event
-    from cockpit.model.summary import RunSummary
+    from cockpit.model.run import RunSummary
     from cockpit.store.store import Store
 
 COLUMNS = ("severity", "kind", "subject", "what")

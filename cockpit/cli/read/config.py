@@ -12,8 +12,8 @@ from cockpit.cli.options.cluster_flags import FLAGS
 from cockpit.cli.options.settings import settle_all
 from cockpit.cli.output import tables
 from cockpit.config import file, paths
+from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import CockpitError, ExitCode, UsageError
-from cockpit.model.protection import ClusterPattern
 from cockpit.model.secret import without_credentials
 
 

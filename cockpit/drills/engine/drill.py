@@ -33,9 +33,8 @@ from cockpit.drills.plan.warnings import warnings
 from cockpit.drills.probes.probe import Prober
 from cockpit.drills.probes.probe_runner import EVERY_S, Inquiry
 from cockpit.insight.recovery.measurement import Reading, baseline
-from cockpit.model.drill import DrillRecord, Stage, Verdict
+from cockpit.model.drill import DrillRecord, KeptDrill, Stage, Verdict
 from cockpit.model.error import CockpitError, ReplacedError, UsageError
-from cockpit.model.saved_drill import KeptDrill
 from cockpit.model.text import as_sentence, one_line
 from cockpit.store.store import Store
 

@@ -10,10 +10,9 @@ from cockpit.drills.faults.fault import Ground
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.insight.recovery.drill_comparison import BEFORE_S, curves
 from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
-from cockpit.model.drill import Drill, DrillRecord, ProbeResult, Recovery, Stage, Verdict
+from cockpit.model.drill import Drill, DrillRecord, KeptDrill, ProbeResult, Recovery, Stage, Verdict
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillEnded, DrillInjected, DrillProbed, DrillStaged
-from cockpit.model.saved_drill import KeptDrill
 from cockpit.model.text import one_line
 from cockpit.store.store import Store
 

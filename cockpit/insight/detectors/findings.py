@@ -22,7 +22,7 @@ from cockpit.insight.metrics import bottleneck, checkpoint, goodput, scaling
 from cockpit.insight.metrics.progress import Heard, is_believed
 from cockpit.insight.metrics.summary import job_of
 from cockpit.model.alert import Finding, Severity
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

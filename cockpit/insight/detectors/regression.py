@@ -18,7 +18,7 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import median, spread, window
 from cockpit.model.alert import Finding, Severity
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 
 FEWEST = 30

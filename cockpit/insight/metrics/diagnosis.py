@@ -14,7 +14,7 @@ from cockpit.insight.metrics.goodput import Goodput, goodput
 from cockpit.insight.metrics.progress import gpus_of
 from cockpit.insight.metrics.scaling import Scale, scaling
 from cockpit.insight.metrics.summary import job_of
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

@@ -17,7 +17,7 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s
 from cockpit.insight.metrics.robust_statistics import median
 from cockpit.model.alert import Finding, Severity
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 
 FEWEST = 20

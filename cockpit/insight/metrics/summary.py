@@ -8,8 +8,7 @@ import re
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.progress import gpus_of, newest_s
 from cockpit.insight.metrics.robust_statistics import median, window
-from cockpit.model.run import Job
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import Job, RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.selectors import step_of
 from cockpit.store.store import Store

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cockpit.insight.metrics.robust_statistics import median, spread, window
-from cockpit.model.drill import DrillRecord, Milestone, Recovery, Verdict
-from cockpit.model.saved_drill import KeptCurve
+from cockpit.model.drill import DrillRecord, KeptCurve, Milestone, Recovery, Verdict
 from cockpit.store.store import Store
 
 EARLIER_AT_LEAST = 3

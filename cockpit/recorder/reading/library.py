@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cockpit.model.error import CockpitError, UsageError
-from cockpit.model.run import RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunState, RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing.lock import is_held

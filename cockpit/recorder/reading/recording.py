@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event
-from cockpit.model.run import RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunState, RunSummary
 from cockpit.model.text import one_line
 from cockpit.model.value_range import moment_s
 from cockpit.recorder import file

@@ -14,7 +14,7 @@ from pathlib import Path
 from cockpit.config import paths
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, from_plain
 from cockpit.recorder.writing.event_filter import EventFilter

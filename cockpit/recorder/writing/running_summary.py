@@ -21,8 +21,7 @@ from cockpit.model.event import (
     RankSampled,
     RunSeen,
 )
-from cockpit.model.run import Job, RankSample, RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import Job, RankSample, RunState, RunSummary
 from cockpit.store.selectors import reported_step
 from cockpit.store.series import Series
 from cockpit.store.store import ENDED_WITH_JOB

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from cockpit import __version__
 from cockpit.model.event import Event, LogLines
-from cockpit.model.run import RunState
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunState, RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, encode, from_plain, to_plain
 from cockpit.recorder.writing.resume_index import ResumeIndex, is_streamed

@@ -8,7 +8,7 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.robust_statistics import median, spread
 from cockpit.insight.metrics.scaling import scaling
 from cockpit.insight.metrics.summary import summary
-from cockpit.model.summary import RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.report import values
 from cockpit.report.document import Block, Column, Kind, Section, Table, Text, Value
 from cockpit.report.time_range import as_it_ran

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
-from cockpit.model.protection import is_protected
 from cockpit.model.run import Job
 from cockpit.model.scale import plan_scale, unit, wanted_replicas
 from cockpit.model.text import one_line
