@@ -10,7 +10,7 @@ from cockpit.model.event import RankSampled, SourceHealth
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing.run_recorders import RunRecorders
-from cockpit.session.monitored import WatchedSession
+from cockpit.session.monitored import MonitoredSession
 from tests.events import RUN, before_the_kill, tick
 from tests.simulated_backend import ScriptedBackend
 
@@ -35,7 +35,7 @@ def nan(at_s: float, step: int) -> RankSampled:
 def test_a_loss_that_turns_nan_is_an_alert_and_lies_in_the_recording(tmp_path: Path) -> None:
     clock = Clock()
     library = Library(tmp_path)
-    session = WatchedSession(
+    session = MonitoredSession(
         ScriptedBackend(), recording=RunRecorders(library, clock=clock), clock=clock
     )
     with session:
@@ -59,7 +59,7 @@ def test_a_loss_that_turns_nan_is_an_alert_and_lies_in_the_recording(tmp_path: P
 
 
 def test_without_a_recorder_nothing_is_written(tmp_path: Path) -> None:
-    with WatchedSession(ScriptedBackend(), clock=lambda: 100.0) as session:
+    with MonitoredSession(ScriptedBackend(), clock=lambda: 100.0) as session:
         for event in before_the_kill():
             session.dispatch(event)
         session.drain()
@@ -70,7 +70,7 @@ def test_without_a_recorder_nothing_is_written(tmp_path: Path) -> None:
 def test_a_recording_keeps_its_summary_fresh_after_the_clock_was_set_back(tmp_path: Path) -> None:
     clock, library = Clock(), Library(tmp_path)
     clock.now_s = 10_000.0
-    session = WatchedSession(
+    session = MonitoredSession(
         ScriptedBackend(), recording=RunRecorders(library, clock=clock), clock=clock
     )
     assert session.recording is not None

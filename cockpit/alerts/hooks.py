@@ -129,8 +129,8 @@ class Hooks:
                     kind="Hook",
                     name=hook.label,
                     reason="HookFailed",
-                    message=f"The alert hook {hook.label} failed: {why}. It is told once, and "
-                    "tried again with the next alert.",
+                    message=f"The alert hook {hook.label} failed: {why}. The next "
+                    "alert runs it again; this notice appears once.",
                     warning=True,
                 )
             )

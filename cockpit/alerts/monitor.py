@@ -24,7 +24,7 @@ LOOK_EVERY_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class AlertWatch:
+class AlertMonitor:
     """`look` finds what is wrong with the current run and with jobs, and dispatches what is raised
     and cleared.
 

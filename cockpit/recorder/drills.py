@@ -84,7 +84,7 @@ class DrillHistory:
             )
         if len(found) > 1 and not of_day:
             ids = ", ".join(one.record.id for one in found[:8])
-            raise UsageError(f"{name!r} begins several drills: {ids}.", todo="Say which.")
+            raise UsageError(f"{name!r} begins several drills: {ids}.", todo="Give the whole id.")
         return found
 
 

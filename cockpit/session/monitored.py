@@ -1,26 +1,23 @@
-"""A session that is watched for long: it looks for trouble, and a flight recorder listens.
-
-Whoever owns the session calls `drain` as of any other, and finds alerts in its store.
-"""
+"""A session with alerts and a recorder, for the screen, `record` and drills."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
-from cockpit.alerts.monitor import AlertWatch
+from cockpit.alerts.monitor import AlertMonitor
 from cockpit.alerts.settings import AlertSettings
 from cockpit.backends.protocol import Backend
-from cockpit.model.event import Event
 from cockpit.model.run import RunSummary
 from cockpit.recorder.writing.run_recorders import RunRecorders
-from cockpit.session.session import Session, Source
+from cockpit.session.session import Listener, Session, Source
+from cockpit.sources.polling.interval import Pace
 
 SUMMARISE_EVERY_S = 10.0
-"""What a recording says of its run is then no older, should cockpit be killed."""
+"""The summary in a recording is at most this old when cockpit is killed."""
 
 
-class WatchedSession(Session):
+class MonitoredSession(Session):
     """`recording` may be None: nothing is recorded. `past` are recorded runs to compare with."""
 
     def __init__(
@@ -32,23 +29,19 @@ class WatchedSession(Session):
         alerts: AlertSettings | None = None,
         past: Callable[[], Sequence[RunSummary]] = tuple,
         clock: Callable[[], float] = time.time,
-        heard: Callable[[Event], None] | None = None,
-        asked: Callable[[], None] | None = None,
+        pace: Pace | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
-        def hear(event: Event) -> None:
-            if heard is not None:
-                heard(event)
-            if recording is not None:
-                recording.heard(event)
-
-        super().__init__(backend, sources, clock=clock, heard=hear, asked=asked)
+        if recording is not None:
+            listeners = (*listeners, recording.on_event)
+        super().__init__(backend, sources, clock=clock, pace=pace, listeners=listeners)
         self.recording = recording
-        self._alerts = AlertWatch(self.dispatch, lambda: self.store, alerts, past, clock)
+        self._alerts = AlertMonitor(self.dispatch, lambda: self.store, alerts, past, clock)
         self._summarised_s = clock()
 
     @property
-    def alerts(self) -> AlertWatch:
-        """Who looks for trouble: its settings, and the recorded runs that it compares with."""
+    def alerts(self) -> AlertMonitor:
+        """The alert rules: their settings, and the recorded runs that they compare with."""
         return self._alerts
 
     def drain(self) -> bool:

@@ -20,9 +20,11 @@ from typing import Any, Protocol, Self, TypeVar
 from cockpit.backends.protocol import Backend
 from cockpit.model.event import Event, SourceHealth
 from cockpit.model.text import one_line
+from cockpit.sources.polling.interval import Pace
 from cockpit.store.store import Store
 
 T = TypeVar("T")
+Listener = Callable[[Event], None]
 
 RESTART_AFTER_S = 5.0
 """A source whose iterator broke is started again after this."""
@@ -31,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """Anything that yields events for ever; it mends its own connection and tells its health."""
+    """Yields events forever, reconnects by itself, and reports its health."""
 
     @property
     def name(self) -> str: ...
@@ -42,9 +44,9 @@ class Source(Protocol):
 class Session:
     """Use as a context manager, or call `start` and `close`.
 
-    `sources` are asked for on the session's own loop, so that what they open belongs to it.
-    `heard` is given each event as it comes in, `asked` is called for each action that is asked
-    for, both from any thread: they tell a `Pace` that something goes on.
+    `sources` is called on the session's own loop, so that what they open belongs to it. Each
+    listener is called with every event as it arrives, from any thread. Events and actions end the
+    rest of the `pace`.
     """
 
     def __init__(
@@ -53,12 +55,13 @@ class Session:
         sources: Callable[[], Sequence[Source]] = tuple,
         *,
         clock: Callable[[], float] = time.time,
-        heard: Callable[[Event], None] | None = None,
-        asked: Callable[[], None] | None = None,
+        pace: Pace | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self.backend = backend
         self.store = Store()
-        self._heard, self._asked = heard, asked
+        self._pace = pace
+        self._listeners = (*((pace.on_event,) if pace else ()), *listeners)
         self.clock = clock
         self._make_sources = sources
         self._inbox: deque[Event] = deque()
@@ -95,9 +98,9 @@ class Session:
         self.close()
 
     def dispatch(self, event: Event) -> None:
-        """Put an event in, from any thread: a drill, a mark."""
-        if self._heard is not None:
-            self._heard(event)
+        """Queue an event, from any thread: a drill, a mark."""
+        for listener in self._listeners:
+            listener(event)
         self._inbox.append(event)
         self._arrived.set()
 
@@ -113,9 +116,9 @@ class Session:
         return changed
 
     async def ask(self, question: Callable[[Store], T]) -> T:
-        """What the store says, asked on the session's loop and answered by the next `drain`.
+        """Return what `question` reads from the store; the next `drain` calls it.
 
-        Only whoever drains may read the store: it changes there.
+        To be awaited on the session's loop. Only the thread that drains may read the store.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -123,7 +126,7 @@ class Session:
         def put(store: Store) -> None:
             try:
                 found = question(store)
-            except Exception as error:  # noqa: BLE001 - handed to whoever asked
+            except Exception as error:  # noqa: BLE001 - raised where it was asked
                 _hand(loop, answer, error=error)
             else:
                 _hand(loop, answer, found)
@@ -154,8 +157,8 @@ class Session:
         if self._loop is None:
             work.close()
             raise RuntimeError("the session is not started")
-        if self._asked is not None:
-            self._asked()
+        if self._pace is not None:
+            self._pace.wake()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
@@ -202,7 +205,7 @@ class Session:
             self._pumps[name] = self._loop.create_task(self._pump(name, events))
 
     async def _pump(self, name: str, events: Callable[[], AsyncIterator[Event]]) -> None:
-        """Carry one source's events into the inbox; a source that breaks says so and restarts."""
+        """Queue the events of one source; report and restart a source that raises."""
         while True:
             try:
                 async for event in events():
@@ -225,7 +228,7 @@ def _hand(
     found: T | None = None,
     error: Exception | None = None,
 ) -> None:
-    """To whoever asked, on their loop; who has given up meanwhile misses it."""
+    """Set the result of `ask` on its loop, unless it was cancelled."""
 
     def hand() -> None:
         if answer.done():

@@ -116,7 +116,7 @@ class Past:
             if is_open:
                 gaps = (*gaps[:-1], replace(gaps[-1], ended_s=event.at_s))
             elif heard_s is not None and ":" not in source and _is_late(event.at_s, heard_s):
-                gaps = (*gaps, Gap(source, heard_s, event.at_s, "it said nothing"))
+                gaps = (*gaps, Gap(source, heard_s, event.at_s, "no data"))
             self._heard[source] = max(event.at_s, event.retry_at_s or -math.inf)
         elif heard_s is not None and not is_open:
             why = event.error or ("it was not there" if event.absent else "it failed")

@@ -20,7 +20,7 @@ class DiagnosisCache:
 
     def of(self, look: Look, run: RunView, session: Session | None) -> Diagnosis:
         """By the session's own thresholds and recorded runs, where it watches for alerts."""
-        from cockpit.alerts.monitor import AlertWatch  # not before there is a run to diagnose
+        from cockpit.alerts.monitor import AlertMonitor  # not before there is a run to diagnose
         from cockpit.insight.metrics.diagnosis import diagnosis
 
         key = (id(session), id(look.store), run.id, int(look.now_s))
@@ -28,7 +28,7 @@ class DiagnosisCache:
             watch = getattr(session, "alerts", None)
             self._found = (
                 diagnosis(look.store, run, look.now_s, watch.past_of(run), watch.settings.limits)
-                if isinstance(watch, AlertWatch)
+                if isinstance(watch, AlertMonitor)
                 else diagnosis(look.store, run, look.now_s)
             )
             self._key = key

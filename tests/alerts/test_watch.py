@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.alerts.bell import loud, should_ring
-from cockpit.alerts.monitor import AlertWatch
+from cockpit.alerts.monitor import AlertMonitor
 from cockpit.alerts.settings import AlertSettings, Hook, parse
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.error import UsageError
@@ -26,7 +26,7 @@ def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
     code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
     hook = Hook(command=(sys.executable, "-c", code, str(out)))
     training = Training(change=lambda s, t: replace(s, loss=math.nan) if 30 < t < 60 else s)
-    watch = AlertWatch(training.tell, lambda: training.store, AlertSettings(hooks=(hook,)))
+    watch = AlertMonitor(training.tell, lambda: training.store, AlertSettings(hooks=(hook,)))
     training.start()
     raised_at = cleared_at = None
     for second in training.go(120):
@@ -46,7 +46,7 @@ def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
 def test_a_second_look_within_a_second_does_nothing() -> None:
     training = Training(change=lambda s, t: replace(s, loss=math.nan))
     events: list[Event] = []
-    watch = AlertWatch(events.append, lambda: training.store)
+    watch = AlertMonitor(events.append, lambda: training.store)
     training.start()
     for _ in training.go(3):
         watch.look(training.clock)
@@ -56,7 +56,7 @@ def test_a_second_look_within_a_second_does_nothing() -> None:
 
 def test_the_alerts_of_a_run_are_cleared_when_it_is_over() -> None:
     training = Training(change=lambda s, t: replace(s, loss=math.nan))
-    watch = AlertWatch(training.tell, lambda: training.store)
+    watch = AlertMonitor(training.tell, lambda: training.store)
     training.start()
     for _ in training.go(10):
         watch.look(training.clock)
@@ -80,7 +80,7 @@ def test_recorded_runs_are_read_aside_and_compared_with() -> None:
         assert go_on.wait(10)
         return old
 
-    watch = AlertWatch(training.tell, lambda: training.store, past=recorded)
+    watch = AlertMonitor(training.tell, lambda: training.store, past=recorded)
     training.start()
     for second in training.go(400):
         watch.look(training.clock)
@@ -101,7 +101,7 @@ def test_runs_that_change_faster_than_recordings_are_read_have_one_reader() -> N
         assert go_on.wait(10)
         return []
 
-    watch = AlertWatch(lambda event: None, Store, past=recorded)
+    watch = AlertMonitor(lambda event: None, Store, past=recorded)
     before = threading.active_count()
     for number in range(20):
         watch.past_of(RunView(f"run-{number}"))
@@ -119,7 +119,7 @@ def test_recorded_runs_that_cannot_be_read_do_no_harm(caplog: pytest.LogCaptureF
         raise OSError("no such disk")
 
     training = Training(saves=1e9)
-    watch = AlertWatch(training.tell, lambda: training.store, past=broken)
+    watch = AlertMonitor(training.tell, lambda: training.store, past=broken)
     training.start()
     for _ in training.go(5):
         watch.look(training.clock)
@@ -132,11 +132,11 @@ def test_recorded_runs_that_cannot_be_read_do_no_harm(caplog: pytest.LogCaptureF
 def test_a_new_watch_takes_over_what_was_raised_before() -> None:
     training = Training(change=lambda s, t: replace(s, loss=math.nan) if t < 40 else s)
     training.start()
-    first = AlertWatch(training.tell, lambda: training.store)
+    first = AlertMonitor(training.tell, lambda: training.store)
     for _ in training.go(20):
         first.look(training.clock)
     events: list[Event] = []
-    second = AlertWatch(events.append, lambda: training.store)
+    second = AlertMonitor(events.append, lambda: training.store)
     for _ in training.go(60):
         second.look(training.clock)
         for event in events:

@@ -81,7 +81,7 @@ def playing(backend: LocalBackend, directory: Path, ranks: int) -> Iterator[Play
         if isinstance(event, RankSampled):
             late_s.append(time.time() - event.at_s)
 
-    with connect.session_on(backend, taps=[heard]) as session:
+    with connect.session_on(backend, listeners=[heard]) as session:
         job = session.call(submit(backend, ("python", "played.py", str(ranks)), directory))
         if not session.wait(
             lambda store: any(run.samples_seen for run in store.runs.values()), START_TIMEOUT_S

@@ -34,7 +34,7 @@ from cockpit.model.run import Job, JobStatus, Placement, RunState, Trial, TrialS
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.writing import recorder_thread
 from cockpit.recorder.writing.run_recorders import RunRecorders
-from cockpit.session.monitored import WatchedSession
+from cockpit.session.monitored import MonitoredSession
 from tests.bench.recorder_cost import START_S, Turned, sample
 from tests.bench.table import Line, Table, load, say, show
 from tests.simulated_backend import ScriptedBackend
@@ -157,9 +157,9 @@ def sweep(begin_s: float) -> Iterator[tuple[int, float, list[Event]]]:
         yield ended, at_s, [*now, listed]
 
 
-def session_in(directory: Path, clock: Turned) -> WatchedSession:
+def session_in(directory: Path, clock: Turned) -> MonitoredSession:
     library = Library(directory)
-    return WatchedSession(
+    return MonitoredSession(
         ScriptedBackend(),
         recording=RunRecorders(library, clock=clock, monotonic=clock),
         clock=clock,

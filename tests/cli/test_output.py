@@ -108,7 +108,7 @@ def test_watching_says_why_there_is_no_sample(capsys: pytest.CaptureFixture[str]
     report = MetricsReported(at_s=2.0, source="telemetry", run_id=RUN, attempt=1)
     watched = Watched("dmeo")
     for event in (health, run_seen(1.0, RunState.RUNNING), health, health, report):
-        watched.hear(event)
+        watched.on_event(event)
     assert capsys.readouterr().err.splitlines() == [
         "Waiting for a run 'dmeo'. There is: none.",
         "Waiting for a run 'dmeo'. There is: demo.",
@@ -116,7 +116,7 @@ def test_watching_says_why_there_is_no_sample(capsys: pytest.CaptureFixture[str]
     watched = Watched("demo")
     events: list[Event] = [health, run_seen(1.0, RunState.RUNNING), report, report]
     for seen in [*events, tick(1, 3.0, 1, 5)]:
-        watched.hear(seen)
+        watched.on_event(seen)
     told = capsys.readouterr()
     assert told.err.count("telemetry.step") == 1
     assert [json.loads(line)["run"] for line in told.out.splitlines()] == ["demo", "demo"]

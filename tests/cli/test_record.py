@@ -13,7 +13,7 @@ from cockpit.model.run import RunState
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.writing import run_recorders
 from cockpit.recorder.writing.run_recorders import RunRecorders
-from cockpit.session.monitored import WatchedSession
+from cockpit.session.monitored import MonitoredSession
 from cockpit.session.session import Source
 from tests.recorder.test_recorder import StoppedThread
 from tests.simulated_backend import ScriptedBackend
@@ -25,7 +25,7 @@ def test_a_run_that_is_recorded_to_its_end_leaves_no_recorder_and_no_followed_lo
     thread, followed = StoppedThread(), set[str]()
     monkeypatch.setattr(run_recorders, "RecorderThread", lambda: thread)
     monkeypatch.setattr(run_recorders, "LINGER_S", 0.0)
-    session = WatchedSession(ScriptedBackend(), recording=RunRecorders(Library(tmp_path)))
+    session = MonitoredSession(ScriptedBackend(), recording=RunRecorders(Library(tmp_path)))
 
     def add(source: Source) -> None:
         followed.add(source.name)

@@ -49,11 +49,11 @@ class Session:
             told=self.told.append,
         )
         if read:
-            self.recorders.heard(PAST_READ)
+            self.recorders.on_event(PAST_READ)
 
     def hear(self, *events: Event) -> None:
         for event in events:
-            self.recorders.heard(event)
+            self.recorders.on_event(event)
 
     def names(self) -> list[str]:
         return sorted(one.name for one in self.library.list())
@@ -136,9 +136,9 @@ def test_400_runs_that_were_over_before_cost_no_thread_no_descriptor_and_no_file
 
 def test_400_recorders_share_one_thread(tmp_path: Path) -> None:
     before, recorders = threading.active_count(), RunRecorders(Library(tmp_path))
-    recorders.heard(PAST_READ)
+    recorders.on_event(PAST_READ)
     for number in range(400):
-        recorders.heard(seen(f"run-{number}"))
+        recorders.on_event(seen(f"run-{number}"))
     assert len(recorders.recorders()) == 400
     assert threading.active_count() - before == 1
     recorders.close()

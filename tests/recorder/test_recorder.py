@@ -317,7 +317,7 @@ def test_a_full_disk_is_told_once_and_recording_goes_on_when_there_is_room(
     recorder._writer.db.execute("PRAGMA max_page_count = 1000000")
     wait_until(lambda: len(told) == 2)
     recorder.close()
-    assert told[1] == "The recording of a goes on."
+    assert told[1] == "The recording of a continues."
     with Recording.open(path) as found:
         assert own(found.events()) == own(events)
 

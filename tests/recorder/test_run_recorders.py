@@ -35,7 +35,7 @@ from tests.tui.simulated import RUN, START_S
 
 def play(recorders: RunRecorders, events: list[Event]) -> None:
     for event in events:
-        recorders.heard(event)
+        recorders.on_event(event)
 
 
 PAST_READ = SourceHealth(at_s=START_S, source="telemetry", ok=True)
@@ -45,7 +45,7 @@ PAST_READ = SourceHealth(at_s=START_S, source="telemetry", ok=True)
 def recorders_on(tmp_path: Path, *, only: str = "") -> RunRecorders:
     """Of a cluster that had no run yet."""
     made = RunRecorders(Library(tmp_path), only=only, clock=lambda: START_S + 1_000)
-    made.heard(PAST_READ)
+    made.on_event(PAST_READ)
     return made
 
 
@@ -59,8 +59,8 @@ def test_a_recording_begins_with_what_the_cluster_was(tmp_path: Path) -> None:
     recorders, events = recorders_on(tmp_path), script(60, None)
     alert = Alert("a/b", Finding("a", "b", Severity.INFO, "what"), START_S)
     trial = Trial("t1", "sweep", TrialStatus.RUNNING)
-    recorders.heard(AlertRaised(at_s=START_S, source="insight", alert=alert))
-    recorders.heard(
+    recorders.on_event(AlertRaised(at_s=START_S, source="insight", alert=alert))
+    recorders.on_event(
         TrialsListed(at_s=START_S, source="telemetry", experiment="sweep", trials=(trial,))
     )
     play(recorders, events)
@@ -90,7 +90,7 @@ def test_only_the_run_that_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_run_that_was_over_when_it_was_first_seen_is_not_recorded(tmp_path: Path) -> None:
     recorders = recorders_on(tmp_path)
-    recorders.heard(seen("a", RunState.FINISHED))
+    recorders.on_event(seen("a", RunState.FINISHED))
     recorders.close()
     assert not Library(tmp_path).list()
 
@@ -100,14 +100,14 @@ def test_a_run_is_recorded_until_shortly_after_its_end(
 ) -> None:
     monkeypatch.setattr(module, "LINGER_S", 0.0)
     recorders = recorders_on(tmp_path)
-    recorders.heard(seen("a"))
+    recorders.on_event(seen("a"))
     assert recorders.recorders().keys() == {"a"}
-    recorders.heard(seen("a", RunState.FINISHED, 10))
-    recorders.heard(seen("b", at_s=11))
+    recorders.on_event(seen("a", RunState.FINISHED, 10))
+    recorders.on_event(seen("b", at_s=11))
     assert recorders.recorders().keys() == {"b"}
-    recorders.heard(seen("a", at_s=5))  # its stream is read again
+    recorders.on_event(seen("a", at_s=5))  # its stream is read again
     assert recorders.recorders().keys() == {"b"}
-    recorders.heard(seen("a", at_s=20))  # its driver came back
+    recorders.on_event(seen("a", at_s=20))  # its driver came back
     assert recorders.recorders().keys() == {"a", "b"}
     recorders.close()
 
@@ -121,7 +121,7 @@ def test_a_run_whose_job_was_stopped_ends_though_it_never_says_so(
     running = replace(seen("a"), submission_id=job.id)
     stopped = JobsListed(at_s=START_S + 10, source="ray", jobs=(job,))
     for event in (running, stopped):
-        recorders.heard(event)
+        recorders.on_event(event)
         store.apply(event)
     assert set(recorders.recorders()) == {"a"}
     recorders.summarise(store)
@@ -134,7 +134,7 @@ def test_a_run_whose_job_was_stopped_ends_though_it_never_says_so(
 def test_a_session_is_recorded_by_listening_to_it(tmp_path: Path) -> None:
     events = script(40, None)
     recorders = recorders_on(tmp_path)
-    with Session(ScriptedBackend(events=events), heard=recorders.heard) as session:
+    with Session(ScriptedBackend(events=events), listeners=[recorders.on_event]) as session:
         session.wait(lambda store: store.version >= len(events), 10)
     recorders.close()
     with Recording.open(Library(tmp_path).find(RUN)) as found:
@@ -144,7 +144,7 @@ def test_a_session_is_recorded_by_listening_to_it(tmp_path: Path) -> None:
 def test_hearing_costs_little(tmp_path: Path) -> None:
     recorders = recorders_on(tmp_path)
     events = [event for event in script(100, None) if isinstance(event, RankSampled)]
-    recorders.heard(seen(RUN))
+    recorders.on_event(seen(RUN))
     began = time.perf_counter()
     for _ in range(20):
         play(recorders, [replace(event, at_s=event.at_s) for event in events])

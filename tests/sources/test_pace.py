@@ -50,7 +50,7 @@ def test_it_rests_a_minute_after_the_last_sign_of_life() -> None:
     clock.now_s += 60
     assert pace.at_rest
     assert (pace.pause_s(1.0, 15.0), pace.pause_s(20.0, 15.0)) == (15.0, 20.0)
-    pace.stir()
+    pace.wake()
     assert not pace.at_rest
     assert pace.pause_s(1.0, 15.0) == 1.0
     clock.now_s += 60
@@ -64,13 +64,13 @@ def test_it_rests_a_minute_after_the_last_sign_of_life() -> None:
 def test_pods_that_change_end_the_rest_and_those_that_do_not_leave_it() -> None:
     clock = Clock()
     pace = Pace(clock=clock)
-    pace.heard(pods("a", "b"))
+    pace.on_event(pods("a", "b"))
     clock.now_s += 61
-    pace.heard(pods("a", "b"))
-    pace.heard(pods("a", source="elsewhere"))
-    pace.heard(SourceHealth(at_s=0.0, source="backend", ok=True))
+    pace.on_event(pods("a", "b"))
+    pace.on_event(pods("a", source="elsewhere"))
+    pace.on_event(SourceHealth(at_s=0.0, source="backend", ok=True))
     assert pace.at_rest
-    pace.heard(pods("a", "b", ready=False))
+    pace.on_event(pods("a", "b", ready=False))
     assert not pace.at_rest
 
 
@@ -81,7 +81,7 @@ async def test_whoever_rests_is_woken_at_once_and_from_any_thread(
     pace = Pace()
     asleep = asyncio.create_task(pace.sleep(60))
     await asyncio.sleep(0.05)
-    await asyncio.to_thread(pace.stir)
+    await asyncio.to_thread(pace.wake)
     await asyncio.wait_for(asleep, 30)
 
 
@@ -93,7 +93,7 @@ async def test_however_much_stirs_it_sleeps_a_second_at_least(
     began = time.monotonic()
     asleep = asyncio.create_task(pace.sleep(60))
     while not asleep.done():
-        pace.stir()
+        pace.wake()
         await asyncio.sleep(0.01)
     assert time.monotonic() - began >= 0.2
 

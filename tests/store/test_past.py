@@ -81,7 +81,7 @@ def test_silence_is_a_gap_unless_it_was_announced_or_is_a_logs() -> None:
             health(99.0, source="job:x"),
         ]
     )
-    assert store.past.gaps == {"ray": (Gap("ray", 10.0, 40.0, "it said nothing"),)}
+    assert store.past.gaps == {"ray": (Gap("ray", 10.0, 40.0, "no data"),)}
 
 
 def test_a_source_that_was_never_there_was_not_away() -> None:

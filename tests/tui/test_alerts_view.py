@@ -98,7 +98,7 @@ async def test_without_a_run_nothing_is_claimed(cockpit: Open) -> None:
 
 
 async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) -> None:
-    from cockpit.alerts.monitor import AlertWatch
+    from cockpit.alerts.monitor import AlertMonitor
     from cockpit.alerts.settings import AlertSettings
     from cockpit.insight.detectors.thresholds import Thresholds
 
@@ -107,7 +107,7 @@ async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) 
     settings = AlertSettings(Thresholds(price_per_gpu_hour=1_000.0, window_s=1e-6))
     async with cockpit(at_s=60, simulation=simulation, size=(120, 36)) as seen:
         await seen.sees("bound by")
-        vars(session)["alerts"] = AlertWatch(session.dispatch, lambda: session.store, settings)
+        vars(session)["alerts"] = AlertMonitor(session.dispatch, lambda: session.store, settings)
         await seen.advance(62)
         await seen.until(lambda: "bound by" not in seen.text)
         await seen.press("8")

@@ -97,7 +97,7 @@ def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[C
     if refs:
         raise SeveralError(
             f"There are {len(refs)} RayClusters in {where}.",
-            f"Say which: {_listed(refs, wanted)}.",
+            f"Choose one: {_listed(refs, wanted)}.",
             "cockpit clusters shows all of them with their health.",
             refs,
         )

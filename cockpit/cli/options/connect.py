@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output.streams import tell
-from cockpit.model.event import Event
-from cockpit.session.session import Session, Source
+from cockpit.session.session import Listener, Session, Source
 from cockpit.sources.polling.interval import Pace
 from cockpit.sources.ray.cluster import RaySource
 from cockpit.sources.ray.dashboard import Dashboard
@@ -32,7 +31,6 @@ ALL = ("backend", "ray", "telemetry")
 __all__ = ["Session", "backend", "session", "session_on", "wait_for"]
 
 Say = Callable[[str], None]
-Tap = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,8 @@ def _local(where: Place, say: Say) -> Backend | None:
         if configured:
             name = cluster_choice.local(meant, where.cluster)
             say(
-                f"Taken: local cluster {name}. There is a kubeconfig too: --context NAME means a "
-                "cluster there, --local says this one."
+                f"Taken: local cluster {name}. There is a kubeconfig too: use --context NAME for a "
+                "cluster there, --local for this one."
             )
     from cockpit.backends.local import LocalBackend
 
@@ -130,12 +128,9 @@ def session(
 
 
 def session_on(
-    cluster: Backend, *, sources: Sequence[str] = ALL, taps: Sequence[Tap] = ()
+    cluster: Backend, *, sources: Sequence[str] = ALL, listeners: Sequence[Listener] = ()
 ) -> Session:
-    """Sources on an API server that others share ask seldom while nothing goes on.
-
-    Each tap is given every event as it comes in, on the thread that brings it.
-    """
+    """A session with these sources; not started. At rest they poll a shared API server rarely."""
     pace = Pace() if cluster.ref.backend == "kuberay" else None
 
     def make() -> Sequence[Source]:
@@ -147,16 +142,10 @@ def session_on(
             made.append(TelemetrySource(dashboard, pace=pace))
         return made
 
-    heard = (*((pace.heard,) if pace else ()), *taps)
-
-    def hear(event: Event) -> None:
-        for tap in heard:
-            tap(event)
-
-    return Session(cluster, make, heard=hear if heard else None, asked=pace.stir if pace else None)
+    return Session(cluster, make, pace=pace, listeners=listeners)
 
 
 def wait_for(session: Session, sources: Sequence[str], timeout_s: float = SETTLE_S) -> None:
-    """Until each of the sources has spoken, well or ill, or the time is up."""
+    """Wait until each source has reported its health, or the time is up."""
     wanted = set(sources)
     session.wait(lambda store: wanted <= store.sources.keys() and store.pods_complete, timeout_s)

@@ -127,9 +127,9 @@ async def all_clusters(
         await client.aclose()
 
 
-def silent(configured: KubeConfig, context: str, why: str) -> UnreachableError:
+def unreachable(configured: KubeConfig, context: str, why: str) -> UnreachableError:
     server = one_line(without_credentials(configured.context(context).server))
-    return UnreachableError(f"The API server {server} is silent.", why)
+    return UnreachableError(f"The API server {server} does not answer.", why)
 
 
 async def clusters_of(

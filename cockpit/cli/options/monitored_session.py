@@ -1,4 +1,4 @@
-"""From a cluster to a session that is watched for long, by a screen or by `record`."""
+"""Build the session of the screen, `record` and drills: all sources, alerts, a recorder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.model.event import Event, Notice, RunSeen, SourceHealth
 from cockpit.model.tracking import RunRef
 from cockpit.recorder.reading.library import Library, Limits
 from cockpit.recorder.writing.run_recorders import RunRecorders
-from cockpit.session.monitored import WatchedSession
+from cockpit.session.monitored import MonitoredSession
 from cockpit.session.session import Session, Source
 from cockpit.sources.mlflow.settings import parse as mlflow_settings
 from cockpit.sources.mlflow.source import MlflowSource
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 RECORDER_SETTINGS = ("enabled", "max_age_days", "max_bytes")
 
 
-def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession:
+def session_on(cluster: Backend, *, record: str | None = None) -> MonitoredSession:
     """All sources of a cluster, its recorder and its alerts, as the configuration has them.
 
     `record`: the run to record, by id or name, or "" for all, whatever the configuration says.
@@ -47,7 +47,7 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
     mlflow = mlflow_settings(configured.tables.get("mlflow", {}), os.environ)
     alerts = alert_settings.parse(configured.tables.get("alerts", {}), configured.hooks)
     library = Library(paths.state_dir())
-    told = _ToldByTelemetry()
+    telemetry_runs = _TelemetryRuns()
     pace = Pace() if cluster.ref.backend == "kuberay" else None
 
     def sources() -> Sequence[Source]:
@@ -55,7 +55,7 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
         return (
             RaySource(dashboard, pace=pace),
             TelemetrySource(dashboard, pace=pace),
-            TrainRunsSource(dashboard, told.ids, pace=pace),
+            TrainRunsSource(dashboard, telemetry_runs.ids, pace=pace),
             PrometheusSource(
                 finder(prometheus, dashboard, cluster.dashboard),
                 lambda: session.ask(run_refs),
@@ -64,12 +64,7 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
             MlflowSource(mlflow, lambda: session.ask(run_refs), pace=pace),
         )
 
-    def heard(event: Event) -> None:
-        told.heard(event)
-        if pace is not None:
-            pace.heard(event)
-
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         session.dispatch(
             Notice(
                 at_s=session.clock(),
@@ -82,20 +77,20 @@ def session_on(cluster: Backend, *, record: str | None = None) -> WatchedSession
             )
         )
 
-    session = WatchedSession(
+    session = MonitoredSession(
         cluster,
         sources,
-        recording=_run_recorders(library, configured.tables.get("recorder", {}), say, record),
+        recording=_run_recorders(library, configured.tables.get("recorder", {}), report, record),
         alerts=alerts,
         past=lambda: past(library),
-        heard=heard,
-        asked=pace.stir if pace else None,
+        pace=pace,
+        listeners=(telemetry_runs.on_event,),
     )
     return session
 
 
 def prober_on(session: Session) -> Prober:
-    """Who asks the probes of drills, also of the Prometheus that the configuration names."""
+    """The prober of drills, with the Prometheus of the configuration."""
     configured = file.read().tables.get("prometheus", {})
     route = session.backend.dashboard
     find = finder(prometheus_settings(configured, os.environ), Dashboard(route), route)
@@ -103,12 +98,12 @@ def prober_on(session: Session) -> Prober:
 
 
 def past(library: Library) -> Sequence[RunSummary]:
-    """What is recorded and can be read."""
+    """The summaries of the recordings that can be read."""
     return [one.summary for one in library.list() if not one.trouble]
 
 
 def run_refs(store: Store) -> Sequence[RunRef]:
-    """The runs, for sources that ask others about them."""
+    """The runs, for sources that query other systems about them."""
     return [
         RunRef(
             run.id,
@@ -135,13 +130,13 @@ def _first_point_s(run: RunView) -> float | None:
     return min(begun, default=None)
 
 
-class _ToldByTelemetry:
-    """The runs that telemetry tells of, and their drivers' jobs."""
+class _TelemetryRuns:
+    """The runs in the telemetry, and their drivers' jobs."""
 
     def __init__(self) -> None:
         self._ids: set[str] | None = None
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if event.source != "telemetry":
             return
         if isinstance(event, SourceHealth | RunSeen) and self._ids is None:
@@ -150,14 +145,14 @@ class _ToldByTelemetry:
             self._ids |= {event.run_id, event.job_id} - {""}
 
     def ids(self) -> set[str] | None:
-        """None while telemetry has not spoken yet."""
+        """None before the first event of telemetry."""
         return self._ids
 
 
 def _run_recorders(
-    library: Library, table: Mapping[str, Any], say: Callable[[str], None], record: str | None
+    library: Library, table: Mapping[str, Any], report: Callable[[str], None], record: str | None
 ) -> RunRecorders | None:
-    """None when recording is switched off. Raises UsageError for what is no setting."""
+    """None when recording is switched off. Raises UsageError for an unknown setting."""
     for name, value in table.items():
         if name not in RECORDER_SETTINGS:
             raise UsageError(
@@ -182,5 +177,5 @@ def _run_recorders(
             int(table.get("max_bytes", limits.max_bytes)),
         ),
         only=record or "",
-        told=say,
+        told=report,
     )

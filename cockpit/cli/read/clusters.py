@@ -142,7 +142,7 @@ def _ask(where: Place) -> list[Answer]:
             return Answer(context, error=error)
         except TimeoutError:
             silent = f"It did not answer in {CONTEXT_TIMEOUT_S:g} s."
-            return Answer(context, error=kubernetes.silent(configured, context, silent))
+            return Answer(context, error=kubernetes.unreachable(configured, context, silent))
 
     async def all_of_them() -> list[Answer]:
         asyncio.get_running_loop().set_default_executor(_DaemonThreads())

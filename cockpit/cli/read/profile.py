@@ -66,7 +66,7 @@ def write(out: Path, data: bytes) -> None:
         out.write_bytes(data)
     except OSError as error:
         raise CockpitError(
-            f"{out} could not be written.", str(error), "Say where: --out"
+            f"{out} could not be written.", str(error), "Choose another path: --out"
         ) from error
 
 

@@ -239,8 +239,8 @@ def print_status(store: Store, how: str, now_s: float) -> None:
         print("", *run_lines(run, now_s), sep="\n")
         print_ranks(store, now_s)
     for name, age, why in selectors.stale_sources(store, now_s):
-        heard = "never heard" if age is None else f"{age:.0f} s old"
-        print(f"Source {name} is stale ({heard}){': ' + why if why else ''}")
+        state = "no data yet" if age is None else f"{age:.0f} s old"
+        print(f"Source {name} is stale ({state}){': ' + why if why else ''}")
 
 
 def print_ranks(store: Store, now_s: float) -> None:

@@ -29,7 +29,7 @@ async def _follow(backend: Backend, run: str) -> None:
     try:
         async with Dashboard(backend.dashboard) as dashboard:
             async for event in TelemetrySource(dashboard).events():
-                watched.hear(event)
+                watched.on_event(event)
     finally:
         await backend.aclose()
 
@@ -43,7 +43,7 @@ class Watched:
         self._sampled: set[str] = set()
         self._said: set[str] = set()
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunSeen):
             self._names[event.run_id] = event.name
         elif isinstance(event, RankSampled):
@@ -56,8 +56,8 @@ class Watched:
             if self._means(event.run_id) and event.run_id not in self._sampled:
                 name = self._names.get(event.run_id) or event.run_id
                 self._say(
-                    f"Run {name} only reports, and tells no samples: its script has no "
-                    "telemetry.step. What it reports: cockpit runs --watch"
+                    f"Run {name} only reports, and has no samples: its script does not "
+                    "call telemetry.step. To follow the reports: cockpit runs --watch"
                 )
         elif isinstance(event, SourceHealth) and event.ok:
             # All that is kept has been read by then.

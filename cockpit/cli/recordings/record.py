@@ -15,7 +15,7 @@ from cockpit.model.error import ExitCode
 from cockpit.model.event import Notice
 from cockpit.model.text import one_line
 from cockpit.recorder.writing.recorder import Recorder
-from cockpit.session.monitored import WatchedSession
+from cockpit.session.monitored import MonitoredSession
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.logs import JobLogSource
 from cockpit.store.run import RunView
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 class Watch:
     """Says once a minute how things are, and knows when there is no more to record."""
 
-    def __init__(self, session: WatchedSession, wanted: str) -> None:
+    def __init__(self, session: MonitoredSession, wanted: str) -> None:
         self.session, self.wanted = session, wanted
         self._begun: dict[str, Recorder] = {}
         """Those that are not done, by run."""
@@ -143,7 +143,7 @@ def _clock() -> str:
 
 
 @contextmanager
-def _closed_in_the_end(session: WatchedSession) -> Iterator[None]:
+def _closed_in_the_end(session: MonitoredSession) -> Iterator[None]:
     session.start()
     try:
         yield

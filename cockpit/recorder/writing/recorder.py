@@ -177,7 +177,7 @@ class Recorder:
             lost = f"; {self.dropped} events were lost" if self.dropped else ""
             self.trouble = ""
             if self._told is not None:
-                self._told(f"The recording of {self.path.stem} goes on{lost}.")
+                self._told(f"The recording of {self.path.stem} continues{lost}.")
 
     def _opened(self) -> Writer:
         if self._writer is None:

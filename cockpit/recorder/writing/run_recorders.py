@@ -111,7 +111,7 @@ class RunRecorders:
         self._pruned_s: float | None = None
         self._lock = threading.Lock()
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Any event of the session, from any thread. Never waits for a disk."""
         with self._lock:
             if self._past is None:

@@ -1,4 +1,4 @@
-"""How often sources ask: each second while something goes on, seldom at rest.
+"""How often sources poll: each second while the cluster is active, rarely at rest.
 
 An API server is shared by many people, and a screen stays open for days: at rest, all that it asks
 is to stay below ten requests a minute. A watch says when the rest is over.
@@ -20,13 +20,13 @@ LEAST_S = 1.0
 
 
 class Pace:
-    """Shared by the sources of one cluster. `stir` may be called from any thread."""
+    """Shared by the sources of one cluster. `wake` may be called from any thread."""
 
     def __init__(
         self, *, rest_after_s: float = REST_AFTER_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rest_after_s, self._clock = rest_after_s, clock
-        self._stirred_s = clock()
+        self._active_s = clock()
         self._jobs_alive = False
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
@@ -34,25 +34,25 @@ class Pace:
 
     @property
     def at_rest(self) -> bool:
-        return not self._jobs_alive and self._clock() - self._stirred_s >= self._rest_after_s
+        return not self._jobs_alive and self._clock() - self._active_s >= self._rest_after_s
 
-    def stir(self) -> None:
-        """Something was asked for or has changed: whoever waits asks again at once."""
-        self._stirred_s = self._clock()
+    def wake(self) -> None:
+        """Something was requested or has changed: sources that wait poll at once."""
+        self._active_s = self._clock()
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for woken, loop in waiting.items():
-            with suppress(RuntimeError):  # its loop has ended meanwhile
+            with suppress(RuntimeError):  # its loop has ended
                 loop.call_soon_threadsafe(woken.set)
 
     def jobs_alive(self, alive: bool) -> None:
-        """Whether a job is alive. One that begins ends the rest of the others too."""
+        """Whether a job is alive. A job that begins or ends wakes every source."""
         if alive != self._jobs_alive:
             self._jobs_alive = alive
-            self.stir()
+            self.wake()
 
-    def heard(self, event: Event) -> None:
-        """An event of the backend's: pods, RayJobs or a health that changed end the rest."""
+    def on_event(self, event: Event) -> None:
+        """Events of the backend: changed pods, RayJobs or health end the rest."""
         if event.source != "backend":
             return
         match event:
@@ -67,14 +67,14 @@ class Pace:
         before = self._seen.get(type(event))
         self._seen[type(event)] = seen
         if before is not None and before != seen:
-            self.stir()
+            self.wake()
 
     def pause_s(self, active_s: float, rest_s: float) -> float:
         """How long to wait now: one or the other."""
         return max(active_s, rest_s) if self.at_rest else active_s
 
     async def sleep(self, seconds: float) -> None:
-        """That long, or until something stirs; but a second at least, however much does."""
+        """Sleep until the time is up or `wake` is called, but for LEAST_S at least."""
         await asyncio.sleep(min(seconds, LEAST_S))
         left_s = seconds - LEAST_S
         if left_s <= 0:

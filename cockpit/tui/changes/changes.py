@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cockpit.model.cluster import ClusterHealth
+from cockpit.model.cluster import ClusterHealth, is_protected
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.run import Job
 from cockpit.model.scale import plan_scale, unit, wanted_replicas
