@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.app import SystemCommand
@@ -20,7 +18,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from cockpit.model.alert import Severity
-from cockpit.model.error import CockpitError, ExitCode
+from cockpit.model.error import CockpitError
 from cockpit.tui import theme
 from cockpit.tui.changes.actions import Connect
 from cockpit.tui.connecting import Connecting
@@ -33,7 +31,6 @@ from cockpit.tui.view_state import Live, Look
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterPattern, ClusterRef
-    from cockpit.model.drill import Recovery
 
 TICK_S = 0.125
 AT_LEAST_EVERY_S = 1.0
@@ -61,15 +58,11 @@ class CockpitApp(Connecting):
         theme_name: str = DEFAULT_THEME,
     ) -> None:
         """`cluster` names what is being connected to, for the screen until the cluster answers."""
-        super().__init__(connect, read_only=read_only)
-        self.protected = protected
+        super().__init__(connect, read_only=read_only, protected=protected)
         self.theme_name = theme_name
         self._begin_with_theme()
         self.animation_level = "none"
         self.cluster = cluster
-        self.paused = False
-        self.lent = False
-        """Whether another program has the terminal."""
         self._drawn: tuple[int, int, int] = (-1, -1, -1)
         self._drawn_at = 0.0
         self._told: set[str] = set()
@@ -177,9 +170,6 @@ class CockpitApp(Connecting):
                     yield SystemCommand(f"{key.label.capitalize()} ({key.shown})", key.help, act)
         yield from super().get_system_commands(screen)
 
-    def leave(self) -> None:
-        self.exit(ExitCode.DONE, return_code=self.failure.code if self.failure else 0)
-
     # -- the clock
 
     def tick(self) -> None:
@@ -206,19 +196,6 @@ class CockpitApp(Connecting):
             self._drawn, self._drawn_at = state, now
             self.redraw()
 
-    @contextmanager
-    def lend_terminal(self) -> Iterator[None]:
-        """Another program has the terminal inside; nothing is painted over it.
-
-        `suspend` deadlocks when something is painted meanwhile, hence the batch.
-        """
-        self.lent = True
-        try:
-            with self.batch_update(), self.suspend():
-                yield
-        finally:
-            self.lent = False
-
     def redraw(self) -> None:
         """Every screen of the stack that lives; a dialog lies over one that goes on living."""
         look = self.look()
@@ -244,17 +221,6 @@ class CockpitApp(Connecting):
                 self._told.add(drill.id)
                 self.notify_recovery(measured)
 
-    def notify_recovery(self, measured: Recovery) -> None:
-        from cockpit.insight.recovery.text import LOST, brief, outcome
-
-        self.notify(
-            brief(measured),
-            title=outcome(measured),
-            severity="error" if outcome(measured) == LOST else "information",
-            timeout=10,
-            markup=False,
-        )
-
     def _ring(self) -> None:
         """Once for each alert that is new or has got worse."""
         if not (self.store.alerts or self._loud):
@@ -265,17 +231,6 @@ class CockpitApp(Connecting):
         if should_ring(before, self._loud):
             self.bell()
 
-    # -- small things
-
-    def mark(self, text: str = "") -> None:
-        if self.session is not None:
-            from cockpit.model.event import Marked
-
-            number = len(self.store.marks) + 1
-            marked = Marked(at_s=self.now_s, source="user", text=text or f"mark {number}")
-            self.session.dispatch(marked)
-            self.notify(f"Marked this moment: {marked.text}", timeout=3, markup=False)
-
     def switch(self, ref: ClusterRef) -> None:
         """Not while a drill goes on: its measurement and its undo need the connection."""
         if self.conducting is not None:
@@ -283,20 +238,3 @@ class CockpitApp(Connecting):
             self.trouble(CockpitError(f"A drill is running: {self.conducting.name}.", todo=todo))
             return
         super().switch(ref)
-
-    def next_theme(self) -> None:
-        names = [name for name in self.available_themes if not name.startswith("textual")]
-        at = names.index(self.theme) if self.theme in names else -1
-        self.theme = names[(at + 1) % len(names)]
-        self.redraw()
-
-    def save_screen(self) -> None:
-        from cockpit.config import paths
-        from cockpit.tui.terminal import screenshot
-
-        try:
-            where = screenshot.save(self, Path.cwd(), paths.state_dir())
-        except OSError as error:
-            self.trouble(CockpitError("The screen could not be saved.", str(error)))
-        else:
-            self.notify(f"{where}.svg\n{where}.txt", title="Screen saved", markup=False)

@@ -1,28 +1,35 @@
-"""What every screen asks of the application: may I, do it, say that it failed."""
+"""The base class of the application, with what screens and widgets use of it.
+
+It imports no screen, so that every screen can import it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 from textual.worker import Worker, WorkerState
 
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.store import Store
 from cockpit.tui.changes.actions import Connection
 from cockpit.tui.diagnosis_cache import DiagnosisCache
+from cockpit.tui.view_state import Look
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from cockpit.drills.engine.drill import Experiment
     from cockpit.insight.recovery.measurement import Reading
-    from cockpit.model.cluster import Capability
+    from cockpit.model.cluster import Capability, ClusterPattern, ClusterRef
+    from cockpit.model.drill import Recovery
     from cockpit.session.session import Session
 
 T = TypeVar("T")
@@ -44,12 +51,18 @@ class Conducting:
     """Set once it is over, and undone."""
 
 
-class Asking(App[int]):
+class AppBase(App[int]):
     """An application that changes a cluster only through its connection's actions."""
 
-    def __init__(self, *, read_only: bool = False) -> None:
+    def __init__(
+        self, *, read_only: bool = False, protected: Sequence[ClusterPattern] = ()
+    ) -> None:
         super().__init__()
         self.read_only = read_only
+        self.protected = protected
+        self.paused = False
+        self.lent = False
+        """Whether another program has the terminal."""
         self.connection: Connection | None = None
         self.failure: CockpitError | None = None
         self.capabilities: Mapping[str, Capability] = {}
@@ -61,7 +74,7 @@ class Asking(App[int]):
 
     @property
     def session(self) -> Session | None:
-        """That of the cluster that is looked at."""
+        """The session of the cluster on screen."""
         return self.connection.session if self.connection else None
 
     @property
@@ -72,6 +85,22 @@ class Asking(App[int]):
     def now_s(self) -> float:
         sessions = (self.connection.session, self.connection.fleet) if self.connection else ()
         return next((session.clock() for session in sessions if session), time.time())
+
+    def look(self) -> Look:
+        """Return everything that the screens draw from."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draw every screen of the stack again."""
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """Fold new events into the store, and draw what they changed."""
+        raise NotImplementedError
+
+    def switch(self, ref: ClusterRef) -> None:
+        """Show that cluster; the one before stays until the other answers."""
+        raise NotImplementedError
 
     def readings(self, record_id: str) -> Mapping[str, Reading]:
         """How the run was before each fault of that drill, where it is conducted here."""
@@ -135,6 +164,17 @@ class Asking(App[int]):
                 self.failure = CockpitError("Could not connect.", what)
             self.trouble(CockpitError(f"A fault in cockpit itself ({event.worker.name}).", what))
 
+    def notify_recovery(self, measured: Recovery) -> None:
+        from cockpit.insight.recovery.text import LOST, brief, outcome
+
+        self.notify(
+            brief(measured),
+            title=outcome(measured),
+            severity="error" if outcome(measured) == LOST else "information",
+            timeout=10,
+            markup=False,
+        )
+
     def is_new(self, where: str, error: Exception) -> bool:
         """A fault of cockpit's own is said once, and the application goes on."""
         what = f"{type(error).__name__}: {error}"
@@ -143,3 +183,45 @@ class Asking(App[int]):
         self._faults.add((where, what))
         self.trouble(CockpitError(f"A fault in cockpit itself ({where}).", what))
         return True
+
+    @contextmanager
+    def lend_terminal(self) -> Iterator[None]:
+        """Another program has the terminal inside; nothing is painted over it.
+
+        `suspend` deadlocks when something is painted meanwhile, hence the batch.
+        """
+        self.lent = True
+        try:
+            with self.batch_update(), self.suspend():
+                yield
+        finally:
+            self.lent = False
+
+    def leave(self) -> None:
+        self.exit(ExitCode.DONE, return_code=self.failure.code if self.failure else 0)
+
+    def mark(self, text: str = "") -> None:
+        if self.session is not None:
+            from cockpit.model.event import Marked
+
+            number = len(self.store.marks) + 1
+            marked = Marked(at_s=self.now_s, source="user", text=text or f"mark {number}")
+            self.session.dispatch(marked)
+            self.notify(f"Marked this moment: {marked.text}", timeout=3, markup=False)
+
+    def next_theme(self) -> None:
+        names = [name for name in self.available_themes if not name.startswith("textual")]
+        at = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(at + 1) % len(names)]
+        self.redraw()
+
+    def save_screen(self) -> None:
+        from cockpit.config import paths
+        from cockpit.tui.terminal import screenshot
+
+        try:
+            where = screenshot.save(self, Path.cwd(), paths.state_dir())
+        except OSError as error:
+            self.trouble(CockpitError("The screen could not be saved.", str(error)))
+        else:
+            self.notify(f"{where}.svg\n{where}.txt", title="Screen saved", markup=False)

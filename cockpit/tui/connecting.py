@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -13,22 +13,28 @@ from typing import TYPE_CHECKING, TypeVar
 from textual import work
 
 from cockpit.model.error import CockpitError
-from cockpit.tui.app_base import Asking
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.actions import Connect, Connection, Quit
 
 if TYPE_CHECKING:
-    from cockpit.model.cluster import ClusterRef
+    from cockpit.model.cluster import ClusterPattern, ClusterRef
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-class Connecting(Asking):
+class Connecting(AppBase):
     """An application that connects after its first paint, and may look elsewhere later."""
 
-    def __init__(self, connect: Connect, *, read_only: bool = False) -> None:
-        super().__init__(read_only=read_only)
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        read_only: bool = False,
+        protected: Sequence[ClusterPattern] = (),
+    ) -> None:
+        super().__init__(read_only=read_only, protected=protected)
         self.connect = connect
         self.progress: list[str] = []
         self.switching: ClusterRef | None = None
@@ -107,7 +113,6 @@ class Connecting(Asking):
         self._ray_was_ok = is_ok
 
     def switch(self, ref: ClusterRef) -> None:
-        """Look at that cluster. The one before stays until the other answers."""
         reconnect = self.connection.reconnect if self.connection else None
         if reconnect is None:
             self.trouble(CockpitError("There is no other cluster to look at from here."))

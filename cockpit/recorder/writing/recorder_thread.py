@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from cockpit.model.event import (
     AttemptStarted,
@@ -18,9 +18,6 @@ from cockpit.model.event import (
     TrialsListed,
 )
 
-if TYPE_CHECKING:
-    from cockpit.recorder.writing.recorder import Recorder
-
 COMMIT_EVERY_S = 1.0
 OPEN_FILES = 16
 """Recordings that are open at a time: 4 descriptors each (database, -wal, -shm and lock)."""
@@ -32,11 +29,27 @@ WEIGHT_AT_MOST = 100_000
 log = logging.getLogger(__name__)
 
 
+class Writing(Protocol):
+    """What the thread uses of a `Recorder`."""
+
+    @property
+    def going(self) -> bool: ...
+    @property
+    def is_due(self) -> bool: ...
+    @property
+    def is_over(self) -> bool: ...
+    @property
+    def is_open(self) -> bool: ...
+    def write(self) -> None: ...
+    def fail(self) -> None: ...
+    def suspend(self) -> None: ...
+
+
 class RecorderThread:
     """Calls `write` of its recorders once a second. Runs only while it has recorders or work."""
 
     def __init__(self) -> None:
-        self._recorders: dict[Recorder, None] = {}
+        self._recorders: dict[Writing, None] = {}
         """The one that was written longest ago comes first."""
         self._work: list[Callable[[], None]] = []
         self._weight = 0
@@ -44,7 +57,7 @@ class RecorderThread:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, recorder: Recorder) -> None:
+    def add(self, recorder: Writing) -> None:
         with self._lock:
             self._recorders[recorder] = None
             self._start()
@@ -110,7 +123,7 @@ class RecorderThread:
             if recorder.is_open:
                 opened.append(recorder)
 
-    def _write_one(self, recorder: Recorder) -> None:
+    def _write_one(self, recorder: Writing) -> None:
         if not _guarded(recorder.write):
             _guarded(recorder.fail)
         with self._lock:

@@ -1,6 +1,6 @@
 """Each change: refuse or ask first, do it on the session's loop, say what was done.
 
-Coroutines for `CockpitApp.attempt`, which shows their CockpitError.
+Coroutines for `AppBase.attempt`, which shows their CockpitError.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.run import Job
 from cockpit.model.scale import plan_scale, unit, wanted_replicas
 from cockpit.model.text import one_line
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.actions import Actions
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
 
 
-async def scale(app: CockpitApp, group: str, replicas: str) -> None:
+async def scale(app: AppBase, group: str, replicas: str) -> None:
     """To `3`, or by `+1`."""
     actions = allowed(app, "scale", "Nothing was scaled.")
     known = app.store.groups.get(group)
@@ -40,7 +40,7 @@ async def scale(app: CockpitApp, group: str, replicas: str) -> None:
         app.notify(text, title="Scaled", markup=False)
 
 
-async def stop(app: CockpitApp, job_id: str) -> None:
+async def stop(app: AppBase, job_id: str) -> None:
     actions = allowed(app, "launch", "Nothing was stopped.")
     job = app.store.jobs.get(job_id)
     if job is not None and job.status.is_over:
@@ -52,7 +52,7 @@ async def stop(app: CockpitApp, job_id: str) -> None:
         app.notify(f"{job_id} is being stopped.", title="Stopping", markup=False)
 
 
-async def resume(app: CockpitApp, job_id: str) -> None:
+async def resume(app: AppBase, job_id: str) -> None:
     """Submit a job that has ended again; it continues from its last checkpoint."""
     actions = allowed(app, "launch", "Nothing was submitted.")
     lines = [f"Submit job {job_id} again.", "It continues from its last checkpoint."]
@@ -61,7 +61,7 @@ async def resume(app: CockpitApp, job_id: str) -> None:
         app.notify(f"{job_id} was submitted again as {job.id}.", title="Resumed", markup=False)
 
 
-async def delete(app: CockpitApp, job_id: str) -> None:
+async def delete(app: AppBase, job_id: str) -> None:
     actions = allowed(app, "launch", "Nothing was deleted.")
     lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]
     job = app.store.jobs.get(job_id)
@@ -77,7 +77,7 @@ def _of_rayjob(job: Job | None) -> list[str]:
     return [f"It is RayJob {job.rayjob}" + (f", on cluster {job.cluster}." if job.cluster else ".")]
 
 
-async def launch(app: CockpitApp, chosen: str = "") -> None:
+async def launch(app: AppBase, chosen: str = "") -> None:
     actions = allowed(app, "launch", "Nothing was launched.")
     jobs = actions.bundled_jobs()
     if not jobs:
@@ -103,7 +103,7 @@ async def launch(app: CockpitApp, chosen: str = "") -> None:
         return
 
 
-async def leave(app: CockpitApp) -> None:
+async def leave(app: AppBase) -> None:
     """Quit; asks first when something goes down with the screen, or a drill is to be undone."""
     ends = app.connection.ends_with_screen if app.connection else ""
     if ends and await _is_gone(app):
@@ -122,7 +122,7 @@ async def leave(app: CockpitApp) -> None:
     app.leave()
 
 
-async def _is_gone(app: CockpitApp) -> bool:
+async def _is_gone(app: AppBase) -> bool:
     """Whether another has taken the local cluster down already.
 
     A cluster that is down may still have pods that quitting ends, hence the second question.
@@ -138,7 +138,7 @@ async def _is_gone(app: CockpitApp) -> bool:
 
 
 def asked(
-    app: CockpitApp,
+    app: AppBase,
     question: str,
     lines: Sequence[str],
     yes: str,
@@ -159,7 +159,7 @@ def asked(
     return Confirm(question, [*where, *lines], yes, typed=typed)
 
 
-def allowed(app: CockpitApp, verb: str, what: str) -> Actions:
+def allowed(app: AppBase, verb: str, what: str) -> Actions:
     """The actions, or NotAllowedError with the reason."""
     if why := app.refusal(verb):
         raise NotAllowedError(what, why)

@@ -1,6 +1,6 @@
 """Changes that reach past one pod or job: suspend a cluster, cordon a machine.
 
-Coroutines for `CockpitApp.attempt`, as those of `cockpit.tui.changes.changes`.
+Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from cockpit.format import plural
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
 from cockpit.store.store import Store
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.changes import allowed, asked
 from cockpit.tui.views.nodes.rows import OnMachine, on_machines
 
 
-async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
+async def suspend(app: AppBase, suspended: bool | None = None) -> None:
     """Take all pods away, or make them anew; None: the other of what is."""
     actions = allowed(app, "suspend", "Nothing was suspended.")
     store, name = app.store, app.store.ref.name if app.store.ref else ""
@@ -35,7 +35,7 @@ async def suspend(app: CockpitApp, suspended: bool | None = None) -> None:
         app.notify(f"{name}: {said}.", title=title, markup=False)
 
 
-async def cordon(app: CockpitApp, name: str, cordoned: bool | None = None) -> None:
+async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
     """Keep new pods off the machine, or let them on again; None: the other of what is."""
     actions = allowed(app, "cordon", "Nothing was cordoned.")
     machine = app.store.machines.get(name)

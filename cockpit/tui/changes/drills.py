@@ -1,6 +1,6 @@
 """Drills from the screen: choose, look at what it would do, confirm, conduct, abort.
 
-Coroutines for `CockpitApp.attempt`, as those of `cockpit.tui.changes.changes`.
+Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from cockpit.model.cluster import NodeType
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import as_sentence, one_line
-from cockpit.tui.app import CockpitApp
-from cockpit.tui.app_base import Conducting
+from cockpit.tui.app_base import AppBase, Conducting
 from cockpit.tui.changes.actions import Actions
 from cockpit.tui.changes.changes import allowed, asked
 from cockpit.tui.commands import drill_form
 from cockpit.tui.commands.drill_form import DrillForm
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
-from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.views.drills.catalog_rows import fault_rows
 from cockpit.tui.views.drills.dry_run import day_said, said
 
 T = TypeVar("T")
 
 
-async def choose(app: CockpitApp, fault: str = "", target: str = "random") -> None:
+async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
     """Ask for a fault (unless it is named) and its fields, then go on as `inject`."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
@@ -61,7 +60,7 @@ async def choose(app: CockpitApp, fault: str = "", target: str = "random") -> No
             trouble = error
 
 
-async def typed(app: CockpitApp, words: Sequence[str]) -> None:
+async def typed(app: AppBase, words: Sequence[str]) -> None:
     """As it was typed after `:drill`; whoever names a fault is asked only whether to do it."""
     actions = ready(app)
     name = words[0]
@@ -77,7 +76,7 @@ async def typed(app: CockpitApp, words: Sequence[str]) -> None:
         )
 
 
-async def inject(app: CockpitApp, actions: Actions, form: DrillForm) -> bool:
+async def inject(app: AppBase, actions: Actions, form: DrillForm) -> bool:
     """Say what it would do, ask, and conduct it; whether it was wanted."""
     experiment = actions.experiment(drill_form.plan(form))
     armed = await app.submit(experiment.prepare())
@@ -99,7 +98,7 @@ async def inject(app: CockpitApp, actions: Actions, form: DrillForm) -> bool:
     return True
 
 
-async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
+async def kill(app: AppBase, target: str, grace_s: float = 0.0) -> None:
     """Kill the pod, or the pod of the rank, as a drill without a hypothesis."""
     actions = ready(app, "delete_pod", "Nothing was killed.")
     plan = plan_kill(app.store, target, grace_s)
@@ -123,7 +122,7 @@ async def kill(app: CockpitApp, target: str, grace_s: float = 0.0) -> None:
         app.notify_recovery(measured)
 
 
-async def hold_day(app: CockpitApp, day: GameDay) -> None:
+async def hold_day(app: AppBase, day: GameDay) -> None:
     """Ask for a game day as a whole, and conduct its steps."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
@@ -149,13 +148,13 @@ async def hold_day(app: CockpitApp, day: GameDay) -> None:
 
 
 async def _conducted(
-    app: CockpitApp, going: Conducting, work: Coroutine[Any, Any, T], *, show: bool = True
+    app: AppBase, going: Conducting, work: Coroutine[Any, Any, T], *, show: bool = True
 ) -> T:
     """Run a drill to its end. With `show`, the screen switches to the view of drills."""
     app.conducting = going
     try:
         for screen in app.screen_stack:
-            if show and isinstance(screen, MainScreen):
+            if show and isinstance(screen, Viewing):
                 await screen.action_view("drills")
         # Who leaves the screen leaves by `changes.leave`, which aborts it and waits.
         return await asyncio.shield(app.submit(work))
@@ -164,10 +163,10 @@ async def _conducted(
         going.over.set()
 
 
-def tell(app: CockpitApp, record: DrillRecord) -> None:
+def tell(app: AppBase, record: DrillRecord) -> None:
     """How it ended: a bell, and the words where the view of drills does not say them itself."""
     app.bell()
-    if isinstance(app.screen, MainScreen) and app.screen.shown == "drills":
+    if isinstance(app.screen, Viewing) and app.screen.shown == "drills":
         return
     good = record.verdict is Verdict.PASSED
     app.notify(
@@ -182,7 +181,7 @@ def tell(app: CockpitApp, record: DrillRecord) -> None:
 _ENDED = (Verdict.ABORTED, Verdict.REFUSED)
 
 
-async def abort(app: CockpitApp) -> None:
+async def abort(app: AppBase) -> None:
     """End what this screen conducts; what it did is undone."""
     going = app.conducting
     if going is None:
@@ -193,7 +192,7 @@ async def abort(app: CockpitApp) -> None:
         app.notify("What it did is being undone.", title="Aborting", timeout=4, markup=False)
 
 
-def ready(app: CockpitApp, verb: str = "drill", what: str = "Nothing was injected.") -> Actions:
+def ready(app: AppBase, verb: str = "drill", what: str = "Nothing was injected.") -> Actions:
     """The actions; refused where nothing may be changed, or while another drill runs."""
     actions = allowed(app, verb, what)
     if app.conducting is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.view_state import Target
@@ -17,7 +17,7 @@ KINDS = ("cluster", "group", "pod", "machine", "rayjob")
 """What a backend can show and describe."""
 
 
-async def show_object(app: CockpitApp, target: Target) -> None:
+async def show_object(app: AppBase, target: Target) -> None:
     """The real object where there is one and it may be read, else what is known of it."""
     asked = in_cluster(app.store, target)
     if asked is not None and app.session is not None and not app.refusal("manifest"):
@@ -29,7 +29,7 @@ async def show_object(app: CockpitApp, target: Target) -> None:
     app.push_screen(Reading(f"{target.kind} {target.name}", yaml(found)))
 
 
-async def describe(app: CockpitApp, target: Target) -> None:
+async def describe(app: AppBase, target: Target) -> None:
     if why := app.refusal("describe"):
         raise NotAllowedError("Nothing was described.", why)
     asked = in_cluster(app.store, target)
@@ -49,9 +49,9 @@ def in_cluster(store: Store, target: Target) -> Target | None:
     return target if target.kind in KINDS else None
 
 
-async def _read(app: CockpitApp, asked: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
+async def _read(app: AppBase, asked: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
     """The page opens at once; the answer comes when it comes."""
-    page = Reading(f"{asked.kind} {asked.name}{how}", "Asking …")
+    page = Reading(f"{asked.kind} {asked.name}{how}", "AppBase …")
     app.push_screen(page)
     try:
         text = await app.submit(answer)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from cockpit.drills.engine.interrupted import described, outcome
 from cockpit.model.error import CockpitError
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.changes import asked
 
 QUESTION = "Undo what earlier drills left?"
 
 
-async def offer(app: CockpitApp) -> None:
+async def offer(app: AppBase) -> None:
     """Ask about what is too old, or from too far away, to be undone without a question."""
     actions = app.connection.actions if app.connection is not None else None
     if app.read_only or actions is None or app.session is None:

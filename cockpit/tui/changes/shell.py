@@ -19,7 +19,7 @@ from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
     from cockpit.backends.protocol import Terminal
-    from cockpit.tui.app import CockpitApp
+    from cockpit.tui.app_base import AppBase
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
 LEAVE = b"\x1d"
@@ -28,7 +28,7 @@ KEYBOARD, SCREEN = 0, 1
 CHUNK = 65_536
 
 
-async def open_shell(app: CockpitApp, pod: str) -> None:
+async def open_shell(app: AppBase, pod: str) -> None:
     """Raises CockpitError when there is no shell to be had; the screen comes back either way."""
     if why := app.refusal("exec"):
         raise NotAllowedError("No shell was opened.", why)

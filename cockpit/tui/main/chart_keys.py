@@ -18,11 +18,6 @@ FAR_CELLS = 10
 
 
 class Charting(Viewing):
-    view_name = ""
-
-    def draw_now(self) -> None:
-        raise NotImplementedError
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A key that two views use does what belongs to the one that is shown."""
         if action in keys.SHARED and self.view_name not in keys.BY_ID[action].views:

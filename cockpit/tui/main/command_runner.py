@@ -1,14 +1,12 @@
-"""Does what was typed after `:`. Coroutines for `CockpitApp.attempt`."""
+"""Does what was typed after `:`. Coroutines for `AppBase.attempt`."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from cockpit.model.error import UsageError
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.tui import keys
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes import changes, cluster, inspection, shell
 from cockpit.tui.commands import cluster_name, commands
 from cockpit.tui.main.current_view import Viewing
@@ -17,14 +15,10 @@ from cockpit.tui.views.fleet.rows import clusters, contexts
 from cockpit.tui.views.fleet.view import FleetView
 from cockpit.tui.views.ranks.page import RankScreen
 
-if TYPE_CHECKING:
-    from cockpit.tui.main.screen import MainScreen
-
-
 _MAY_BE_ALONE = ("theme", "describe", "drill")
 
 
-async def run(screen: MainScreen, line: str) -> None:
+async def run(screen: Viewing, line: str) -> None:
     app = screen.cockpit
     command, words = commands.parse(line)
     first = words[0] if words else ""
@@ -87,7 +81,7 @@ async def show_log_of(screen: Viewing, name: str) -> None:
     await screen.show_log(f"job:{name}" if name in app.store.jobs else f"pod:{_pod(app, name)}")
 
 
-async def _narrow(screen: MainScreen, what: str, name: str) -> None:
+async def _narrow(screen: Viewing, what: str, name: str) -> None:
     """The clusters of a context or a namespace: the only one at once, else those to choose from."""
     look = screen.cockpit.look()
     if look.fleet is None:
@@ -106,12 +100,12 @@ async def _narrow(screen: MainScreen, what: str, name: str) -> None:
         screen.draw_now()
 
 
-def _pod(app: CockpitApp, name: str) -> str:
+def _pod(app: AppBase, name: str) -> str:
     """The pod of that name, or the one under that rank. Raises UsageError."""
     return name if name in app.store.pods else _pod_under(app, current_run(app.store), name)
 
 
-def _pod_under(app: CockpitApp, run: RunView | None, number: str) -> str:
+def _pod_under(app: AppBase, run: RunView | None, number: str) -> str:
     """The pod under a rank. Raises UsageError."""
     number = number.removeprefix("rank:")
     rank = run.ranks.get(int(number)) if run and number.isdecimal() else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.screen import Screen
 
-from cockpit.tui.app import CockpitApp
+from cockpit.tui import keys
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.view_state import Target
 from cockpit.tui.views.view import View
 
@@ -14,11 +15,12 @@ class Viewing(Screen[None]):
         super().__init__()
         self.views: dict[str, View] = {}
         self.shown = "starting"
+        self.view_name = keys.VIEWS[0]
 
     @property
-    def cockpit(self) -> CockpitApp:
+    def cockpit(self) -> AppBase:
         app = self.app
-        assert isinstance(app, CockpitApp)
+        assert isinstance(app, AppBase)
         return app
 
     @property
@@ -44,4 +46,12 @@ class Viewing(Screen[None]):
         return found.name if found else ""
 
     async def show_log(self, stream: str) -> None:
+        raise NotImplementedError
+
+    async def action_view(self, name: str) -> None:
+        """Show the view of that name."""
+        raise NotImplementedError
+
+    def draw_now(self) -> None:
+        """Draw even while the screen is paused."""
         raise NotImplementedError

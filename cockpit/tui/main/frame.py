@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from cockpit import format
 from cockpit.store.selectors import current_run
-from cockpit.tui.app_base import Asking, Conducting
+from cockpit.tui.app_base import AppBase, Conducting
 from cockpit.tui.keys import NUMBERS, TITLES, VIEWS, Key
 from cockpit.tui.rows.text import (
     HEALTH_STYLES,
@@ -166,7 +166,7 @@ class DrillLine(Line):
     @property
     def conducting(self) -> Conducting | None:
         app = self.app
-        return app.conducting if isinstance(app, Asking) else None
+        return app.conducting if isinstance(app, AppBase) else None
 
     def draw(self, look: Look, view: str = "") -> None:
         found: StyledLine | None = None

@@ -37,7 +37,6 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def __init__(self) -> None:
         super().__init__()
-        self.view_name = keys.VIEWS[0]
         self.prompt: Prompt | None = None
 
     def compose(self) -> ComposeResult:

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from cockpit.model.text import one_line
-from cockpit.tui.app_base import Asking
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.view_state import Look, Target
 
 log = logging.getLogger(__name__)
@@ -33,9 +33,9 @@ class View(Vertical):
         self._said = ""
 
     @property
-    def cockpit(self) -> Asking:
+    def cockpit(self) -> AppBase:
         app = self.app
-        assert isinstance(app, Asking)
+        assert isinstance(app, AppBase)
         return app
 
     def redraw(self, look: Look) -> None:

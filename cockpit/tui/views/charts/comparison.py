@@ -23,7 +23,7 @@ from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.terminal.cells import fit
 from cockpit.tui.views.charts.curve_builder import Compared
 
@@ -84,7 +84,7 @@ def read(path: Path, name: str) -> Compared:
     return Compared(name, run)
 
 
-async def compare(app: CockpitApp, view: ChartsView) -> None:
+async def compare(app: AppBase, view: ChartsView) -> None:
     """Ask which runs, read them in a thread, and hand them to the view."""
     store = app.store
     found = await asyncio.to_thread(choices, store, paths.state_dir())

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.model.drill import DrillRecord, Recovery
 from cockpit.model.text import one_line
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.dialogs.help import key_lines
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
@@ -68,9 +68,9 @@ class DrillScreen(Screen[None]):
         self.earlier = [one for one in reversed(past.earlier) if one.recoveries][:EARLIER_SHOWN]
 
     @property
-    def cockpit(self) -> CockpitApp:
+    def cockpit(self) -> AppBase:
         app = self.app
-        assert isinstance(app, CockpitApp)
+        assert isinstance(app, AppBase)
         return app
 
     def compose(self) -> ComposeResult:

@@ -16,7 +16,7 @@ from cockpit import format
 from cockpit.model.text import one_line
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.selectors import current_run, pod_of_rank
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.help import key_lines
 from cockpit.tui.dialogs.reading import Reading
@@ -87,9 +87,9 @@ class RankScreen(Screen[None]):
         self.rank = rank
 
     @property
-    def cockpit(self) -> CockpitApp:
+    def cockpit(self) -> AppBase:
         app = self.app
-        assert isinstance(app, CockpitApp)
+        assert isinstance(app, AppBase)
         return app
 
     def compose(self) -> ComposeResult:

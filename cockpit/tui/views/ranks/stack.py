@@ -20,7 +20,7 @@ from cockpit.config import paths
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import AppBase
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.main.titles import entitle
 
@@ -78,16 +78,16 @@ class AskSeconds(ModalScreen[int | None]):
         self.dismiss(None)
 
 
-async def show_stack(app: CockpitApp, rank: int) -> None:
+async def show_stack(app: AppBase, rank: int) -> None:
     """Every thread of the rank's process, as py-spy sees it now."""
     _require_allowed(app)
     process = process_of(app.store, rank)
-    page = Reading(f"Stack of rank {rank} · {process}", "Asking py-spy on its node …")
+    page = Reading(f"Stack of rank {rank} · {process}", "AppBase py-spy on its node …")
     text = await _told(app, page, lambda tools: tools.stack(process))
     page.fill(text or "py-spy printed nothing.")
 
 
-async def show_profile(app: CockpitApp, rank: int) -> None:
+async def show_profile(app: AppBase, rank: int) -> None:
     """Ask for how long, sample, write the flame graph, and say what is on top."""
     _require_allowed(app)
     process = process_of(app.store, rank)
@@ -102,7 +102,7 @@ async def show_profile(app: CockpitApp, rank: int) -> None:
     app.notify(str(file), title="Flame graph written", timeout=8, markup=False)
 
 
-async def show_memory(app: CockpitApp, rank: int) -> None:
+async def show_memory(app: AppBase, rank: int) -> None:
     """Ask for how long, let memray follow its allocations, and write its page."""
     _require_allowed(app)
     process = process_of(app.store, rank)
@@ -117,7 +117,7 @@ async def show_memory(app: CockpitApp, rank: int) -> None:
     app.notify(str(file), title="Memory profile written", timeout=8, markup=False)
 
 
-def _require_allowed(app: CockpitApp) -> None:
+def _require_allowed(app: AppBase) -> None:
     """Raises NotAllowedError in read-only mode: each of these tools pauses the live process."""
     if why := app.refusal("profile"):
         raise NotAllowedError("The rank's process was left alone.", why)
@@ -138,7 +138,7 @@ def process_of(store: Store, rank: int) -> Process:
 
 
 async def _told(
-    app: CockpitApp, page: Reading, ask: Callable[[RayTools], Coroutine[Any, Any, T]]
+    app: AppBase, page: Reading, ask: Callable[[RayTools], Coroutine[Any, Any, T]]
 ) -> T:
     """The page is open while the tools are asked; it goes when they fail."""
     from cockpit.sources.ray.profiling import RayTools
