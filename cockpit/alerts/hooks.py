@@ -68,7 +68,7 @@ class Hooks:
         self._thread: threading.Thread | None = None
         self.dropped = 0
 
-    def tell(self, alert: Alert, *, cleared_s: float | None = None) -> None:
+    def notify(self, alert: Alert, *, cleared_s: float | None = None) -> None:
         body = message(alert, cleared_s=cleared_s)
         with self._wake:
             if self._closing:

@@ -10,8 +10,8 @@ from threading import Thread
 from cockpit.alerts.hooks import Hooks
 from cockpit.alerts.settings import AlertSettings
 from cockpit.insight.detectors.findings import findings
-from cockpit.insight.detectors.hysteresis import Alarm
-from cockpit.insight.metrics.progress import Heard
+from cockpit.insight.detectors.hysteresis import AlertState
+from cockpit.insight.metrics.progress import LastUpdates
 from cockpit.model.alert import Alert
 from cockpit.model.event import AlertCleared, AlertRaised, Event
 from cockpit.model.run import RunSummary
@@ -19,7 +19,7 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +42,19 @@ class AlertMonitor:
     ) -> None:
         self.settings = settings or AlertSettings()
         self._dispatch, self._store, self._past = dispatch, store, past
-        self._alarm, self._heard = Alarm(), Heard()
+        self._state, self._heard = AlertState(), LastUpdates()
         self._hooks = Hooks(self.settings.hooks, dispatch, clock)
         self._asked_for: str | None = None
         self._reader: Thread | None = None
         self._summaries: Sequence[RunSummary] = ()
-        self._looked_s: float | None = None
+        self._checked_s: float | None = None
         self._told: dict[str, Alert] = {}
 
-    def look(self, now_s: float) -> None:
-        """Does nothing when the last look was less than a second ago."""
-        if self._looked_s is not None and 0 <= now_s - self._looked_s < LOOK_EVERY_S:
+    def check(self, now_s: float) -> None:
+        """Raise and clear alerts; nothing when the last check was less than a second ago."""
+        if self._checked_s is not None and 0 <= now_s - self._checked_s < CHECK_EVERY_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         store = self._store()
         run = current_run(store)
         limits = self.settings.limits
@@ -63,7 +63,7 @@ class AlertMonitor:
             self._heard.note(run, now_s)
             past = self.past_of(run)
         found = findings(store, run, now_s, past, limits, self._heard)
-        for event in self._alarm.look(store, run, found, now_s, limits):
+        for event in self._state.update(store, run, found, now_s, limits):
             self._tell(store, event)
             self._dispatch(event)
 
@@ -95,9 +95,9 @@ class AlertMonitor:
             view = store.alerts.get(event.alert_id)
             alert = known or (view.alert if view is not None else None)
             if alert is not None:
-                self._hooks.tell(alert, cleared_s=event.at_s)
+                self._hooks.notify(alert, cleared_s=event.at_s)
             return
         before = self._told.get(event.alert.id)
         self._told[event.alert.id] = event.alert
         if before is None or before.finding.severity is not event.alert.finding.severity:
-            self._hooks.tell(event.alert)
+            self._hooks.notify(event.alert)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.config import paths
-from cockpit.config.process_identity import Life, ProcessId
+from cockpit.config.process_identity import ProcessId, ProcessState
 from cockpit.model.error import CockpitError, LeaseHeldError
 from cockpit.model.text import one_line
 
@@ -33,7 +33,7 @@ def hold(cluster: str, holder: str, ttl_s: float, expired: str = "") -> None:
     with _locked(cluster) as (fd, lease):
         owner, renewal = _text(lease, "holder"), _text(lease, "renewal")
         is_free = not owner or owner == holder or (expired and expired == renewal)
-        if not is_free and _life(lease) is not Life.ENDED:
+        if not is_free and _life(lease) is not ProcessState.ENDED:
             raise LeaseHeldError(
                 f"Another drill runs on {cluster}.",
                 f"Held by {one_line(owner)}: one drill at a time.",
@@ -65,16 +65,16 @@ def holder(cluster: str) -> str:
         lease = json.loads(_path(cluster).read_bytes() or b"{}")
     except (OSError, ValueError, RecursionError):
         return ""  # never held, or just being written
-    if not isinstance(lease, dict) or not _is_current(lease) or _life(lease) is Life.ENDED:
+    if not isinstance(lease, dict) or not _is_current(lease) or _life(lease) is ProcessState.ENDED:
         return ""
     return _text(lease, "holder")
 
 
-def _life(lease: dict[str, Any]) -> Life:
+def _life(lease: dict[str, Any]) -> ProcessState:
     try:
         return ProcessId(**lease["process"]).life
     except (KeyError, TypeError):
-        return Life.UNKNOWN
+        return ProcessState.UNKNOWN
 
 
 def _is_current(lease: dict[str, Any]) -> bool:

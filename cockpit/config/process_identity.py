@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 
-class Life(Enum):
+class ProcessState(Enum):
     """What this process can find out about another."""
 
     RUNS = "runs"
@@ -44,25 +44,27 @@ class ProcessId:
         return cls(pid, socket.gethostname(), _boot(), _namespace(), _born(pid))
 
     @property
-    def life(self) -> Life:
+    def life(self) -> ProcessState:
         """Whether it still runs, as far as that can be found out from here."""
         own = ProcessId.own()
         if self.boot != own.boot:
             # The same host after a reboot; a host of another name is another node.
-            return Life.ENDED if self.host and self.host == own.host else Life.UNKNOWN
+            return (
+                ProcessState.ENDED if self.host and self.host == own.host else ProcessState.UNKNOWN
+            )
         if not self.boot and self.host != own.host:
-            return Life.UNKNOWN
+            return ProcessState.UNKNOWN
         if self.namespace and self.namespace != own.namespace:
-            return Life.UNKNOWN
+            return ProcessState.UNKNOWN
         if self.born and self.born != _born(self.pid):
-            return Life.ENDED
+            return ProcessState.ENDED
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
-            return Life.ENDED
+            return ProcessState.ENDED
         except PermissionError:
-            return Life.RUNS
-        return Life.RUNS
+            return ProcessState.RUNS
+        return ProcessState.RUNS
 
 
 def _born(pid: int) -> str:

@@ -47,7 +47,7 @@ class MonitoredSession(Session):
     def drain(self) -> bool:
         changed = super().drain()
         now_s = self.clock()
-        self._alerts.look(now_s)
+        self._alerts.check(now_s)
         is_new = 0 <= now_s - self._summarised_s < SUMMARISE_EVERY_S  # the clock may be set back
         if self.recording is not None and not is_new:
             self._summarised_s = now_s

@@ -127,9 +127,9 @@ class Session:
             try:
                 found = question(store)
             except Exception as error:  # noqa: BLE001 - raised where it was asked
-                _hand(loop, answer, error=error)
+                _set_result(loop, answer, error=error)
             else:
-                _hand(loop, answer, found)
+                _set_result(loop, answer, found)
 
         self._questions.append(put)
         self._arrived.set()
@@ -222,7 +222,7 @@ class Session:
                 await asyncio.sleep(RESTART_AFTER_S)
 
 
-def _hand(
+def _set_result(
     loop: asyncio.AbstractEventLoop,
     answer: asyncio.Future[T],
     found: T | None = None,
@@ -230,7 +230,7 @@ def _hand(
 ) -> None:
     """Set the result of `ask` on its loop, unless it was cancelled."""
 
-    def hand() -> None:
+    def resolve() -> None:
         if answer.done():
             return
         if error is not None:
@@ -239,4 +239,4 @@ def _hand(
             answer.set_result(found)  # type: ignore[arg-type]
 
     if not loop.is_closed():
-        loop.call_soon_threadsafe(hand)
+        loop.call_soon_threadsafe(resolve)

@@ -68,7 +68,7 @@ def told(*hooks: Hook, alerts: int = 1) -> list[Event]:
     events: list[Event] = []
     of = Hooks(hooks, events.append)
     for _ in range(alerts):
-        of.tell(alert())
+        of.notify(alert())
     of.close(DEADLINE_S)
     return events
 
@@ -133,7 +133,7 @@ def test_a_slow_hook_holds_nobody_up_and_what_waits_is_bounded(tmp_path: Path) -
     hooks = Hooks((slow,), events.append)
     began = time.monotonic()
     for _ in range(3 * WAITING):
-        hooks.tell(alert())
+        hooks.notify(alert())
     assert time.monotonic() - began < 1.0
     assert hooks.dropped >= 2 * WAITING - 1
     block.touch()
@@ -151,9 +151,9 @@ def test_hooks_are_told_from_their_severity_on_and_of_the_end_if_they_want(
         ),
         lambda event: None,
     )
-    hooks.tell(alert(Severity.WARNING))
-    hooks.tell(alert(Severity.CRITICAL))
-    hooks.tell(alert(Severity.CRITICAL), cleared_s=200.0)
+    hooks.notify(alert(Severity.WARNING))
+    hooks.notify(alert(Severity.CRITICAL))
+    hooks.notify(alert(Severity.CRITICAL), cleared_s=200.0)
     hooks.close(DEADLINE_S)
     assert [json.loads(line)["state"] for line in out.read_text().splitlines()] == [
         "raised",
@@ -166,6 +166,6 @@ def test_hooks_are_told_from_their_severity_on_and_of_the_end_if_they_want(
 def test_without_hooks_there_is_no_thread() -> None:
     before = threading.active_count()
     hooks = Hooks((), lambda event: None)
-    hooks.tell(alert())
+    hooks.notify(alert())
     assert threading.active_count() == before
     hooks.close()

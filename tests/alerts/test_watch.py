@@ -30,7 +30,7 @@ def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
     training.start()
     raised_at = cleared_at = None
     for second in training.go(120):
-        watch.look(training.clock)
+        watch.check(training.clock)
         if "loss-nan/run run-1" in training.store.alerts:
             raised_at = raised_at or second
         elif raised_at is not None:
@@ -49,8 +49,8 @@ def test_a_second_look_within_a_second_does_nothing() -> None:
     watch = AlertMonitor(events.append, lambda: training.store)
     training.start()
     for _ in training.go(3):
-        watch.look(training.clock)
-        watch.look(training.clock + 0.1)
+        watch.check(training.clock)
+        watch.check(training.clock + 0.1)
     assert [type(event) for event in events] == [AlertRaised]
 
 
@@ -59,11 +59,11 @@ def test_the_alerts_of_a_run_are_cleared_when_it_is_over() -> None:
     watch = AlertMonitor(training.tell, lambda: training.store)
     training.start()
     for _ in training.go(10):
-        watch.look(training.clock)
+        watch.check(training.clock)
     assert training.store.alerts
     training.state(RunState.ERRORED)
     training.now_s += 1
-    watch.look(training.clock)
+    watch.check(training.clock)
     assert not training.store.alerts
 
 
@@ -83,7 +83,7 @@ def test_recorded_runs_are_read_aside_and_compared_with() -> None:
     watch = AlertMonitor(training.tell, lambda: training.store, past=recorded)
     training.start()
     for second in training.go(400):
-        watch.look(training.clock)
+        watch.check(training.clock)
         if second == 100:
             assert asked.wait(10)
             go_on.set()
@@ -122,7 +122,7 @@ def test_recorded_runs_that_cannot_be_read_do_no_harm(caplog: pytest.LogCaptureF
     watch = AlertMonitor(training.tell, lambda: training.store, past=broken)
     training.start()
     for _ in training.go(5):
-        watch.look(training.clock)
+        watch.check(training.clock)
     for thread in threading.enumerate():
         if thread.name == "cockpit-past":
             thread.join(10)
@@ -134,11 +134,11 @@ def test_a_new_watch_takes_over_what_was_raised_before() -> None:
     training.start()
     first = AlertMonitor(training.tell, lambda: training.store)
     for _ in training.go(20):
-        first.look(training.clock)
+        first.check(training.clock)
     events: list[Event] = []
     second = AlertMonitor(events.append, lambda: training.store)
     for _ in training.go(60):
-        second.look(training.clock)
+        second.check(training.clock)
         for event in events:
             training.tell(event)
     assert {type(event) for event in events} == {AlertCleared}

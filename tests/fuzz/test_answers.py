@@ -22,7 +22,7 @@ from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.prometheus import api
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import Dashboard, _read, _submission
-from cockpit.sources.ray.train_runs import TrainRunsSource, _Told
+from cockpit.sources.ray.train_runs import TrainRunsSource, _Reported
 from cockpit.store.store import Store
 from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, lanes
 from tests.sources.fake_dashboard import job, node
@@ -122,7 +122,7 @@ def store_answers(store: Store, raw: Any) -> None:
     with suppress(CockpitError, KeyError):
         source = TrainRunsSource(Dashboard(DashboardRoute("http://x")), awaited_s=0.0)
         for run in _read("/runs", raw["train runs"], answers.train_runs):
-            for event in source._news(run, _Told(0.0)):
+            for event in source._news(run, _Reported(0.0)):
                 store.apply(event)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.insight.detectors.hysteresis import RETOLD_AFTER_S, Alarm, is_at_least
+from cockpit.insight.detectors.hysteresis import RETOLD_AFTER_S, AlertState, is_at_least
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised, RunSeen, SourceHealth
@@ -24,7 +24,7 @@ class Clock:
     """Looks second by second, and keeps the store as an app would."""
 
     def __init__(self) -> None:
-        self.store, self.alarm, self.now_s = Store(), Alarm(), 1_000.0
+        self.store, self.alarm, self.now_s = Store(), AlertState(), 1_000.0
         self.events: list[tuple[float, AlertRaised | AlertCleared]] = []
         self.telemetry = True
         self.run = self.seen("r", RunState.RUNNING)
@@ -42,7 +42,7 @@ class Clock:
             self.now_s += 1
             if self.telemetry:
                 self.store.apply(SourceHealth(at_s=self.now_s, source="telemetry", ok=True))
-            for event in self.alarm.look(self.store, self.run, found, self.now_s, LIMITS):
+            for event in self.alarm.update(self.store, self.run, found, self.now_s, LIMITS):
                 self.store.apply(event)
                 self.events.append((self.now_s, event))
         return [(at_s - begin_s, type(event).__name__) for at_s, event in self.events[before:]]

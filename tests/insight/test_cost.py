@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.metrics.diagnosis import diagnosis
-from cockpit.insight.metrics.progress import Heard
+from cockpit.insight.metrics.progress import LastUpdates
 from cockpit.model.event import HistoryLoaded
 from cockpit.store.run import RUN_POINTS
 from tests.growth import growth
@@ -38,7 +38,7 @@ def after_hours(ranks: int) -> Training:
 
 
 def finding(training: Training) -> Callable[[], None]:
-    heard = Heard()
+    heard = LastUpdates()
 
     def look() -> None:
         heard.note(training.run, training.clock)

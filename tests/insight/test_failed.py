@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.insight.detectors.failed_jobs import last_line
 from cockpit.insight.detectors.findings import findings
-from cockpit.insight.detectors.hysteresis import Alarm
+from cockpit.insight.detectors.hysteresis import AlertState
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Severity
 from cockpit.model.event import AlertRaised, JobsListed, RunSeen, SourceHealth
@@ -106,7 +106,7 @@ def test_a_run_that_failed_with_its_job_is_told_once() -> None:
 
 def test_the_alert_stays_without_a_run_beside_another_and_goes_when_it_is_launched_again() -> None:
     training = Training()
-    store, alarm = listed(FAILED, store=training.store), Alarm()
+    store, alarm = listed(FAILED, store=training.store), AlertState()
     heard: list[tuple[str, str]] = []
 
     def look(seconds: int, *, ray: bool = True) -> None:
@@ -117,7 +117,7 @@ def test_the_alert_stays_without_a_run_beside_another_and_goes_when_it_is_launch
                 store.apply(SourceHealth(at_s=training.clock, source="ray", ok=True))
             run = current_run(store)
             found = findings(store, run, training.clock)
-            for event in alarm.look(store, run, found, training.clock, Thresholds()):
+            for event in alarm.update(store, run, found, training.clock, Thresholds()):
                 store.apply(event)
                 was = event.alert.id if isinstance(event, AlertRaised) else event.alert_id
                 heard.append((type(event).__name__, was))

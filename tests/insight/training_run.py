@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from cockpit.insight.detectors.findings import findings
-from cockpit.insight.detectors.hysteresis import Alarm
+from cockpit.insight.detectors.hysteresis import AlertState
 from cockpit.insight.detectors.thresholds import Thresholds
-from cockpit.insight.metrics.progress import Heard
+from cockpit.insight.metrics.progress import LastUpdates
 from cockpit.model.alert import Finding
 from cockpit.model.event import (
     AlertRaised,
@@ -198,8 +198,8 @@ class Watcher:
 
     training: Training
     limits: Thresholds = field(default_factory=Thresholds)
-    heard: Heard = field(default_factory=Heard)
-    alarm: Alarm = field(default_factory=Alarm)
+    heard: LastUpdates = field(default_factory=LastUpdates)
+    alarm: AlertState = field(default_factory=AlertState)
     found: dict[str, tuple[float, Finding]] = field(default_factory=dict)
     """By kind: the second of the run, and what was said first."""
     raised: dict[str, float] = field(default_factory=dict)
@@ -212,7 +212,7 @@ class Watcher:
         found = findings(training.store, run, now_s, limits=self.limits, heard=self.heard)
         for finding in found:
             self.found.setdefault(finding.kind, (training.now_s, finding))
-        for event in self.alarm.look(training.store, run, found, now_s, self.limits):
+        for event in self.alarm.update(training.store, run, found, now_s, self.limits):
             training.tell(event)
             if isinstance(event, AlertRaised):
                 self.raised.setdefault(event.alert.finding.kind, training.now_s)

@@ -6,7 +6,7 @@ from cockpit.model.tracking import RunRef
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.telemetry.files import Stream, Writers
+from cockpit.sources.telemetry.files import DriverStates, Stream
 from cockpit.sources.telemetry.source import TelemetrySource
 from tests.sources.fake_dashboard import FakeDashboard
 
@@ -42,7 +42,7 @@ async def test_end_of_driver_is_found_in_time_though_clock_was_set_back(
     fake.add_job("one")
     clocks = Clocks()
     source = TelemetrySource(dashboard, clock=clocks.wall, monotonic=clocks.since)
-    jobs: Writers = source._writers()
+    jobs: DriverStates = source._drivers()
     ray_id = next(job.ray_id for job in await dashboard.jobs())
     stream = Stream("head", ray_id, clocks.since())
     assert not await jobs.is_over(stream)

@@ -144,7 +144,7 @@ def _parts(parts: tuple[tuple[str, float], ...]) -> str:
 
 
 def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSettings) -> int:
-    from cockpit.alerts.monitor import LOOK_EVERY_S, AlertMonitor
+    from cockpit.alerts.monitor import CHECK_EVERY_S, AlertMonitor
     from cockpit.insight.detectors.hysteresis import is_at_least
     from cockpit.model.alert import Severity
     from cockpit.model.event import AlertCleared, AlertRaised, Notice
@@ -174,7 +174,7 @@ def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSe
     watch = AlertMonitor(tell, lambda: session.store, settings, _recorded, session.clock)
     try:
         while True:
-            session.wait(lambda store: False, LOOK_EVERY_S)
-            watch.look(session.clock())
+            session.wait(lambda store: False, CHECK_EVERY_S)
+            watch.check(session.clock())
     finally:
         watch.close()

@@ -1,4 +1,4 @@
-"""The verbs that look once: status, groups, pods, nodes, machines, jobs, runs, ranks, events."""
+"""The one-shot verbs: status, groups, pods, nodes, machines, jobs, runs, ranks, events."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ KINDS = {
     "events": ("events",),
     "status": ("pods", "rayjobs"),
 }
-"""What a verb looks at on Kubernetes beside the RayCluster; the rest of the verbs at pods."""
-GLANCES = ("status", "groups", "runs", "ranks")
-"""What one look is enough for, without the objects of all pods."""
+"""What a verb lists on Kubernetes beside the RayCluster; by default pods."""
+ONE_SHOT_VERBS = ("status", "groups", "runs", "ranks")
+"""Verbs that list pods as a table, without their objects."""
 HINTS = {
     "local": "cockpit status shows each source; cockpit local status what is left of a cluster.",
     "address": "Is it the address of a Ray dashboard, such as http://head:8265?",
@@ -75,7 +75,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     needs = SOURCES.get(args.verb, ALL)
     kinds = KINDS.get(args.verb, ("pods",))
-    once = not args.watch and args.verb in GLANCES
+    once = not args.watch and args.verb in ONE_SHOT_VERBS
     with connect.session(args, sources=needs, kinds=kinds, once=once) as session:
         if args.verb == "machines" and session.backend.ref.backend != "kuberay":
             raise UsageError(

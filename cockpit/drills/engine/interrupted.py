@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cockpit.backends.protocol import Backend
-from cockpit.config.process_identity import Life
+from cockpit.config.process_identity import ProcessState
 from cockpit.drills.engine import lease, undo
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.format import plural
@@ -48,7 +48,9 @@ def is_of(entry: Entry, drill_id: str) -> bool:
 
 def is_recent(entry: Entry, now_s: float) -> bool:
     """Whether it may be undone without a question: a moment ago, by a process that has ended."""
-    return -SKEW_S <= now_s - entry.written_s <= RECENT_S and entry.process.life is Life.ENDED
+    return (
+        -SKEW_S <= now_s - entry.written_s <= RECENT_S and entry.process.life is ProcessState.ENDED
+    )
 
 
 def split(entries: Iterable[Entry], now_s: float) -> tuple[list[Entry], list[Entry]]:
@@ -77,7 +79,7 @@ async def undo_entries(
             continue
         holder = lease.holder_of(entry.record_id, entry.process.pid, entry.process.host)
         try:
-            if entry.process.life is Life.UNKNOWN:
+            if entry.process.life is ProcessState.UNKNOWN:
                 holder = lease.holder_of(entry.record_id, os.getpid())
                 await lease.acquire(backend, holder, waits, timing)
             try:
@@ -120,6 +122,6 @@ def _when(entry: Entry, now_s: float) -> str:
 
 
 def _where(entry: Entry) -> str:
-    if entry.process.life is not Life.UNKNOWN:
+    if entry.process.life is not ProcessState.UNKNOWN:
         return ""
     return f" on {entry.process.host or 'another node'}, where it may still run"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cockpit.config import paths
-from cockpit.config.process_identity import Life, ProcessId
+from cockpit.config.process_identity import ProcessId, ProcessState
 from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
@@ -124,7 +124,7 @@ class Journal:
 
     def orphans(self) -> list[Entry]:
         """Those whose process has ended, or may have: it ran on another node."""
-        return [entry for entry in self.entries() if entry.process.life is not Life.RUNS]
+        return [entry for entry in self.entries() if entry.process.life is not ProcessState.RUNS]
 
     def _all(self) -> list[Entry | Unreadable | None]:
         return [self._read(path) for path in sorted(self.directory.glob("*.json"))]

@@ -19,7 +19,7 @@ from cockpit.insight.detectors import (
 )
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics import bottleneck, checkpoint, goodput, scaling
-from cockpit.insight.metrics.progress import Heard, is_believed
+from cockpit.insight.metrics.progress import LastUpdates, is_believed
 from cockpit.insight.metrics.summary import job_of
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.run import RunSummary
@@ -50,7 +50,7 @@ def findings(
     now_s: float,
     past: Sequence[RunSummary] = (),
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
-    heard: Heard | None = None,
+    heard: LastUpdates | None = None,
 ) -> list[Finding]:
     """What is wrong now, the worst first. Of a run that is over, and of none, only what is of jobs.
 
@@ -71,13 +71,13 @@ def _of_run(
     now_s: float,
     past: Sequence[RunSummary],
     limits: Thresholds,
-    heard: Heard | None,
+    heard: LastUpdates | None,
 ) -> list[Finding]:
     job = job_of(store, run)
     same_job = [it for it in past if it.job == job and it.run_id != run.id]
     return [
         *stuck_start.find(run, now_s, limits),
-        *stale_ranks.find(run, now_s, limits, heard or Heard()),
+        *stale_ranks.find(run, now_s, limits, heard or LastUpdates()),
         *loss.find(run, limits),
         *gpus.find(store, run, limits),
         *memory.find(store, run, limits),

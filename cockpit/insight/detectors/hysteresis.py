@@ -77,13 +77,13 @@ def alert_id(finding: Finding) -> str:
 
 
 @dataclass(slots=True)
-class Alarm:
-    """The state between two looks. Give it the findings of one run at a time."""
+class AlertState:
+    """The state between two updates, each with the findings of one run."""
 
     watched: dict[str, _Watched] = field(default_factory=dict)
     run_id: str = ""
 
-    def look(
+    def update(
         self,
         store: Store,
         run: RunView | None,
@@ -93,7 +93,7 @@ class Alarm:
     ) -> Iterator[AlertRaised | AlertCleared]:
         """What is raised and cleared now. The caller dispatches the events to the store.
 
-        Alerts that the store has from somewhere else (a replay, an earlier look) are taken over.
+        Alerts that the store has from somewhere else (a replay, an earlier update) are taken over.
         """
         self._take_over(store, now_s)
         over = run is None or run.state.is_over

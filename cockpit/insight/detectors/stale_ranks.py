@@ -19,14 +19,14 @@ from itertools import pairwise
 
 from cockpit import format
 from cockpit.insight.detectors.thresholds import Thresholds
-from cockpit.insight.metrics.progress import Heard, is_going, live_ranks, newest_s
+from cockpit.insight.metrics.progress import LastUpdates, is_going, live_ranks, newest_s
 from cockpit.insight.metrics.robust_statistics import finite, median
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.series import Series
 
 
-def find(run: RunView, now_s: float, limits: Thresholds, heard: Heard) -> list[Finding]:
+def find(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> list[Finding]:
     """A run that stands still as a whole has no silent ranks: there is one finding, not many."""
     attempt = run.attempt
     if attempt is None or not is_going(run):
@@ -37,7 +37,7 @@ def find(run: RunView, now_s: float, limits: Thresholds, heard: Heard) -> list[F
 
 
 def silent_ranks(
-    run: RunView, now_s: float, limits: Thresholds, heard: Heard
+    run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates
 ) -> dict[int, float | None]:
     """By rank, the seconds since it was heard; None for one of which only the aggregator knows."""
     attempt = run.attempt
@@ -74,7 +74,7 @@ def _never_heard(
     }
 
 
-def _silent(run: RunView, now_s: float, limits: Thresholds, heard: Heard) -> list[Finding]:
+def _silent(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> list[Finding]:
     found = []
     for rank, age in silent_ranks(run, now_s, limits, heard).items():
         view = run.ranks.get(rank)
@@ -115,7 +115,7 @@ def _longest_pause(series: Series, since_s: float) -> float:
 
 
 def _hung(
-    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, heard: Heard
+    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, heard: LastUpdates
 ) -> list[Finding]:
     newest = newest_s(run)
     told = [at_s for rank in live_ranks(run) if (at_s := heard.of(rank)) is not None]

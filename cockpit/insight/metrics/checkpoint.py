@@ -24,7 +24,7 @@ _INTERVALS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class AtRisk:
+class UnsavedWork:
     """Lost if killed now."""
 
     steps: int | None
@@ -35,7 +35,7 @@ class AtRisk:
     """Of the newest checkpoint, at the newest sample; None when there is none."""
 
 
-def at_risk(run: RunView) -> AtRisk | None:
+def at_risk(run: RunView) -> UnsavedWork | None:
     """None while the run does not step: what it had is lost already, or safe."""
     since, newest = stepping_since(run), newest_s(run)
     if since is None or newest is None:
@@ -44,7 +44,7 @@ def at_risk(run: RunView) -> AtRisk | None:
     # After a restart what went before is in the checkpoint, or lost: only this attempt counts.
     begin = max(since, saved or since)
     seconds = max(0.0, newest - begin)
-    return AtRisk(
+    return UnsavedWork(
         _steps(run, seconds),
         seconds,
         seconds * gpus_of(run),

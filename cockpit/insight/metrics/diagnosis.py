@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.bottleneck import Shares, shares
-from cockpit.insight.metrics.checkpoint import AtRisk, at_risk
+from cockpit.insight.metrics.checkpoint import UnsavedWork, at_risk
 from cockpit.insight.metrics.cost import Cost, cost
 from cockpit.insight.metrics.eta import Eta, eta
 from cockpit.insight.metrics.goodput import Goodput, goodput
@@ -26,7 +26,7 @@ class Diagnosis:
     shares: Shares | None
     goodput: Goodput | None
     eta: Eta | None
-    at_risk: AtRisk | None
+    at_risk: UnsavedWork | None
     cost: Cost | None
     scaling: tuple[Scale, ...] = ()
 

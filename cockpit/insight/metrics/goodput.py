@@ -28,7 +28,7 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median
 from cockpit.insight.metrics.stall import stalls
-from cockpit.insight.metrics.timeline import Doing, stretches
+from cockpit.insight.metrics.timeline import Activity, stretches
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import RUN_POINTS, RunView
 from cockpit.store.series import Series
@@ -37,7 +37,7 @@ CHECKPOINT = "checkpoint stall"
 REDONE = "redone steps"
 STALLED = "stalled"
 CAUSES = (
-    *(doing.value for doing in Doing if doing is not Doing.TRAINING),
+    *(doing.value for doing in Activity if doing is not Activity.TRAINING),
     CHECKPOINT,
     REDONE,
     STALLED,
@@ -75,7 +75,7 @@ def goodput(run: RunView, now_s: float) -> Goodput | None:
     wall = sum(stretch.length_s for stretch in told)
     lost = dict.fromkeys(CAUSES, 0.0)
     for stretch in told:
-        if stretch.doing is not Doing.TRAINING:
+        if stretch.doing is not Activity.TRAINING:
             lost[stretch.doing.value] += stretch.length_s
     left = wall - sum(lost.values())
     for cause, seconds in (

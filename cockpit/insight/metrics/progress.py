@@ -15,7 +15,7 @@ _WORKING = (Phase.FIRST_STEP, Phase.RUNNING)
 
 
 @dataclass(slots=True)
-class Heard:
+class LastUpdates:
     """When each rank was last heard, by the clock of whoever looks.
 
     A sample carries the time of its node's clock, which may be wrong by minutes. Whoever looks

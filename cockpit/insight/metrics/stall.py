@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
-from cockpit.insight.metrics.timeline import Doing, Stretch, stretches
+from cockpit.insight.metrics.timeline import Activity, Stretch, stretches
 from cockpit.store.run import RunView
 
 FLOOR_S = 30.0
@@ -65,7 +65,7 @@ def stalls(run: RunView, now_s: float) -> list[tuple[float, float]]:
     times = progress_s(run)
     if len(times) < _FEWEST:
         return []
-    training = [part for part in stretches(run, now_s) if part.doing is Doing.TRAINING]
+    training = [part for part in stretches(run, now_s) if part.doing is Activity.TRAINING]
     lengths = _gaps(times)
     long = _long_gaps(times, lengths, training)
     found = [at for at in long if not _recurs(long, at, lengths)]

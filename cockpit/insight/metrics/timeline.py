@@ -14,7 +14,7 @@ from cockpit.model.run import Phase, RunState
 from cockpit.store.run import AttemptView, RunView
 
 
-class Doing(StrEnum):
+class Activity(StrEnum):
     """What a stretch of a run's time was for."""
 
     SCHEDULING = "scheduling"
@@ -30,7 +30,7 @@ class Doing(StrEnum):
 class Stretch:
     begin_s: float
     end_s: float
-    doing: Doing
+    doing: Activity
     attempt: int
 
     @property
@@ -39,28 +39,28 @@ class Stretch:
 
 
 _OF_PHASE = {
-    Phase.SCHEDULING: Doing.SCHEDULING,
-    Phase.PLACEMENT_GROUP: Doing.STARTING,
-    Phase.ACTOR_START: Doing.STARTING,
-    Phase.PROCESS_GROUP: Doing.STARTING,
-    Phase.RESTORE: Doing.RESTORE,
-    Phase.FIRST_STEP: Doing.STARTING,
-    Phase.RUNNING: Doing.TRAINING,
-    Phase.PREEMPTING: Doing.RESTART,
-    Phase.RESTARTING: Doing.RESTART,
-    Phase.RESIZING: Doing.RESIZE,
-    Phase.SHUTTING_DOWN: Doing.ENDING,
+    Phase.SCHEDULING: Activity.SCHEDULING,
+    Phase.PLACEMENT_GROUP: Activity.STARTING,
+    Phase.ACTOR_START: Activity.STARTING,
+    Phase.PROCESS_GROUP: Activity.STARTING,
+    Phase.RESTORE: Activity.RESTORE,
+    Phase.FIRST_STEP: Activity.STARTING,
+    Phase.RUNNING: Activity.TRAINING,
+    Phase.PREEMPTING: Activity.RESTART,
+    Phase.RESTARTING: Activity.RESTART,
+    Phase.RESIZING: Activity.RESIZE,
+    Phase.SHUTTING_DOWN: Activity.ENDING,
 }
 _OF_STATE = {
-    RunState.INITIALIZING: Doing.STARTING,
-    RunState.SCHEDULING: Doing.SCHEDULING,
-    RunState.RESCHEDULING: Doing.SCHEDULING,
-    RunState.RUNNING: Doing.TRAINING,
-    RunState.UNKNOWN: Doing.TRAINING,
-    RunState.PREEMPTING: Doing.RESTART,
-    RunState.RESTARTING: Doing.RESTART,
-    RunState.RESIZING: Doing.RESIZE,
-    RunState.SHUTTING_DOWN: Doing.ENDING,
+    RunState.INITIALIZING: Activity.STARTING,
+    RunState.SCHEDULING: Activity.SCHEDULING,
+    RunState.RESCHEDULING: Activity.SCHEDULING,
+    RunState.RUNNING: Activity.TRAINING,
+    RunState.UNKNOWN: Activity.TRAINING,
+    RunState.PREEMPTING: Activity.RESTART,
+    RunState.RESTARTING: Activity.RESTART,
+    RunState.RESIZING: Activity.RESIZE,
+    RunState.SHUTTING_DOWN: Activity.ENDING,
 }
 
 
@@ -84,20 +84,20 @@ def stretches(run: RunView, now_s: float) -> list[Stretch]:
     end = run.ended_s if run.ended_s is not None else max(began, now_s)
     marks = _by_phase(run) if run.phases else _by_state(run)
     found: list[Stretch] = []
-    why = Doing.STARTING
+    why = Activity.STARTING
     for (at_s, doing, attempt), until_s in _with_end(marks, began, end):
-        if doing in (Doing.RESTART, Doing.RESIZE):
+        if doing in (Activity.RESTART, Activity.RESIZE):
             why = doing
-        elif doing is Doing.TRAINING:
-            why = Doing.RESTART  # should it start again, it is for this, if it does not say why
-        is_later = attempt > 1 and why in (Doing.RESTART, Doing.RESIZE)
-        if is_later and doing in (Doing.STARTING, Doing.SCHEDULING):
+        elif doing is Activity.TRAINING:
+            why = Activity.RESTART  # should it start again, it is for this, if it does not say why
+        is_later = attempt > 1 and why in (Activity.RESTART, Activity.RESIZE)
+        if is_later and doing in (Activity.STARTING, Activity.SCHEDULING):
             doing = why
         found += _up_to_first_step(run, Stretch(at_s, until_s, doing, attempt), why)
     return [stretch for stretch in found if stretch.length_s > 0]
 
 
-def _up_to_first_step(run: RunView, stretch: Stretch, why: Doing) -> Iterator[Stretch]:
+def _up_to_first_step(run: RunView, stretch: Stretch, why: Activity) -> Iterator[Stretch]:
     """A state says RUNNING once the processes are up: the wait for the first step is no training.
 
     Where nobody tells of steps there is no knowing; all of it is training.
@@ -105,26 +105,26 @@ def _up_to_first_step(run: RunView, stretch: Stretch, why: Doing) -> Iterator[St
     view = run.attempts.get(stretch.attempt)
     first_s = view.first_step_s if view is not None else None
     tells = any(attempt.first_step_s is not None for attempt in run.attempts.values())
-    if stretch.doing is not Doing.TRAINING or run.phases or not tells:
+    if stretch.doing is not Activity.TRAINING or run.phases or not tells:
         yield stretch
         return
     until_s = stretch.end_s if first_s is None else min(stretch.end_s, first_s)
-    starting = why if stretch.attempt > 1 else Doing.STARTING
+    starting = why if stretch.attempt > 1 else Activity.STARTING
     if until_s > stretch.begin_s:
         yield Stretch(stretch.begin_s, until_s, starting, stretch.attempt)
-    yield Stretch(max(until_s, stretch.begin_s), stretch.end_s, Doing.TRAINING, stretch.attempt)
+    yield Stretch(max(until_s, stretch.begin_s), stretch.end_s, Activity.TRAINING, stretch.attempt)
 
 
-def _by_phase(run: RunView) -> list[tuple[float, Doing, int]]:
+def _by_phase(run: RunView) -> list[tuple[float, Activity, int]]:
     return [(at_s, _OF_PHASE[phase], attempt) for at_s, attempt, phase in run.phases]
 
 
-def _by_state(run: RunView) -> list[tuple[float, Doing, int]]:
+def _by_state(run: RunView) -> list[tuple[float, Activity, int]]:
     """States have no attempt: before one starts they lead to it, and it lasts until it ends."""
     attempts = [run.attempts[number] for number in sorted(run.attempts)]
     if not run.states:
         return [
-            (a.started_s or a.first_step_s or 0.0, Doing.TRAINING, a.number)
+            (a.started_s or a.first_step_s or 0.0, Activity.TRAINING, a.number)
             for a in attempts
             if a.started_s or a.first_step_s
         ]
@@ -136,7 +136,7 @@ def _by_state(run: RunView) -> list[tuple[float, Doing, int]]:
     # An attempt can end before a state tells of it: from then on nothing is trained.
     for view in attempts:
         if view.ended_s is not None and view.reason and not run.state.is_over:
-            marks.append((view.ended_s, Doing.RESTART, view.number + 1))
+            marks.append((view.ended_s, Activity.RESTART, view.number + 1))
     return sorted(marks, key=lambda mark: mark[0])
 
 
@@ -149,11 +149,11 @@ def _attempt_at(attempts: list[AttemptView], at_s: float) -> int:
 
 
 def _with_end(
-    marks: list[tuple[float, Doing, int]], began: float, end: float
-) -> Iterator[tuple[tuple[float, Doing, int], float]]:
+    marks: list[tuple[float, Activity, int]], began: float, end: float
+) -> Iterator[tuple[tuple[float, Activity, int], float]]:
     """Each with where the next one begins; what comes before the first is a start."""
     if not marks or marks[0][0] > began:
-        marks = [(began, Doing.STARTING, 1), *marks]
+        marks = [(began, Activity.STARTING, 1), *marks]
     for at, mark in enumerate(marks):
         until_s = marks[at + 1][0] if at + 1 < len(marks) else end
         yield (min(mark[0], end), mark[1], mark[2]), min(until_s, end)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from cockpit.insight.recovery.pace import LOOK_S, Pace, back_s, stalls
-from cockpit.insight.recovery.replacement_pods import PodsBack
+from cockpit.insight.recovery.replacement_pods import ReplacementPods
 from cockpit.model.drill import Drill, Stage
 from cockpit.model.run import Phase, RunState
 from cockpit.store.run import AttemptView, RunView
@@ -43,7 +43,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class FaultImpact:
     hit: AttemptView | None
     new: AttemptView | None
     """The first later attempt that stepped, else the newest later one."""
@@ -55,9 +55,9 @@ class Course:
     troubles: tuple[Trouble, ...]
 
 
-def course(
-    store: Store, run: RunView, drill: Drill, pace: Pace, hit: int, pods: PodsBack
-) -> Course:
+def fault_impact(
+    store: Store, run: RunView, drill: Drill, pace: Pace, hit: int, pods: ReplacementPods
+) -> FaultImpact:
     attempt = run.attempts.get(hit)
     over = over_s(store, drill)
     found = tuple(_troubles(store, run, drill, pace, attempt, pods))
@@ -67,11 +67,11 @@ def course(
     if over is not None and attempt is not None:
         back, clear = _clear_s(run, pace, attempt, over, until, found)
     if clear is not None and (ended is None or clear <= ended):
-        return Course(attempt, None, over, False, back, found)
+        return FaultImpact(attempt, None, over, False, back, found)
     if ended is not None and attempt is not None and not _cost_nothing(attempt):
-        return Course(attempt, _next(run, hit), over, True, None, found)
+        return FaultImpact(attempt, _next(run, hit), over, True, None, found)
     finished = ended is not None or (run.state is RunState.FINISHED and over is not None)
-    return Course(attempt, None, over, False if finished else None, None, found)
+    return FaultImpact(attempt, None, over, False if finished else None, None, found)
 
 
 def hit_attempt(run: RunView, drill: Drill) -> int:
@@ -199,7 +199,7 @@ def _troubles(
     drill: Drill,
     pace: Pace,
     attempt: AttemptView | None,
-    pods: PodsBack,
+    pods: ReplacementPods,
 ) -> list[Trouble]:
     since_s = drill.injected_s
     found: list[Trouble] = []

@@ -7,7 +7,7 @@
     goodput           (window - seconds lost) / window, from the injection to the last milestone
     restarts          attempts that ended, from the one that was hit to the one that stepped again
 
-`milestones.py` has the instants, `course.py` which attempts are a drill's, `pace.py` and
+`milestones.py` has the instants, `fault_impact.py` which attempts are a drill's, `pace.py` and
 `continuity.py` the throughput and the loss.
 """
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from cockpit.insight.metrics.robust_statistics import finite, median
 from cockpit.insight.recovery.fault_impact import (
-    Course,
-    course,
+    FaultImpact,
+    fault_impact,
     first_step_s,
     hit_attempt,
     is_part,
@@ -30,7 +30,7 @@ from cockpit.insight.recovery.loss_continuity import continuity
 from cockpit.insight.recovery.milestones import last_step_before, of_pods, of_run, on_one_clock
 from cockpit.insight.recovery.missing_data import blind, cut_short, gaps
 from cockpit.insight.recovery.pace import Pace, pace_before, step_at
-from cockpit.insight.recovery.replacement_pods import PodsBack, pods_back
+from cockpit.insight.recovery.replacement_pods import ReplacementPods, pods_back
 from cockpit.model.drill import Continuity, Drill, Instant, Milestone, Recovery
 from cockpit.model.run import RunState
 from cockpit.store.run import RunView
@@ -119,39 +119,39 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
     number = hit_attempt(run, drill)
     if before is not None and before.attempt and not is_part(drill):
         number = before.attempt  # a part's reading is that of the whole, from long before
-    way = course(store, run, drill, pace, number, pods)
+    impact = fault_impact(store, run, drill, pace, number, pods)
     until_s = next_fault_s(store, drill, drill.injected_s)
-    seen |= of_run(store, run, drill, pace, way, until_s)
+    seen |= of_run(store, run, drill, pace, impact, until_s)
     instants, notes = on_one_clock(seen, drill)
-    hit, new = way.hit, way.new
-    last = last_step_before(run, hit) if hit is not None and way.interrupted else None
-    lost_s = _seconds_lost(run, drill, pace, way, instants)
+    hit, new = impact.hit, impact.new
+    last = last_step_before(run, hit) if hit is not None and impact.interrupted else None
+    lost_s = _seconds_lost(run, drill, pace, impact, instants)
     gpus = sum(len(placed.gpu_ids) for placed in hit.placements) if hit is not None else 0
-    ended = _ended(run, way)
+    ended = _ended(run, impact)
     return Recovery(
         drill=drill,
         pod_gone_s=_gone_s(store, drill, pods),
-        detected_s=_detected_s(way, drill, instants),
+        detected_s=_detected_s(impact, drill, instants),
         attempt_ended_s=_of(instants, Milestone.ATTEMPT_ENDED),
         pod_ready_s=_pod_ready_s(store, drill, pods, instants),
         restarted_s=_of(instants, Milestone.WORKERS_STARTED),
         first_step_s=_of(instants, Milestone.FIRST_STEP),
         resumed_step=new.first_step if new is not None else None,
         last_step=last[0] if last is not None else None,
-        reason=hit.reason if hit is not None and way.interrupted else "",
+        reason=hit.reason if hit is not None and impact.interrupted else "",
         instants=instants,
-        interrupted=way.interrupted,
+        interrupted=impact.interrupted,
         seconds_lost=lost_s,
         gpu_seconds_lost=None if lost_s is None or not gpus else round(lost_s * gpus, 3),
         goodput_percent=_goodput(instants, lost_s),
-        continuity=_continuity(store, run, drill, way, before),
+        continuity=_continuity(store, run, drill, impact, before),
         restarts=len(ended),
         budget="+".join(dict.fromkeys(budget for budget in ended if budget)),
         ranks_before=len(hit.placements) or None if hit is not None else None,
         ranks_after=len(new.placements) or None if new is not None else None,
         unseen=(
             *gaps(store, drill, instants),
-            *blind(run, pace, way),
+            *blind(run, pace, impact),
             *notes,
             *cut_short(store, drill, instants),
         ),
@@ -168,21 +168,21 @@ def _of(instants: tuple[Instant, ...], milestone: Milestone) -> float | None:
     return next((i.after_s for i in instants if i.milestone is milestone), None)
 
 
-def _gone_s(store: Store, drill: Drill, pods: PodsBack) -> float | None:
+def _gone_s(store: Store, drill: Drill, pods: ReplacementPods) -> float | None:
     at_s = pods.gone_s if pods.gone_s is not None else store.pods_gone.get(drill.target)
     return None if at_s is None else round(at_s - drill.injected_s, 3)
 
 
-def _detected_s(way: Course, drill: Drill, instants: tuple[Instant, ...]) -> float | None:
+def _detected_s(impact: FaultImpact, drill: Drill, instants: tuple[Instant, ...]) -> float | None:
     """By Ray Train; the death of a node is Ray's own."""
-    left = [t.began_s for t in way.troubles if t.source.startswith("telemetry: c")]
+    left = [t.began_s for t in impact.troubles if t.source.startswith("telemetry: c")]
     if (ended_s := _of(instants, Milestone.ATTEMPT_ENDED)) is not None:
         left.append(drill.injected_s + ended_s)
     return round(max(0.0, min(left) - drill.injected_s), 3) if left else None
 
 
 def _pod_ready_s(
-    store: Store, drill: Drill, pods: PodsBack, instants: tuple[Instant, ...]
+    store: Store, drill: Drill, pods: ReplacementPods, instants: tuple[Instant, ...]
 ) -> float | None:
     """Of pods that were never listed: when as many workers were ready as before."""
     if pods.hit:
@@ -201,15 +201,15 @@ def _pod_ready_s(
 
 
 def _seconds_lost(
-    run: RunView, drill: Drill, pace: Pace, way: Course, instants: tuple[Instant, ...]
+    run: RunView, drill: Drill, pace: Pace, impact: FaultImpact, instants: tuple[Instant, ...]
 ) -> float | None:
-    if way.interrupted and way.hit is not None and way.new is not None:
+    if impact.interrupted and impact.hit is not None and impact.new is not None:
         caught_up_s = _of(instants, Milestone.CAUGHT_UP)
-        last = last_step_before(run, way.hit)
-        if caught_up_s is None or last is None or way.new.first_step is None:
+        last = last_step_before(run, impact.hit)
+        if caught_up_s is None or last is None or impact.new.first_step is None:
             return None
         stopped_s = max(0.0, last[1] - drill.injected_s)
-        again = way.new.first_step <= last[0]
+        again = impact.new.first_step <= last[0]
         return round(max(0.0, caught_up_s - stopped_s - (0.0 if again else pace.step_s or 0.0)), 3)
     back_s = _of(instants, Milestone.THROUGHPUT_BACK)
     if back_s is None or pace.step_s is None:
@@ -229,30 +229,34 @@ def _goodput(instants: tuple[Instant, ...], lost_s: float | None) -> float | Non
 
 
 def _continuity(
-    store: Store, run: RunView, drill: Drill, way: Course, before: Reading | None
+    store: Store, run: RunView, drill: Drill, impact: FaultImpact, before: Reading | None
 ) -> Continuity | None:
     losses = before.loss if before is not None else ()
-    if way.interrupted is False:
-        if way.back_s is None:
+    if impact.interrupted is False:
+        if impact.back_s is None:
             return None
-        return continuity(run, drill.injected_s, way.back_s, math.inf, losses)
-    if way.hit is None or way.new is None or (last := last_step_before(run, way.hit)) is None:
+        return continuity(run, drill.injected_s, impact.back_s, math.inf, losses)
+    if (
+        impact.hit is None
+        or impact.new is None
+        or (last := last_step_before(run, impact.hit)) is None
+    ):
         return None
-    if (first_s := first_step_s(run, way.new)) is None:
+    if (first_s := first_step_s(run, impact.new)) is None:
         return None
     until_s = min(
         next_fault_s(store, drill, first_s),
-        way.new.ended_s if way.new.ended_s is not None else math.inf,
+        impact.new.ended_s if impact.new.ended_s is not None else math.inf,
     )
     return continuity(run, last[1], first_s, until_s, losses)
 
 
-def _ended(run: RunView, way: Course) -> list[str]:
+def _ended(run: RunView, impact: FaultImpact) -> list[str]:
     """The budget of each attempt that ended, from the one that was hit; empty: not told."""
-    if way.hit is None or not way.interrupted:
+    if impact.hit is None or not impact.interrupted:
         return []
-    until = way.new.number if way.new is not None else max(run.attempts) + 1
-    numbers = sorted(number for number in run.attempts if way.hit.number <= number < until)
+    until = impact.new.number if impact.new is not None else max(run.attempts) + 1
+    numbers = sorted(number for number in run.attempts if impact.hit.number <= number < until)
     views = (run.attempts[number] for number in numbers)
     return [v.budget for v in views if v.ended_s is not None and v.budget != "none"]
 

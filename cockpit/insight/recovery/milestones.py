@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from cockpit.insight.recovery.fault_impact import (
     CONTROLLER,
     RANKS,
-    Course,
+    FaultImpact,
     Trouble,
     first_step_s,
     next_fault_s,
 )
 from cockpit.insight.recovery.pace import LOOK_S, Pace, back_s, below_s, reached_s
-from cockpit.insight.recovery.replacement_pods import PodsBack
+from cockpit.insight.recovery.replacement_pods import ReplacementPods
 from cockpit.model.drill import Drill, Instant, Milestone
 from cockpit.model.run import Phase
 from cockpit.store.run import AttemptView, RunView
@@ -53,7 +53,7 @@ class Seen:
     source: str
 
 
-def of_pods(drill: Drill, pods: PodsBack) -> dict[Milestone, Seen]:
+def of_pods(drill: Drill, pods: ReplacementPods) -> dict[Milestone, Seen]:
     found = {M.INJECTED: Seen(drill.injected_s, "user")}
     if pods.replaced_s is not None:
         found[M.POD_REPLACED] = Seen(pods.replaced_s, "backend")
@@ -63,30 +63,30 @@ def of_pods(drill: Drill, pods: PodsBack) -> dict[Milestone, Seen]:
 
 
 def of_run(
-    store: Store, run: RunView, drill: Drill, pace: Pace, course: Course, until_s: float
+    store: Store, run: RunView, drill: Drill, pace: Pace, impact: FaultImpact, until_s: float
 ) -> dict[Milestone, Seen]:
     """All but those of the pods."""
     found: dict[Milestone, Seen] = {}
-    hit, new = course.hit, course.new
-    interrupted = course.interrupted is True
+    hit, new = impact.hit, impact.new
+    interrupted = impact.interrupted is True
     ended_s = hit.ended_s if hit is not None and interrupted else None
     if ended_s is not None:
         found[M.ATTEMPT_ENDED] = Seen(ended_s, teller(run))
-    noticed = [Seen(t.began_s, _of(t, run)) for t in course.troubles if t.source in _RAY]
+    noticed = [Seen(t.began_s, _of(t, run)) for t in impact.troubles if t.source in _RAY]
     if ended_s is not None:
         noticed.append(Seen(ended_s, teller(run)))
     if noticed:
         found[M.DETECTED] = min(noticed, key=lambda seen: seen.at_s)
-    signs = [Seen(t.began_s, _of(t, run)) for t in course.troubles] + noticed
+    signs = [Seen(t.began_s, _of(t, run)) for t in impact.troubles] + noticed
     slow_until_s = min(until_s, ended_s if ended_s is not None else until_s)
     if (slow_s := below_s(run, pace, drill.injected_s, slow_until_s)) is not None:
         signs.append(Seen(slow_s, RANKS))
     if signs:
         found[M.SYMPTOM] = min(signs, key=lambda seen: seen.at_s)
-    if (stopped := _stopped(course, pace)) is not None:
+    if (stopped := _stopped(impact, pace)) is not None:
         found[M.STOPPED] = stopped
-    if course.back_s is not None:
-        found[M.THROUGHPUT_BACK] = Seen(course.back_s, RANKS)
+    if impact.back_s is not None:
+        found[M.THROUGHPUT_BACK] = Seen(impact.back_s, RANKS)
     if interrupted and hit is not None and new is not None:
         found |= _of_new(store, run, drill, pace, hit, new)
     return found
@@ -135,14 +135,14 @@ def _of(trouble: Trouble, run: RunView) -> str:
     return teller(run) if trouble.source == CONTROLLER else trouble.source
 
 
-def _stopped(course: Course, pace: Pace) -> Seen | None:
+def _stopped(impact: FaultImpact, pace: Pace) -> Seen | None:
     """The last step before the attempt's end; of one that goes on, before it stood still."""
-    if course.hit is None:
+    if impact.hit is None:
         return None
-    if course.interrupted:
-        at_s = course.hit.last_step_s
+    if impact.interrupted:
+        at_s = impact.hit.last_step_s
         return None if at_s is None else Seen(at_s, RANKS)
-    stood = [t.began_s - pace.stall_s for t in course.troubles if t.source == RANKS]
+    stood = [t.began_s - pace.stall_s for t in impact.troubles if t.source == RANKS]
     return Seen(min(stood), RANKS) if stood else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.insight.recovery.fault_impact import Course, next_fault_s
+from cockpit.insight.recovery.fault_impact import FaultImpact, next_fault_s
 from cockpit.insight.recovery.pace import LOOK_S, Pace
 from cockpit.model.drill import Drill, Instant, Milestone
 from cockpit.store.run import RunView
@@ -35,7 +35,7 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
     return said
 
 
-def blind(run: RunView, pace: Pace, way: Course) -> list[str]:
+def blind(run: RunView, pace: Pace, way: FaultImpact) -> list[str]:
     """What the run itself does not tell."""
     if way.hit is None:
         return []

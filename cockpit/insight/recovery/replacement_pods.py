@@ -15,7 +15,7 @@ from cockpit.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class PodsBack:
+class ReplacementPods:
     """Unix seconds; None: not yet, or not for all of them."""
 
     hit: tuple[PodPast, ...]
@@ -32,7 +32,7 @@ def hit_pods(store: Store, drill: Drill) -> list[PodPast]:
     return store.past.lives(drill.pods or (drill.target,))
 
 
-def pods_back(store: Store, drill: Drill) -> PodsBack:
+def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     """How the pods of a drill came back."""
     hit = tuple(hit_pods(store, drill))
     since_s = drill.injected_s
@@ -49,7 +49,7 @@ def pods_back(store: Store, drill: Drill) -> PodsBack:
     missing = len(gone) - len(new)
     known = [at_s for at_s in ready if at_s is not None]
     whole = bool(ready) and len(known) == len(ready) and not missing
-    return PodsBack(
+    return ReplacementPods(
         hit=hit,
         gone_s=min((pod.gone_s for pod in hit if pod.gone_s is not None), default=None),
         replaced_s=max(pod.seen_s for pod in new) if new and not missing else None,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 
-class Held(Exception):
+class LockedError(Exception):
     """Somebody else has it."""
 
 
@@ -19,7 +19,7 @@ class Lock:
         self._fd: int | None = None
 
     def take(self) -> None:
-        """Raises Held, or OSError where no file can be made."""
+        """Raises LockedError, or OSError where no file can be made."""
         if self._fd is not None:
             return
         while True:
@@ -32,7 +32,7 @@ class Lock:
                     return
             except BlockingIOError as error:
                 os.close(fd)
-                raise Held from error
+                raise LockedError from error
             except BaseException:
                 os.close(fd)
                 raise

@@ -18,7 +18,7 @@ from cockpit.model.run import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, from_plain
 from cockpit.recorder.writing.event_filter import EventFilter
-from cockpit.recorder.writing.lock import Held, Lock
+from cockpit.recorder.writing.lock import Lock, LockedError
 from cockpit.recorder.writing.recorder_thread import RecorderThread, weight_of
 from cockpit.recorder.writing.writer import Writer
 
@@ -131,7 +131,7 @@ class Recorder:
         try:
             self._write(last=last)
             self._next_try_s = 0.0
-        except Held:
+        except LockedError:
             self._give_up("another cockpit is recording it already")
         except CockpitError as error:
             self._give_up(" ".join(str(error).split("\n")[:2]))

@@ -213,7 +213,7 @@ class Dashboard:
         Lines come in lists, as they arrive, without their newline and cut at `limit_bytes`; what
         follows the last newline only with `torn`, for a writer may be in the middle of it.
         Following never ends by itself while Ray is well, even when the writer is long gone;
-        `idle_s` without a byte raises SilentError, and the answer may also just end. Ray has no
+        `idle_s` without a byte raises NoDataError, and the answer may also just end. Ray has no
         way to start at an offset: resuming is asking for enough lines and dropping what was seen.
         """
         params = {"node_id": node_id, "filename": filename, "lines": str(lines)}

@@ -66,7 +66,7 @@ class MissingError(AnswerError):
     """What was asked for is not there: 404, and what Ray says with 500 for a missing log."""
 
 
-class SilentError(UnreachableError):
+class NoDataError(UnreachableError):
     """Connected, and then nothing came for as long as was agreed."""
 
 
@@ -177,7 +177,7 @@ class Http:
     async def stream(
         self, path: str, *, params: Mapping[str, str], idle_s: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The answer's body as it comes; `idle_s` without a byte is a SilentError.
+        """The answer's body as it comes; `idle_s` without a byte is a NoDataError.
 
         Ray sends the headers of a followed log only with its first bytes, so waiting for them
         counts as idle too.
@@ -257,14 +257,14 @@ class Http:
             yield
         except httpx.ReadTimeout as error:
             self._route = None
-            raise SilentError(
+            raise NoDataError(
                 f"{where} does not answer", "it accepted the connection and sent nothing"
             ) from error
         except (bounded_body.AnswerTooLargeError, bounded_body.EncodingError) as error:
             raise _implausible(route, path, str(error)) from error
         except TimeoutError as error:
             self._route = None
-            raise SilentError(
+            raise NoDataError(
                 f"{where} does not answer", "the whole answer did not come in time"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:

@@ -22,14 +22,14 @@ POLL_S = 3.0
 TELEMETRY_AWAITED_S = 15.0
 """How long a new run is left for telemetry to speak of: its file may not be found yet."""
 
-NONE_TOLD = (
+NO_RUNS = (
     "no driver has reported its runs; one with RAY_TRAIN_ENABLE_STATE_TRACKING=1 does "
     "(cockpit launch sets it)"
 )
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """What has been said of one run."""
 
     seen_s: float
@@ -42,7 +42,7 @@ class _Told:
 class TrainRunsSource(PollingSource):
     """RunSeen, AttemptStarted, AttemptEnded and SourceHealth (source `train`).
 
-    `told_by_telemetry` gives the ids of the runs that telemetry tells of and Ray's own ids of
+    `telemetry_ids` gives the ids of the runs that telemetry tells of and Ray's own ids of
     their drivers' jobs, or None while telemetry has not spoken yet; it is called on the loop of
     this source.
     """
@@ -52,35 +52,35 @@ class TrainRunsSource(PollingSource):
     def __init__(
         self,
         dashboard: Dashboard,
-        told_by_telemetry: Callable[[], Collection[str] | None] = tuple,
+        telemetry_ids: Callable[[], Collection[str] | None] = tuple,
         *,
         poll_s: float = POLL_S,
         awaited_s: float = TELEMETRY_AWAITED_S,
         **polling: Unpack[PollingOptions],
     ) -> None:
         super().__init__(poll_s=poll_s, **polling)
-        self._dashboard, self._told_by_telemetry = dashboard, told_by_telemetry
+        self._dashboard, self._telemetry_ids = dashboard, telemetry_ids
         self._awaited_s = awaited_s
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _Reported] = {}
 
     async def poll(self) -> AsyncGenerator[Event, None]:
         runs = await self._dashboard.train_runs()
-        theirs = self._told_by_telemetry()
+        theirs = self._telemetry_ids()
         for run in reversed(runs):
-            known = self._told.setdefault(run.id, _Told(self._monotonic()))
+            known = self._told.setdefault(run.id, _Reported(self._monotonic()))
             if self._is_mine(run, known, theirs):
                 for event in self._news(run, known):
                     yield event
-        yield self.health(absent=not runs, error="" if runs else NONE_TOLD)
+        yield self.health(absent=not runs, error="" if runs else NO_RUNS)
 
-    def _is_mine(self, run: TrainRun, known: _Told, theirs: Collection[str] | None) -> bool:
+    def _is_mine(self, run: TrainRun, known: _Reported, theirs: Collection[str] | None) -> bool:
         if theirs is not None and (run.id in theirs or run.job_id in theirs):
             return False
         # States are told in order of time: what is said here too soon would hide the states from
         # before that telemetry brings.
         return known.said is not None or self._monotonic() - known.seen_s >= self._awaited_s
 
-    def _news(self, run: TrainRun, known: _Told) -> Iterator[Event]:
+    def _news(self, run: TrainRun, known: _Reported) -> Iterator[Event]:
         """What has changed since it was told last; at first, everything."""
         if known.said is None:
             yield self._state(run, known, run.started_s, RunState.INITIALIZING)
@@ -100,7 +100,7 @@ class TrainRunsSource(PollingSource):
         else:
             known.said = before
 
-    def _state(self, run: TrainRun, known: _Told, at_s: float, state: RunState) -> RunSeen:
+    def _state(self, run: TrainRun, known: _Reported, at_s: float, state: RunState) -> RunSeen:
         size = next((len(at.workers) for at in reversed(run.attempts) if at.workers), None)
         # Never before what was said before: the cluster's clock and this one's may differ.
         at_s = max(at_s, known.said.at_s) if known.said else at_s
@@ -119,7 +119,7 @@ class TrainRunsSource(PollingSource):
         return known.said
 
     def _attempt(
-        self, run: TrainRun, known: _Told, number: int, attempt: TrainAttempt
+        self, run: TrainRun, known: _Reported, number: int, attempt: TrainAttempt
     ) -> Iterator[Event]:
         if number not in known.begun:
             known.begun.add(number)

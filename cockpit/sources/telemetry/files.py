@@ -69,7 +69,7 @@ def rows(names: Iterable[str]) -> dict[str, dict[int, str]]:
     return rows
 
 
-class Writers:
+class DriverStates:
     """Which drivers are over, by a list of the jobs that is fresh enough for the question."""
 
     def __init__(

@@ -20,9 +20,9 @@ from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.polling.interval import Pace
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.http import MissingError, SilentError
+from cockpit.sources.ray.http import MissingError, NoDataError
 from cockpit.sources.telemetry.events import SOURCE, event_of
-from cockpit.sources.telemetry.files import Stream, Writers, rows
+from cockpit.sources.telemetry.files import DriverStates, Stream, rows
 from cockpit.sources.telemetry.records import RereadError
 from training.telemetry.wire import FILE_PATTERN, Run, segment_of
 
@@ -98,7 +98,7 @@ class TelemetrySource:
         streams: dict[tuple[str, str], Stream] = {}
         backoff = Backoff()
         head = ""
-        jobs = self._writers()
+        jobs = self._drivers()
         async with asyncio.TaskGroup() as readers:
             while True:
                 try:
@@ -138,8 +138,8 @@ class TelemetrySource:
                 await queue.put(self._health(streams.values(), wait_s, absent=not names))
                 await self._rest(wait_s)
 
-    def _writers(self) -> Writers:
-        return Writers(self._dashboard, self._monotonic, self._jobs_fresh_s)
+    def _drivers(self) -> DriverStates:
+        return DriverStates(self._dashboard, self._monotonic, self._jobs_fresh_s)
 
     def _pause_s(self, active_s: float) -> float:
         return self._pace.pause_s(active_s, FIND_REST_S) if self._pace else active_s
@@ -170,7 +170,7 @@ class TelemetrySource:
             absent=absent,
         )
 
-    async def _read(self, stream: Stream, jobs: Writers, queue: asyncio.Queue[Event]) -> None:
+    async def _read(self, stream: Stream, jobs: DriverStates, queue: asyncio.Queue[Event]) -> None:
         """Read a stream to its end; for as long as its driver may write, follow it."""
         backoff = Backoff(first_s=0.2, most_s=5.0)
         whole = stream.progress.seq == 0
@@ -194,7 +194,7 @@ class TelemetrySource:
             except RereadError:
                 whole = True
                 continue
-            except SilentError:
+            except NoDataError:
                 whole = stream.progress.seq == 0
             except MissingError:
                 if (number := stream.next) is not None:

@@ -22,7 +22,7 @@ from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.error_message import (
     ForbiddenError,
     KubeError,
-    SilentError,
+    NoDataError,
     not_kubernetes,
     refusal,
     retry_after_s,
@@ -161,7 +161,7 @@ class KubeClient:
     async def stream(
         self, path: str, params: Mapping[str, str], *, idle_s: float | None
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """Chunks of an answer that goes on; SilentError after `idle_s` without one."""
+        """Chunks of an answer that goes on; NoDataError after `idle_s` without one."""
         import httpx
 
         timeouts = httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, read=idle_s)
@@ -334,7 +334,7 @@ class KubeClient:
             yield
         except httpx.ReadTimeout as error:
             told = unreachable(self.credentials, "it accepted the connection and sent nothing")
-            raise SilentError(told.what, told.why, told.todo) from error
+            raise NoDataError(told.what, told.why, told.todo) from error
         except httpx.TimeoutException as error:
             kind = type(error).__name__
             raise unreachable(self.credentials, f"nothing came in time ({kind})") from error

@@ -27,7 +27,7 @@ class ForbiddenError(NotAllowedError):
         self.status = status
 
 
-class SilentError(UnreachableError):
+class NoDataError(UnreachableError):
     """Connected, and then nothing came for as long as was agreed."""
 
 

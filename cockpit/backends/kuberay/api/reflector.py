@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from cockpit.backends.kuberay.api.client import PAGE, KubeClient
-from cockpit.backends.kuberay.api.error_message import KubeError, SilentError, not_kubernetes
+from cockpit.backends.kuberay.api.error_message import KubeError, NoDataError, not_kubernetes
 from cockpit.backends.kuberay.api.fields import UNUSABLE
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.limited_json import loads
@@ -179,7 +179,7 @@ class Reflector(Generic[T]):
             async with aclosing(lines) as followed:
                 async for line in followed:
                     self._read(line)
-        except SilentError:
+        except NoDataError:
             if not self._open:
                 raise
             return  # as good as ended: taken up again, and told only if that fails
