@@ -102,7 +102,7 @@ async def _again(
         submission_id=submission.new_submission_id(name),
         metadata={**spec.metadata, submission.RESUMED_FROM: spec.submission_id},
     )
-    say(f"The cluster lost {spec.submission_id}; it goes on as {again.submission_id}.")
+    say(f"The cluster lost {spec.submission_id}; it continues as {again.submission_id}.")
     sends(again.submission_id)
     backoff, waited_s = Backoff(), 0.0
     while True:

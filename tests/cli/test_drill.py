@@ -176,5 +176,5 @@ def test_a_drill_that_goes_on_is_not_undone_by_another(capsys: Capture) -> None:
     undo = (Undo("exec", "let it run again", pod="p", argv=("thaw",)),)
     Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "x"), undo, 1.0)
     assert main(["drill", "undo", "drill-1", "--yes"]) == 2
-    assert "goes on, in process" in capsys.readouterr().err
+    assert "is running, in process" in capsys.readouterr().err
     assert len(Journal().entries()) == 1

@@ -137,7 +137,7 @@ def test_a_file_says_all_of_a_day() -> None:
         ("abuot = 'x'", "1:1", "did you mean about?"),
         ("", "1:1", "There is no step."),
         ("[[step]]\ndrill = ", "2:9", "it is no TOML"),
-        ("[[step]]\nwait_s = 1\n[[step]]\nname = 'x'", "3:1", "Step 2 says nothing to do."),
+        ("[[step]]\nwait_s = 1\n[[step]]\nname = 'x'", "3:1", "Step 2 has no action."),
         ("[[step]]\nwait_s = 1\ndrill = 'pod-kill'", "1:1", "is two things: drill and wait_s"),
         ("[[step]]\n  drill = 'pod-kil'", "2:3", "There is no fault 'pod-kil'"),
         ("[[step]]\nwait_s = 1\n# drill = 3\n[[step]]\ndrill='pod-kill'\nmuch = 1", "6:1", "much"),
@@ -155,7 +155,7 @@ def test_a_file_says_all_of_a_day() -> None:
         ("[[step]]\nlaunch = 'x'", "2:1", "There is no job 'x'"),
         ("[[step]]\nlaunch = 'checkpointed'\nset = { epoch = 3 }", "3:9", "did you mean epochs?"),
         ("[[step]]\nlaunch = 'checkpointed'\nset = { gpu = 3 }", "3:9", "not one of its choices"),
-        ("[[step]]\nscale = 'gpu'", "2:1", "scale says no size"),
+        ("[[step]]\nscale = 'gpu'", "2:1", "scale has no size"),
         ("[[step]]\nwait_s = -1", "2:1", "from 0 to 1e12"),
         ("[[step]]\nwait_s = inf", "2:1", "from 0 to 1e12"),
         ("[[step]]\nexpect = 3", "2:1", "a list of texts"),
@@ -262,7 +262,7 @@ async def test_a_day_passes_when_all_of_its_steps_do() -> None:
 def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     serve = BundledJob("serve", "m", "s", (JobSetting("port", "int", 8000, "of HTTP"),))
     monkeypatch.setattr(file, "bundled_jobs", lambda: (serve,))
-    with pytest.raises(UsageError, match="Job serve makes no checkpoint to go on from"):
+    with pytest.raises(UsageError, match="Job serve makes no checkpoint to resume from"):
         day_of("[[step]]\nlaunch = 'serve'\n")
 
 
@@ -300,7 +300,7 @@ async def test_a_job_that_cannot_be_sent_again_is_told_and_the_day_goes_on(
 
     monkeypatch.setattr(Hands, "stay", away)
     assert (await run.conduct()).passed
-    assert "nobody stayed to send the job again: Nobody answers." in said
+    assert "the job is not submitted again after a loss: Nobody answers." in said
 
 
 async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:

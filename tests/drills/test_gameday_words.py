@@ -69,7 +69,7 @@ def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
 def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> None:
     at = here(ScriptedGround(trained()).store, "local", {})
     assert after(steps_said(game_day("smoke"), at), "launch checkpointed") == (
-        f"Nothing is launched: run {at.run} goes on, and the drills hit that one."
+        f"Nothing is launched: run {at.run} continues, and the drills hit that one."
     )
     assert at.run
 

@@ -94,7 +94,7 @@ def test_who_has_no_way_into_pods_has_no_such_fault(name: str) -> None:
 async def test_a_rank_that_is_gone_is_named_and_nobody_is_hit(name: str) -> None:
     def one_is_gone(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         if script == "look" and words[1:] == ("12",):
-            return ExecResult(1, "", "process 12 is gone\n")
+            return ExecResult(1, "", "process 12 has ended\n")
         return answer(pod, script, words)
 
     backend = Pods(ref=KUBE, said=one_is_gone)
@@ -124,7 +124,7 @@ async def test_words_of_a_pod_that_are_no_answer_are_told_on_one_line() -> None:
 async def test_each_rank_is_hit_as_it_was_found_even_where_another_was_missed() -> None:
     def first_is_missed(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         if script == "kill" and pod == ONE.name:
-            return ExecResult(1, "", "gone before it was hit: 11:7\n")
+            return ExecResult(1, "", "ended before it was hit: 11:7\n")
         return answer(pod, script, words)
 
     backend = Pods(ref=KUBE, said=first_is_missed)

@@ -83,7 +83,7 @@ def test_what_is_no_rank_is_not_hit(start: Start) -> None:
     idle, other, gone = start(IDLE), start("python"), start()
     gone.kill()
     gone.wait()
-    for child, why in ((idle, "no rank"), (other, "no rank"), (gone, "is gone")):
+    for child, why in ((idle, "no rank"), (other, "no rank"), (gone, "has ended")):
         looked = run("look", "rank", str(child.pid))
         assert looked.returncode == 1
         assert why in looked.stderr
@@ -130,7 +130,7 @@ def test_a_kill_hits_the_process_that_was_found_and_no_other_with_its_number(
     found = identity(child)
     missed = run("kill", f"{found.pid}:{found.start - 1}")
     assert missed.returncode == 1
-    assert "gone before it was hit" in missed.stderr
+    assert "ended before it was hit" in missed.stderr
     assert is_alive(found)
     assert run("kill", str(found)).returncode == 0
     assert child.wait() == -signal.SIGKILL
@@ -233,7 +233,7 @@ def test_who_is_gone_cannot_be_frozen(start: Start, tmp_path: Path) -> None:
     child.wait()
     missed = run("stop", "d1", "600", "1", "0", str(found))
     assert missed.returncode == 1
-    assert "it is gone" in missed.stderr
+    assert "it has ended" in missed.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -80,7 +80,7 @@ async def test_a_job_that_a_new_head_does_not_know_goes_on_under_the_same_run_na
     assert sent["submission_id"] != first
     assert f"--run-name={first}" in sent["entrypoint"]
     assert cluster.uploads[0] == cluster.uploads[1], "the new head has no package either"
-    assert any(f"lost {first}; it goes on as {sent['submission_id']}" in line for line in said)
+    assert any(f"lost {first}; it continues as {sent['submission_id']}" in line for line in said)
 
 
 async def test_a_driver_that_died_with_its_node_is_sent_again() -> None:

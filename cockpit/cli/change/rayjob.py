@@ -77,7 +77,7 @@ def _ended(session: Session, name: str) -> int:
     """The resource's own word: it outlives a cluster of its own, with its dashboard."""
     job = connect.rayjob(session.store, name)
     if job is None:
-        print(f"RayJob {name} is gone.", file=sys.stderr)
+        print(f"RayJob {name} was deleted.", file=sys.stderr)
         return int(ExitCode.FAILED)
     message = f": {job.message}" if job.message and job.status is not JobStatus.SUCCEEDED else ""
     print(f"RayJob {name} is {job.status.value}{message}", file=sys.stderr)

@@ -91,7 +91,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
     audit.require_writable()
     down(name, uid=cluster.spec.uid if cluster.spec is not None else "")
     audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
-    tell(f"Cluster {name} is gone.")
+    tell(f"Deleted cluster {name}.")
     return int(ExitCode.DONE)
 
 
@@ -154,4 +154,4 @@ def _only_one() -> str:
     if not clusters:
         raise UnreachableError("There is no local cluster to take down.")
     names = ", ".join(cluster.name for cluster in clusters)
-    raise UsageError(f"There are several local clusters: {names}.", todo="Say which.")
+    raise UsageError(f"There are several local clusters: {names}.", todo="Name one.")

@@ -17,7 +17,7 @@ from cockpit.store.store import Store
 T = TypeVar("T")
 
 POLL_S = 0.2
-SAYS = {True: "holds", False: "does NOT hold", None: "cannot be told"}
+SAYS = {True: "holds", False: "does NOT hold", None: "is unknown"}
 
 
 def waited(session: Session, work: Coroutine[Any, Any, T]) -> T:

@@ -16,7 +16,7 @@ from cockpit.model.text import as_sentence
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
-POD_GONE = "pod gone"
+POD_GONE = "pod ended"
 NOT_MEASURED = "the recovery was not measured (--no-wait)"
 
 

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         going = [entry for entry in journal.entries() if interrupted.is_of(entry, args.name)]
         if going:
             raise UsageError(
-                f"Drill {args.name} goes on, in process {going[0].process.pid}.",
+                f"Drill {args.name} is running, in process {going[0].process.pid}.",
                 "It undoes itself at its end.",
                 f"End it with Ctrl-C there, or: kill -INT {going[0].process.pid}",
             )

@@ -253,7 +253,7 @@ def _ray_nodes(store: Store, victims: Victims) -> tuple[str, Mapping[str, str]]:
     """The head pod, and the living Ray node's id by the name of each victim."""
     heads = [p.name for p in store.pods.values() if p.node_type is NodeType.HEAD and p.ready]
     if not heads:
-        raise CockpitError("There is no head that could be told.", todo="See: cockpit pods")
+        raise CockpitError("No head pod is ready.", todo="See: cockpit pods")
     by_ip = {node.ip: node.id for node in store.nodes.values() if node.alive}
     missing = [pod.name for pod in victims.pods if pod.ip not in by_ip]
     if missing:

@@ -50,10 +50,10 @@ class Traffic:
         for_s = float(order.values["for_s"])
         amount = float(order.values[self.amount]) if self.amount else 0.0
         table = re.sub(r"\W", "_", f"cockpit_{order.drill_id}")
-        whom = str(order.values.get("peers", ""))
-        peers = await ground.ask(lambda store: _addresses(store, victims, whom)) if whom else ()
-        if whom and not peers:
-            raise CockpitError(f"There is nobody to keep pod {victims.name} from ({whom}).")
+        scope = str(order.values.get("peers", ""))
+        peers = await ground.ask(lambda store: _addresses(store, victims, scope)) if scope else ()
+        if scope and not peers:
+            raise CockpitError(f"Pod {victims.name} has no peers to block ({scope}).")
         for pod in victims.pods:
             await pod_script.run(ground.backend, pod.name, "network", "check", self.way)
 
@@ -62,7 +62,7 @@ class Traffic:
                 said = (table, self.way, f"{amount:g}", f"{for_s:g}", *peers)
                 await pod_script.run(ground.backend, pod.name, "network", "on", *said)
 
-        what = self.sentence.format(amount=amount, whom=_WHOM.get(whom, ""))
+        what = self.sentence.format(amount=amount, peers=_PEERS.get(scope, ""))
         return Prepared(
             lines=tuple(f"{named(pod)}: {what}, for {for_s:g} s." for pod in victims.pods),
             apply=apply,
@@ -115,21 +115,23 @@ class Isolate:
         )
 
 
-def _addresses(store: Store, victims: Victims, whom: str) -> tuple[str, ...]:
+def _addresses(store: Store, victims: Victims, scope: str) -> tuple[str, ...]:
     """Of those that the victims are kept from."""
     own = {pod.ip for pod in victims.pods}
-    if whom == "ranks":
+    if scope == "ranks":
         run = current_run(store)
         placed = run.attempt.placements if run is not None and run.attempt is not None else ()
         found = [placement.node_ip for placement in placed]
     else:
         found = [
-            pod.ip for pod in store.pods.values() if whom == "all" or pod.node_type is NodeType.HEAD
+            pod.ip
+            for pod in store.pods.values()
+            if scope == "all" or pod.node_type is NodeType.HEAD
         ]
     return tuple(sorted({ip for ip in found if ip and ip not in own}))
 
 
-_WHOM = {"ranks": "the other ranks", "head": "the head", "all": "all other pods"}
+_PEERS = {"ranks": "the other ranks", "head": "the head", "all": "all other pods"}
 
 FAULTS: dict[str, Fault] = {
     "network-partition": Traffic(
@@ -138,7 +140,7 @@ FAULTS: dict[str, Fault] = {
             (PEERS, FOR), needs=("exec in the pod", "NET_ADMIN in the pod", "nft in the image"),
             undo="the packet filter is removed",
         ),
-        "partition", "", "no packet to or from {whom}",
+        "partition", "", "no packet to or from {peers}",
     ),
     "network-loss": Traffic(
         FaultKind(
@@ -147,7 +149,7 @@ FAULTS: dict[str, Fault] = {
             needs=("exec in the pod", "NET_ADMIN in the pod", "nft in the image"),
             undo="all packets pass again",
         ),
-        "loss", "percent", "{amount:g} % of the packets to and from {whom} are dropped",
+        "loss", "percent", "{amount:g} % of the packets to and from {peers} are dropped",
     ),
     "network-delay": Traffic(
         FaultKind(

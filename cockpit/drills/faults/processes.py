@@ -114,7 +114,7 @@ class SlowRank:
             )
         hits = await ranks(ground, victims.ranks)
         still_s = PERIOD_S * share
-        what = "Let {} stand still " + f"{share:.0%} of the time for " + "{:g} s."
+        what = "Pause {} " + f"{share:.0%} of the time for " + "{:g} s."
         return held(ground, order, hits, for_s, still_s, PERIOD_S - still_s, what)
 
     async def _hog(self, ground: Ground, victims: Victims, order: Order, for_s: float) -> Prepared:

@@ -109,7 +109,7 @@ class _File:
         read = self._reader
         said = [kind for kind in KINDS if kind in raw]
         if len(said) != 1:
-            what = "says nothing to do" if not said else f"is two things: {' and '.join(said)}"
+            what = "has no action" if not said else f"is two things: {' and '.join(said)}"
             keys = next((key for key in raw if key not in KINDS and key != "name"), "")
             if not said and keys:
                 read.known(raw, at, ("name", *{k for of in KEYS.values() for k in of}), "A step")
@@ -129,7 +129,7 @@ class _File:
                 return Expect(probes, read.number(raw, at, "within_s", 60.0) or 0.0)
             case "scale":
                 if "to" not in raw:
-                    raise read.wrong((*at, "scale"), "scale says no size.", "Add: to = 3")
+                    raise read.wrong((*at, "scale"), "scale has no size.", "Add: to = 3")
                 within_s = read.number(raw, at, "within_s", 180.0) or 0.0
                 return Scale(read.text(raw, at, "scale"), read.whole(raw, at, "to") or 0, within_s)
             case "launch":
@@ -144,7 +144,7 @@ class _File:
             names = ", ".join(one.name for one in bundled_jobs())
             raise read.wrong((*at, "launch"), f"There is no job {name!r}.", f"Jobs: {names}.")
         if not job.has("checkpoint_every_steps"):
-            raise read.wrong((*at, "launch"), f"Job {name} makes no checkpoint to go on from.")
+            raise read.wrong((*at, "launch"), f"Job {name} makes no checkpoint to resume from.")
         settings = read.settings(raw, at, "set")
         for key, value in settings.items():
             try:

@@ -219,7 +219,7 @@ class GameDayRun:
     async def _launch(self, step: Launch) -> str:
         going = await self._ground.ask(going_run)
         if going and not step.always:
-            return f"run {going.name} goes on: nothing was launched"
+            return f"run {going.name} continues: nothing was launched"
         spec = submission.bundled_spec(step.job, step.settings)
         job_id = (await self._hands.submit(spec)).id
         self._launched.append(job_id)
@@ -255,7 +255,7 @@ class GameDayRun:
             task.cancel()
         stayed = await asyncio.gather(*self._staying, return_exceptions=True)
         for lost in [ended for ended in stayed if isinstance(ended, CockpitError)]:
-            self._say(f"nobody stayed to send the job again: {one_line(lost.what)}")
+            self._say(f"the job is not submitted again after a loss: {one_line(lost.what)}")
         for job_id in self._launched:
 
             def over(store: Store, job_id: str = job_id, unknown: bool = True) -> bool:

@@ -90,7 +90,7 @@ def _pods(store: Store, run: RunView | None, spec: TargetSpec, random: Random) -
             raise UsageError(
                 f"Pod {pod.name} is the head.",
                 "Nothing hits the head by chance: GCS, dashboard and drivers die with it.",
-                "Say it: target `head`, or allow_head = true.",
+                "Name it: target `head`, or allow_head = true.",
             )
         return (pod,)
     busy = [

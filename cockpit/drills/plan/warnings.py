@@ -42,14 +42,14 @@ def _of_run(store: Store, run: RunView, hit: Sequence[Victims]) -> Iterator[str]
     limit = max_failures(store, run)
     used = _charged(run, FAILURES)
     if limit is None:
-        yield f"run {name} does not say how often it may restart, and Ray's default is never"
+        yield f"run {name} does not report how often it may restart, and Ray's default is never"
     elif limit == 0:
         yield f"run {name} has {FAILURES}=0: the death of a rank ends it"
     elif 0 < limit <= used:
         yield f"run {name} has used up its {FAILURES}={limit}: the death of a rank ends it"
     preemptions = run.max_preemption_failures
     if preemptions is not None and 0 <= preemptions <= _charged(run, PREEMPTIONS):
-        yield f"run {name} has no {PREEMPTIONS} left: the loss of a node that was told ends it"
+        yield f"run {name} has no {PREEMPTIONS} left: an announced loss of a node ends it"
     if run.checkpoint is None:
         lost = f"all of its {run.step:,} steps" if run.step else "all of its steps"
         yield f"run {name} has no checkpoint yet: {lost} would be lost"
@@ -64,7 +64,7 @@ def _of_group(store: Store, name: str) -> Iterator[str]:
     if group.autoscaled:
         yield f"group {name} is autoscaled: how many of its pods come back is not the drill's alone"
     if group.max and group.desired >= group.max:
-        yield f"group {name} is at its max of {group.max}: no other pod can stand in"
+        yield f"group {name} is at its max of {group.max}: no other pod can replace it"
     if group.desired <= group.min:
         yield f"group {name} is at its min of {group.min}: it cannot be scaled down"
 

@@ -82,7 +82,7 @@ def keep(
     begun: int,
 ) -> None:
     """The keeper, which never returns."""
-    said, is_own = b"it is gone", False
+    said, is_own = b"it has ended", False
     try:
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):

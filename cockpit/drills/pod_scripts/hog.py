@@ -47,7 +47,7 @@ def main() -> None:
         raise Failed("this pod shares the processors of its machine")
     process = parsed(sys.argv[4]) if sys.argv[4:] else None
     if process is not None and not is_alive(process):
-        raise Failed(f"process {process.pid} is gone")
+        raise Failed(f"process {process.pid} has ended")
     processors = os.sched_getaffinity(process.pid if process else 0)
     count = int(wanted) or cpus(len(processors))
     hold(key, float(seconds), busy(count, processors))

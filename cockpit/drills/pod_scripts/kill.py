@@ -11,7 +11,7 @@ from cockpit.drills.pod_scripts.process import Failed, ended, parsed, send
 def main() -> None:
     killed = [text for text in sys.argv[1:] if send(parsed(text), signal.SIGKILL)]
     if not killed:
-        raise Failed(f"gone before it was hit: {' '.join(sys.argv[1:])}")
+        raise Failed(f"ended before it was hit: {' '.join(sys.argv[1:])}")
     print(f"killed {' '.join(killed)}")
 
 

@@ -63,7 +63,7 @@ def main() -> None:
     ranks = [parsed(text) for text in sys.argv[6:]]
     gone = [str(process.pid) for process in ranks if not is_alive(process)]
     if gone:
-        raise Failed(f"gone before it was hit: {' '.join(gone)}")
+        raise Failed(f"ended before it was hit: {' '.join(gone)}")
     # Not by the score itself: Ray gives its workers this one (worker_oom_score_adjustment).
     if any(map(is_scored, ranks)):
         raise Failed("another memory fault lasts: two of them could not both be undone")

@@ -76,7 +76,7 @@ def rank(pid: int) -> Process:
     """The worker process of Ray's with this number. Raises Failed when it is none."""
     found = living(pid)
     if found is None:
-        raise Failed(f"process {pid} is gone")
+        raise Failed(f"process {pid} has ended")
     if not is_ours(pid):
         raise Failed(f"process {pid} is not of this pod")
     title = words(pid)[0]
