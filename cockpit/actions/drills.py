@@ -18,7 +18,7 @@ from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.gamedays.runner import GameDayRun
 from cockpit.drills.plan.blast_radius import BlastRadius
 from cockpit.drills.plan.plan import DrillPlan
-from cockpit.drills.probes.probe import GroundProber, Prober
+from cockpit.drills.probes.probe import ContextProber, Prober
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Notice
@@ -47,7 +47,7 @@ class DrillActions(ClusterActions):
             session.backend, session.clock, lambda: session.store.jobs, session.dispatch
         )
         self._session = session
-        self._prober = prober or GroundProber(session)
+        self._prober = prober or ContextProber(session)
         self._limits = limits
 
     def experiment(self, plan: DrillPlan) -> Experiment:

@@ -8,7 +8,7 @@ from pathlib import Path
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
-from cockpit.drills.probes.probe import GroundProber
+from cockpit.drills.probes.probe import ContextProber
 from cockpit.model.drill import DrillRecord, Stage
 from cockpit.session.session import Session
 from cockpit.store.store import Store
@@ -36,7 +36,7 @@ def conduct(
 
     With `abort` the drill is ended after that.
     """
-    experiment = Experiment(session, asked, GroundProber(session), journal=Journal(journal))
+    experiment = Experiment(session, asked, ContextProber(session), journal=Journal(journal))
     done = session.submit(experiment.conduct())
     looked = False
 

@@ -13,9 +13,9 @@ from cockpit.drills.engine.journal import Journal
 from cockpit.drills.engine.lease import TIMING, Timing
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -24,7 +24,7 @@ from cockpit.drills.faults.fault import (
 )
 from cockpit.drills.plan.blast_radius import BlastRadius
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts
-from cockpit.drills.probes.probe import Answer, GroundProber, Prober
+from cockpit.drills.probes.probe import Answer, ContextProber, Prober
 from cockpit.insight.recovery.measurement import Reading
 from cockpit.model.drill import Drill, Stage
 from cockpit.model.error import CockpitError
@@ -40,8 +40,8 @@ QUICK = Timeouts(
 )  # fmt: skip
 
 
-class ScriptedGround:
-    """A Ground whose store has heard `events`; its clock goes on from 100.0."""
+class ScriptedContext:
+    """A DrillContext whose store has heard `events`; its clock goes on from 100.0."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Obedient:
     def obstacle(self, backend: str) -> str:
         return self.obstacle_here
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, ground: DrillContext, victims: Victims, order: Order) -> Prepared:
         if self.missing:
             raise CockpitError("It cannot be done.", self.missing)
         self.hit.append(victims)
@@ -147,7 +147,7 @@ def plan(*faults: str, **changes: object) -> DrillPlan:
 
 
 def experiment(
-    ground: ScriptedGround,
+    ground: ScriptedContext,
     faults: Fault | Mapping[str, Fault],
     wanted: DrillPlan | None = None,
     *,
@@ -159,7 +159,7 @@ def experiment(
     return Experiment(
         ground,
         wanted or plan(*known),
-        prober or GroundProber(ground),
+        prober or ContextProber(ground),
         journal=journal,
         fault=known.__getitem__,
         timing=timing,
@@ -171,7 +171,7 @@ def trained() -> list[Event]:
     return before_the_kill()
 
 
-def recovering(ground: ScriptedGround) -> Callable[[], Awaitable[None]]:
+def recovering(ground: ScriptedContext) -> Callable[[], Awaitable[None]]:
     """What a fault does that kills: the pod and its attempt end, and the run comes back."""
 
     async def kill() -> None:
@@ -181,7 +181,7 @@ def recovering(ground: ScriptedGround) -> Callable[[], Awaitable[None]]:
     return kill
 
 
-def pods_back(ground: ScriptedGround) -> None:
+def pods_back(ground: ScriptedContext) -> None:
     """A pod is gone, and another one is ready."""
     ground.dispatch(pods(ground.clock(), HEAD, ONE))
     ground.dispatch(pods(ground.clock(), HEAD, ONE, THREE))

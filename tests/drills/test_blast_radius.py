@@ -25,7 +25,7 @@ from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.event import GroupsListed, SourceHealth
 from cockpit.session.session import Session
 from cockpit.tui.commands import drill_form
-from tests.drills.ground import Obedient, ScriptedGround, experiment
+from tests.drills.ground import Obedient, ScriptedContext, experiment
 from tests.events import HEAD, pod, pods, reduced
 from tests.simulated_backend import ScriptedBackend
 
@@ -41,8 +41,8 @@ def group(count: int) -> GroupsListed:
     return GroupsListed(at_s=1.0, source="backend", groups=(there,))
 
 
-def ground(count: int, backend: ScriptedBackend | None = None) -> ScriptedGround:
-    return ScriptedGround([group(count), pods(1.0, HEAD, *workers(count))], backend)
+def ground(count: int, backend: ScriptedBackend | None = None) -> ScriptedContext:
+    return ScriptedContext([group(count), pods(1.0, HEAD, *workers(count))], backend)
 
 
 def asked(target: TargetSpec, **limits: object) -> DrillPlan:

@@ -18,7 +18,7 @@ from cockpit.model.cluster import Node, WorkerGroup
 from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError
 from cockpit.model.event import GroupsListed, NodesListed, PodsListed
-from tests.drills.ground import ScriptedGround, experiment, plan, trained
+from tests.drills.ground import ScriptedContext, experiment, plan, trained
 from tests.events import HEAD, ONE, TWO
 from tests.simulated_backend import ScriptedBackend
 
@@ -44,7 +44,7 @@ async def drained(backend: Draining, directory: Path, target: TargetSpec) -> lis
     events = [*trained(), NodesListed(at_s=99.0, source="ray", nodes=nodes)]
     fault = FaultSpec("node-drain", {"deadline_s": "0"}, target)
     drill = experiment(
-        ScriptedGround(events, backend),
+        ScriptedContext(events, backend),
         cluster.FAULTS["node-drain"],
         plan(faults=(fault,)),
         journal=Journal(directory),
@@ -75,7 +75,7 @@ async def test_scale_down_counts_replicas_of_several_hosts(least: int, error: st
         for number in range(8)
     )
     group = WorkerGroup("slice", desired=8, ready=8, min=least, max=16, hosts=4)
-    ground = ScriptedGround(
+    ground = ScriptedContext(
         [
             PodsListed(at_s=1.0, source="backend", pods=(HEAD, *hosts)),
             GroupsListed(at_s=1.0, source="backend", groups=(group,)),

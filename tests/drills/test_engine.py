@@ -10,7 +10,7 @@ import pytest
 
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.engine.lease import Timing
-from cockpit.drills.faults.fault import Ground, Order, Prepared, Undo, Victims
+from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo, Victims
 from cockpit.drills.plan.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
@@ -22,7 +22,7 @@ from tests.drills.ground import (
     Obedient,
     Refusing,
     Scripted,
-    ScriptedGround,
+    ScriptedContext,
     experiment,
     plan,
     pods_back,
@@ -39,7 +39,7 @@ SAFE = ProbeSpec("safe", "safe")
 
 
 async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     drill = experiment(ground, Obedient(apply=recovering(ground)))
     record = await drill.conduct()
     assert record.verdict is Verdict.PASSED, record.why
@@ -58,7 +58,7 @@ async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None
 
 
 async def test_a_run_that_stays_away_fails() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
 
     async def kill() -> None:
         pods_back(ground)
@@ -70,7 +70,7 @@ async def test_a_run_that_stays_away_fails() -> None:
 
 
 async def test_nothing_is_injected_when_the_hypothesis_does_not_hold_before() -> None:
-    ground, fault = ScriptedGround(trained()), Obedient()
+    ground, fault = ScriptedContext(trained()), Obedient()
     prober = Scripted({"ready": [(False, "1 of 2 ready")]})
     drill = experiment(ground, fault, plan(hypothesis=(READY,)), prober=prober)
     record = await drill.conduct()
@@ -81,7 +81,7 @@ async def test_nothing_is_injected_when_the_hypothesis_does_not_hold_before() ->
 
 
 async def test_a_run_that_has_just_begun_has_some_time_for_a_steady_state() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     prober = Scripted({"ready": [(None, "2 of 3 losses"), (True, "3 of 3 losses")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
     drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
@@ -95,7 +95,7 @@ async def test_a_run_that_has_just_begun_has_some_time_for_a_steady_state() -> N
 
 
 async def test_a_steady_state_is_not_waited_for_where_no_run_goes_on() -> None:
-    ground = ScriptedGround([pods(1.0, HEAD, ONE, TWO)])
+    ground = ScriptedContext([pods(1.0, HEAD, ONE, TWO)])
     prober = Scripted({"ready": [(None, "there is no run"), (True, "a run")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
     record = await experiment(ground, Obedient(), wanted, prober=prober).conduct()
@@ -104,7 +104,7 @@ async def test_a_steady_state_is_not_waited_for_where_no_run_goes_on() -> None:
 
 
 async def test_a_hypothesis_that_cannot_be_asked_is_not_taken_to_hold() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
 
     class Away(Scripted):
         async def ask(self, *asked: object) -> tuple[bool | None, str]:
@@ -118,7 +118,7 @@ async def test_a_hypothesis_that_cannot_be_asked_is_not_taken_to_hold() -> None:
 
 
 async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
 
     class Silent(Scripted):
         async def ask(self, *asked: object) -> tuple[bool | None, str]:
@@ -132,7 +132,7 @@ async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
 async def test_the_hypothesis_may_take_a_while_to_hold_again_and_only_its_last_word_is_told() -> (
     None
 ):
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     prober = Scripted({"ready": [(True, "2"), (False, "1"), (True, "2 again")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, after_s=10.0))
     drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
@@ -144,7 +144,7 @@ async def test_the_hypothesis_may_take_a_while_to_hold_again_and_only_its_last_w
 
 
 async def test_a_probe_that_fails_while_the_fault_lasts_fails_the_drill() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     fault = Obedient(apply=recovering(ground), lasts_s=0.3)
     prober = Scripted({"steady": [(False, "40 %")]})
     record = await experiment(ground, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
@@ -153,7 +153,7 @@ async def test_a_probe_that_fails_while_the_fault_lasts_fails_the_drill() -> Non
 
 
 async def test_a_connection_lost_in_the_middle_does_not_end_the_drill() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     fault = Obedient(apply=recovering(ground), lasts_s=0.3)
     prober = Scripted({"steady": [(None, "the API server is away")]})
     record = await experiment(ground, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
@@ -164,7 +164,7 @@ async def test_a_connection_lost_in_the_middle_does_not_end_the_drill() -> None:
 
 
 async def test_the_journal_is_written_before_the_fault_is_applied() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
     seen: list[tuple[Undo, ...]] = []
 
     async def look() -> None:
@@ -181,7 +181,7 @@ async def test_the_journal_is_written_before_the_fault_is_applied() -> None:
 
 
 async def test_the_user_can_abort_in_the_middle_and_what_was_done_is_undone() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
     drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
     going = asyncio.create_task(drill.conduct())
     await until(lambda: Stage.DURING in ground.stages)
@@ -194,7 +194,7 @@ async def test_the_user_can_abort_in_the_middle_and_what_was_done_is_undone() ->
 
 
 async def test_an_abort_of_an_injection_that_hangs_makes_the_fault_refuse() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
     begun = asyncio.Event()
 
     async def hang() -> None:
@@ -212,7 +212,7 @@ async def test_an_abort_of_an_injection_that_hangs_makes_the_fault_refuse() -> N
 
 
 async def test_an_abort_undoes_a_slow_injection_after_it_has_begun() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -241,7 +241,7 @@ async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
                     "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
                 )
 
-    ground, journal = ScriptedGround(trained(), Lost()), Journal()
+    ground, journal = ScriptedContext(trained(), Lost()), Journal()
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
     drill = experiment(ground, fault, journal=journal, timing=Timing(renew_s=0.05))
     record = await asyncio.wait_for(drill.conduct(), 5)
@@ -258,7 +258,7 @@ async def test_the_uid_of_the_pod_and_the_answer_are_in_the_journal() -> None:
         else event
         for event in trained()
     ]
-    ground, journal = ScriptedGround(events), Journal()
+    ground, journal = ScriptedContext(events), Journal()
     fault = Obedient(undo=(FREEZE, replace(FREEZE, pod=TWO.name)), lasts_s=60.0)
     drill = experiment(ground, fault, journal=journal)
     going = asyncio.create_task(drill.conduct())
@@ -278,7 +278,7 @@ async def test_an_abort_ends_the_wait_for_another_lease() -> None:
                 "Another drill runs.", "Held by bob.", "", renewal="1", ttl_s=60.0, current=False
             )
 
-    ground, fault = ScriptedGround(trained(), Stale()), Obedient()
+    ground, fault = ScriptedContext(trained(), Stale()), Obedient()
     drill = experiment(ground, fault)
     going = asyncio.create_task(drill.conduct())
     await until(
@@ -294,7 +294,7 @@ async def test_an_abort_ends_the_wait_for_another_lease() -> None:
 
 
 async def test_an_abort_condition_ends_the_drill_in_the_middle() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     prober = Scripted({"safe": [(True, "4 GB"), (False, "11 GB")]})
     wanted = plan(abort=(SAFE,))
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
@@ -306,7 +306,7 @@ async def test_an_abort_condition_ends_the_drill_in_the_middle() -> None:
 
 
 async def test_an_abort_condition_that_fails_before_lets_nothing_begin() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     prober = Scripted({"safe": [(False, "11 GB")]})
     record = await experiment(ground, Obedient(), plan(abort=(SAFE,)), prober=prober).conduct()
     assert record.verdict is Verdict.REFUSED
@@ -314,21 +314,21 @@ async def test_an_abort_condition_that_fails_before_lets_nothing_begin() -> None
 
 
 async def test_a_fault_that_cannot_be_prepared_is_refused_with_the_reason() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     record = await experiment(ground, Obedient(missing="There is no tc.")).conduct()
     assert record.verdict is Verdict.REFUSED
     assert "There is no tc." in record.why
 
 
 async def test_a_fault_that_this_kind_of_cluster_has_not_is_wrong_usage() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     with pytest.raises(UsageError) as caught:
         await experiment(ground, Obedient(obstacle_here="it has no network")).prepare()
     assert "It has no network." in caught.value.why
 
 
 async def test_a_fault_that_fails_half_way_is_broken_and_undone() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
 
     async def fail() -> None:
         raise CockpitError("The pod is gone.")
@@ -342,7 +342,7 @@ async def test_a_fault_that_fails_half_way_is_broken_and_undone() -> None:
 
 
 async def test_an_injection_that_takes_too_long_is_broken_and_undone() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
 
     async def hang() -> None:
         await asyncio.Event().wait()
@@ -355,7 +355,7 @@ async def test_an_injection_that_takes_too_long_is_broken_and_undone() -> None:
 
 
 async def test_an_undo_that_fails_is_told_and_kept_in_the_journal() -> None:
-    ground, journal = ScriptedGround(trained(), Refusing()), Journal()
+    ground, journal = ScriptedContext(trained(), Refusing()), Journal()
     fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
     record = await experiment(ground, fault, journal=journal).conduct()
     assert record.verdict is Verdict.BROKEN
@@ -369,7 +369,7 @@ async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
         async def exec(self, pod: str, argv: object, *, uid: str = "") -> None:  # type: ignore[override]
             await asyncio.Event().wait()
 
-    ground, journal = ScriptedGround(trained(), Hanging()), Journal()
+    ground, journal = ScriptedContext(trained(), Hanging()), Journal()
     wanted = plan(timeouts=replace(QUICK, undo_s=0.1))
     fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
     record = await experiment(ground, fault, wanted, journal=journal).conduct()
@@ -379,7 +379,7 @@ async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
 
 
 async def test_a_cancelled_drill_is_undone_before_the_cancellation_goes_on() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
     drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
     going = asyncio.create_task(drill.conduct())
     await until(lambda: Stage.DURING in ground.stages)
@@ -400,7 +400,7 @@ async def test_a_cancellation_in_the_middle_of_the_undo_does_not_stop_it() -> No
             await may_end.wait()
             return await super().exec(pod, ["thaw"])
 
-    ground, journal = ScriptedGround(trained(), Slow()), Journal()
+    ground, journal = ScriptedContext(trained(), Slow()), Journal()
     drill = experiment(
         ground, Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1), journal=journal
     )
@@ -436,7 +436,7 @@ async def test_a_cluster_that_another_drill_holds_is_left_alone() -> None:
         async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
             raise CockpitError("Another drill runs on scripted.", "It is somebody's.")
 
-    ground, fault = ScriptedGround(trained(), Held()), Obedient()
+    ground, fault = ScriptedContext(trained(), Held()), Obedient()
     record = await experiment(ground, fault).conduct()
     assert record.verdict is Verdict.REFUSED
     assert "Another drill runs" in record.why
@@ -448,14 +448,14 @@ async def test_a_lease_that_cannot_be_released_is_noted() -> None:
         async def release(self, holder: str) -> None:
             raise UnreachableError("The API server is away.")
 
-    ground = ScriptedGround(trained(), Sticky())
+    ground = ScriptedContext(trained(), Sticky())
     record = await experiment(ground, Obedient(apply=recovering(ground))).conduct()
     assert record.verdict is Verdict.PASSED
     assert any("the lease was not released" in note for note in record.notes)
 
 
 async def test_two_faults_at_once_are_both_injected_and_both_undone() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
     thaw_two = replace(FREEZE, pod=TWO.name)
     faults = {
         "first": Obedient("first", undo=(FREEZE,), lasts_s=0.1),
@@ -471,7 +471,7 @@ async def test_two_faults_at_once_are_both_injected_and_both_undone() -> None:
 
 
 async def test_the_second_of_two_faults_that_fails_has_the_first_undone() -> None:
-    ground, journal = ScriptedGround(trained()), Journal()
+    ground, journal = ScriptedContext(trained()), Journal()
 
     async def fail() -> None:
         raise CockpitError("No right.")
@@ -487,7 +487,7 @@ async def test_the_second_of_two_faults_that_fails_has_the_first_undone() -> Non
 
 
 async def test_what_goes_on_while_a_fault_lasts_is_ended_with_it() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     beats = 0
 
     async def beat() -> None:
@@ -504,7 +504,7 @@ async def test_what_goes_on_while_a_fault_lasts_is_ended_with_it() -> None:
 
 
 async def test_a_fault_does_not_last_longer_when_the_clock_is_set_back() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
 
     async def set_back() -> None:
         ground.clock_step_s = -3_600.0
@@ -517,7 +517,7 @@ async def test_a_fault_does_not_last_longer_when_the_clock_is_set_back() -> None
 
 
 async def test_a_recovery_is_not_waited_for_longer_when_the_clock_is_set_back() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     drill = experiment(ground, fault := Obedient())
 
     async def kill() -> None:
@@ -538,7 +538,7 @@ async def test_a_recovery_is_not_waited_for_longer_when_the_clock_is_set_back() 
 
 
 async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     drill = experiment(ground, fault := Obedient("again", lasts_s=0.2))
 
     async def kill_twice() -> None:
@@ -559,7 +559,7 @@ async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None
 async def test_the_same_seed_hits_the_same_pods(seed: int) -> None:
     hit = []
     for _ in range(2):
-        ground, fault = ScriptedGround(trained()), Obedient()
+        ground, fault = ScriptedContext(trained()), Obedient()
         await experiment(ground, fault, plan(seed=seed)).prepare()
         hit.append(fault.hit[0].name)
     assert hit[0] == hit[1]
@@ -568,14 +568,14 @@ async def test_the_same_seed_hits_the_same_pods(seed: int) -> None:
 async def test_different_seeds_hit_different_pods() -> None:
     hit = set()
     for seed in range(8):
-        ground, fault = ScriptedGround(trained()), Obedient()
+        ground, fault = ScriptedContext(trained()), Obedient()
         await experiment(ground, fault, plan(seed=seed)).prepare()
         hit.add(fault.hit[0].name)
     assert hit == {ONE.name, TWO.name}
 
 
 async def test_a_dry_run_tells_what_the_drill_then_does_and_changes_nothing() -> None:
-    ground, journal, fault = ScriptedGround(trained()), Journal(), Obedient(undo=(FREEZE,))
+    ground, journal, fault = ScriptedContext(trained()), Journal(), Obedient(undo=(FREEZE,))
     fault.apply = partial(_must_not, "apply")
     drill = experiment(ground, fault, plan(seed=7), journal=journal)
     armed = await drill.prepare()
@@ -590,7 +590,7 @@ async def test_a_dry_run_tells_what_the_drill_then_does_and_changes_nothing() ->
 
 async def test_others_than_those_that_were_told_are_not_hit() -> None:
     """The pod that was chosen goes between the question and its answer."""
-    ground, fault = ScriptedGround(trained()), Obedient()
+    ground, fault = ScriptedContext(trained()), Obedient()
     drill = experiment(ground, fault, plan(seed=7))
     (told,) = await drill.prepare()
     fault.apply = partial(_must_not, "apply")
@@ -605,7 +605,7 @@ async def test_others_than_those_that_were_told_are_not_hit() -> None:
 
 async def test_pod_that_was_replaced_under_its_name_is_not_hit() -> None:
     """The pod that was shown goes, and a new one has its name when the drill begins."""
-    ground, fault = ScriptedGround(trained()), Obedient()
+    ground, fault = ScriptedContext(trained()), Obedient()
     drill = experiment(ground, fault, plan(seed=7))
     (told,) = await drill.prepare()
     fault.apply = partial(_must_not, "apply")
@@ -622,7 +622,7 @@ async def _must_not(what: str) -> None:
 
 
 async def test_more_targets_than_there_are_is_an_error_and_no_smaller_drill() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     wanted = plan(faults=(FaultSpec("obedient", target=TargetSpec(count=3)),))
     record = await experiment(ground, Obedient(), wanted).conduct()
     assert record.verdict is Verdict.REFUSED
@@ -630,10 +630,10 @@ async def test_more_targets_than_there_are_is_an_error_and_no_smaller_drill() ->
 
 
 async def test_preparing_has_a_time_limit() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
 
     class Slow(Obedient):
-        async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+        async def prepare(self, ground: DrillContext, victims: Victims, order: Order) -> Prepared:
             await asyncio.Event().wait()
             raise AssertionError
 

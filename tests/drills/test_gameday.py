@@ -17,14 +17,14 @@ from cockpit.drills.gamedays.file import game_day, parsed, shipped
 from cockpit.drills.gamedays.gameday import GameDay, Inject, Launch, Step
 from cockpit.drills.gamedays.runner import GameDayRun
 from cockpit.drills.plan.plan import DrillPlan
-from cockpit.drills.probes.probe import GroundProber
+from cockpit.drills.probes.probe import ContextProber
 from cockpit.launch.job import BundledJob, JobSetting
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
-from tests.drills.ground import QUICK, Obedient, ScriptedGround, experiment, recovering, trained
+from tests.drills.ground import QUICK, Obedient, ScriptedContext, experiment, recovering, trained
 from tests.local_cluster import until
 
 WRITTEN = """
@@ -182,7 +182,7 @@ def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> N
 class Hands:
     """Notes what it is asked for; a job that is launched runs and saves at once."""
 
-    ground: ScriptedGround
+    ground: ScriptedContext
     fault: Obedient
     asked: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
@@ -238,17 +238,17 @@ def day_of(text: str) -> GameDay:
     return parsed(text, "day.toml", "day")
 
 
-def run_of(ground: ScriptedGround, day: GameDay) -> tuple[GameDayRun, Hands, list[str]]:
+def run_of(ground: ScriptedContext, day: GameDay) -> tuple[GameDayRun, Hands, list[str]]:
     hands = Hands(ground, Obedient(apply=recovering(ground)))
     said: list[str] = []
-    return GameDayRun(ground, day, hands, GroundProber(ground), said.append), hands, said
+    return GameDayRun(ground, day, hands, ContextProber(ground), said.append), hands, said
 
 
 TWICE = '[[step]]\ndrill = "pod-kill"\n[[step]]\nname = "again"\ndrill = "pod-kill"\n'
 
 
 async def test_a_day_passes_when_all_of_its_steps_do() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, hands, said = run_of(ground, day_of("[[step]]\nwait_s = 0.01\n" + TWICE[:27]))
     result = await run.conduct()
     assert result.passed, result.why
@@ -267,12 +267,12 @@ def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end() -> None:
-    ground = ScriptedGround()
+    ground = ScriptedContext()
     run, hands, _ = run_of(ground, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     assert (await run.conduct()).passed
     assert hands.asked == ["launch checkpointed", "stop job-1"]
 
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, hands, _ = run_of(ground, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     result = await run.conduct()
     assert result.passed
@@ -281,7 +281,7 @@ async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end()
 
 
 async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() -> None:
-    ground = ScriptedGround()
+    ground = ScriptedContext()
     day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 3\n[[step]]\nwait_s = 0.01\n"
     run, hands, _ = run_of(ground, day_of(day))
     assert (await run.conduct()).passed
@@ -291,7 +291,7 @@ async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() 
 async def test_a_job_that_cannot_be_sent_again_is_told_and_the_day_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ground = ScriptedGround()
+    ground = ScriptedContext()
     day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 1\n[[step]]\nwait_s = 0.01\n"
     run, _, said = run_of(ground, day_of(day))
 
@@ -304,7 +304,7 @@ async def test_a_job_that_cannot_be_sent_again_is_told_and_the_day_goes_on(
 
 
 async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, hands, _ = run_of(ground, day_of(TWICE))
     hands.verdicts = [Verdict.FAILED, Verdict.PASSED]
     result = await run.conduct()
@@ -315,7 +315,7 @@ async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> No
 
 @pytest.mark.parametrize("verdict", [Verdict.BROKEN, Verdict.ABORTED])
 async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, hands, _ = run_of(ground, day_of(TWICE))
     hands.verdicts = [verdict]
     result = await run.conduct()
@@ -324,7 +324,7 @@ async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -
 
 
 async def test_a_step_between_that_fails_ends_the_day() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, _, _ = run_of(ground, day_of("[[step]]\nscale = 'gpu'\nto = 3\n" + TWICE))
     result = await run.conduct()
     assert [step.ok for step in result.steps] == [False, None, None]
@@ -332,7 +332,7 @@ async def test_a_step_between_that_fails_ends_the_day() -> None:
 
 
 async def test_an_expectation_that_does_not_come_true_in_time_says_what_was_found() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, _, _ = run_of(ground, day_of("[[step]]\nexpect = ['checkpoint-age <= 5']\nwithin_s = 0"))
     result = await run.conduct()
     assert not result.passed
@@ -340,7 +340,7 @@ async def test_an_expectation_that_does_not_come_true_in_time_says_what_was_foun
 
 
 async def test_a_fault_that_the_cluster_has_not_is_left_out_where_it_is_optional() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     text = "[[step]]\ndrill = 'container-kill'\noptional = true\n"
     run, hands, _ = run_of(ground, day_of(text))
     result = await run.conduct()
@@ -351,7 +351,7 @@ async def test_a_fault_that_the_cluster_has_not_is_left_out_where_it_is_optional
 
 
 async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     run, hands, _ = run_of(ground, day_of(TWICE))
     hands.fault.lasts_s = 60.0
     going = asyncio.create_task(run.conduct())
@@ -366,9 +366,9 @@ async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
 
 
 async def test_an_abort_ends_a_wait_at_once() -> None:
-    ground = ScriptedGround()
+    ground = ScriptedContext()
     run = GameDayRun(ground, GameDay("d", "", day_of("[[step]]\nwait_s = 60").steps),
-                     Hands(ground, Obedient()), GroundProber(ground))  # fmt: skip
+                     Hands(ground, Obedient()), ContextProber(ground))  # fmt: skip
     going = asyncio.create_task(run.conduct())
     await asyncio.sleep(0)
     run.abort("interrupted")
@@ -381,7 +381,7 @@ def test_a_step_is_called_by_what_it_does() -> None:
 
 
 async def test_a_day_that_is_cancelled_stops_the_job_that_it_launched() -> None:
-    ground = ScriptedGround()
+    ground = ScriptedContext()
     text = "[[step]]\nlaunch = 'checkpointed'\n[[step]]\nwait_s = 60"
     run, hands, said = run_of(ground, day_of(text))
     going = asyncio.create_task(run.conduct())

@@ -26,7 +26,7 @@ from cockpit.model.drill import Stage, Verdict
 from cockpit.model.event import DrillInjected, DrillStaged, SourceHealth
 from cockpit.model.run import Job, JobStatus
 from cockpit.recorder.drills import DrillHistory
-from tests.drills.ground import Obedient, ScriptedGround, experiment, trained
+from tests.drills.ground import Obedient, ScriptedContext, experiment, trained
 from tests.events import the_recovery
 from tests.recorder.test_drills import kept, record
 from tests.simulated_backend import ScriptedBackend
@@ -67,7 +67,7 @@ def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
 
 
 def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> None:
-    at = here(ScriptedGround(trained()).store, "local", {})
+    at = here(ScriptedContext(trained()).store, "local", {})
     assert after(steps_said(game_day("smoke"), at), "launch checkpointed") == (
         f"Nothing is launched: run {at.run} continues, and the drills hit that one."
     )
@@ -132,7 +132,7 @@ def test_a_drill_that_was_refused_says_that_nothing_was_done(capsys: Capture) ->
 
 
 def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture) -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     refused = experiment(ground, Obedient(missing="no right to it"))
     asyncio.run(refused.conduct())
     Lines(refused).tell(ground.store)
@@ -140,7 +140,7 @@ def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture
 
 
 def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_told(capsys: Capture) -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     drill = experiment(ground, Obedient())
     lines = Lines(drill)
     for message in ("", "no steady state yet", "no steady state yet"):
@@ -170,7 +170,7 @@ def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_told(capsys: Cap
 
 @pytest.mark.parametrize(("what", "whom"), [("pod-kill", "worker pod"), ("rank-kill", "rank")])
 def test_random_kills_say_that_any_of_them_may_be_hit(what: str, whom: str) -> None:
-    ground = ScriptedGround(trained())
+    ground = ScriptedContext(trained())
     kills = fault("random-kills")
     order = Order("d.1", values(kills.kind, {"fault": what}), Random(1))
     victims = choose(ground.store, kills.kind, TargetSpec(), order.random)

@@ -11,14 +11,14 @@ import pytest
 from cockpit.drills.plan.plan import ProbeSpec
 from cockpit.drills.probes import external
 from cockpit.drills.probes.hypothesis import KINDS, name_of, probe
-from cockpit.drills.probes.probe import GroundProber
+from cockpit.drills.probes.probe import ContextProber
 from cockpit.insight.recovery.measurement import Reading
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import Event, GroupsListed, MetricsReported
 from cockpit.model.run import Checkpoint
 from cockpit.sources.prometheus.settings import PrometheusSettings
-from tests.drills.ground import ScriptedGround, trained
+from tests.drills.ground import ScriptedContext, trained
 from tests.events import DRILL, RUN, tick
 from tests.local_cluster import until
 from tests.sources.prometheus_server import Exporter, PrometheusServer, Sample
@@ -29,10 +29,10 @@ READING = {DRILL.id: Reading(99.0, 200.0, (1.0,), 2)}
 async def asked(
     text: str, *events: Event, after: bool = False, at_s: float = 101.0
 ) -> tuple[bool | None, str]:
-    ground = ScriptedGround(events)
+    ground = ScriptedContext(events)
     ground.clock = lambda: at_s  # type: ignore[method-assign]
     drills, readings = ([DRILL], READING) if after else ([], {})
-    return await GroundProber(ground).ask(probe(text), drills, readings)
+    return await ContextProber(ground).ask(probe(text), drills, readings)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cockpit.alerts import settings as alert_settings
 from cockpit.config import file, paths
-from cockpit.drills.probes.probe import GroundProber, Prober
+from cockpit.drills.probes.probe import ContextProber, Prober
 from cockpit.model.error import UsageError
 from cockpit.model.event import Event, Notice, RunSeen, SourceHealth
 from cockpit.model.tracking import RunRef
@@ -94,7 +94,7 @@ def prober_on(session: Session) -> Prober:
     configured = file.read().tables.get("prometheus", {})
     route = session.backend.dashboard
     find = finder(prometheus_settings(configured, os.environ), Dashboard(route), route)
-    return GroundProber(session, find)
+    return ContextProber(session, find)
 
 
 def past(library: Library) -> Sequence[RunSummary]:

@@ -16,24 +16,24 @@ class Aborted(Exception):
     """With the reason, in a few words."""
 
 
-class Brake:
-    """`look` is asked every `every_s` while work is guarded and the brake is armed."""
+class Abort:
+    """Call `look` every `every_s` while work is guarded and the abort is armed."""
 
     def __init__(self, look: Look, every_s: float) -> None:
         self._look, self._every_s = look, every_s
         self._why = ""
-        self._pulled = asyncio.Event()
+        self._requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.armed = False
 
-    def pull(self, why: str) -> None:
+    def request(self, why: str) -> None:
         """From any thread; the first reason counts."""
         self._why = self._why or why
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._pulled.set)
+            self._loop.call_soon_threadsafe(self._requested.set)
 
     async def guard(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work, and cancel it when the brake is pulled. Raises Aborted, or what it does."""
+        """Do the work; cancel it and raise Aborted when the abort is requested."""
         self._loop = asyncio.get_running_loop()
         doing = asyncio.create_task(work)
         watching = asyncio.create_task(self._watch())
@@ -53,7 +53,7 @@ class Brake:
                 return f"abort condition: {why}"
             try:
                 async with asyncio.timeout(self._every_s):
-                    await self._pulled.wait()
+                    await self._requested.wait()
             except TimeoutError:
                 continue
         return self._why

@@ -20,18 +20,27 @@ from random import Random
 from typing import TypeVar
 
 from cockpit.drills.engine import lease, undo
-from cockpit.drills.engine.abort import Aborted, Brake, to_the_end
-from cockpit.drills.engine.drill_log import Chronicle
+from cockpit.drills.engine.abort import Abort, Aborted, to_the_end
+from cockpit.drills.engine.drill_log import DrillLog
 from cockpit.drills.engine.injection import Injection
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.verdict import judge
 from cockpit.drills.faults import catalog, parameters
-from cockpit.drills.faults.fault import Aim, Armed, Fault, Ground, Order, Undo, Victims, injected
+from cockpit.drills.faults.fault import (
+    Aim,
+    Armed,
+    DrillContext,
+    Fault,
+    Order,
+    Undo,
+    Victims,
+    injected,
+)
 from cockpit.drills.plan import blast_radius, target
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.drills.plan.warnings import warnings
 from cockpit.drills.probes.probe import Prober
-from cockpit.drills.probes.probe_runner import EVERY_S, Inquiry
+from cockpit.drills.probes.probe_runner import EVERY_S, ProbeRunner
 from cockpit.insight.recovery.measurement import Reading, baseline
 from cockpit.model.drill import DrillRecord, KeptDrill, Stage, Verdict
 from cockpit.model.error import CockpitError, ReplacedError, UsageError
@@ -49,7 +58,7 @@ class Experiment:
 
     def __init__(
         self,
-        ground: Ground,
+        context: DrillContext,
         plan: DrillPlan,
         prober: Prober,
         *,
@@ -63,12 +72,12 @@ class Experiment:
         self.id = drill_id or f"drill-{secrets.token_hex(4)}"
         self.plan = plan
         self.seed = plan.seed if plan.seed is not None else secrets.randbelow(2**31)
-        self._ground = ground
+        self._context = context
         self._fault, self._keep = fault, keep
         self._journal = journal or Journal()
-        self._chronicle = Chronicle(ground, plan, self.id, self.seed)
-        self._inquiry = Inquiry(ground, prober, plan, self._chronicle)
-        self._brake = Brake(self._inquiry.abort_conditions, EVERY_S)
+        self._log = DrillLog(context, plan, self.id, self.seed)
+        self._probes = ProbeRunner(context, prober, plan, self._log)
+        self._abort = Abort(self._probes.abort_conditions, EVERY_S)
         self._timing = timing
         self._injections: list[Injection] = []
         self._agreed: list[Victims] | None = None
@@ -79,11 +88,11 @@ class Experiment:
     @property
     def readings(self) -> dict[str, Reading]:
         """How the run was just before each drill that was injected, by the drill's id."""
-        return self._chronicle.readings
+        return self._log.readings
 
     def abort(self, why: str = "by the user") -> None:
         """End it: the fault is undone, and what was measured so far is kept."""
-        self._brake.pull(why)
+        self._abort.request(why)
 
     async def prepare(self) -> tuple[Armed, ...]:
         """Choose the targets and look whether all can be done. Changes nothing.
@@ -96,16 +105,16 @@ class Experiment:
         armed: list[Armed] = []
         for number, spec in enumerate(self.plan.faults, start=1):
             found = self._fault(spec.fault)
-            if why := found.obstacle(self._ground.backend.ref.backend):
+            if why := found.obstacle(self._context.backend.ref.backend):
                 raise UsageError(f"There is no {spec.fault} on this cluster.", as_sentence(why))
             given = parameters.parsed(found.kind, spec.values)
-            victims = await self._ground.ask(
+            victims = await self._context.ask(
                 partial(target.choose, kind=found.kind, spec=spec.target, random=random)
             )
             order = Order(f"{self.id}.{number}", given, random, self.plan.blast_radius)
-            prepared = await found.prepare(self._ground, victims, order)
+            prepared = await found.prepare(self._context, victims, order)
             armed.append(Armed(spec, found, victims, prepared))
-        await self._ground.ask(partial(self._require_within, armed=armed))
+        await self._context.ask(partial(self._require_within, armed=armed))
         self._agreed = _same([one.victims for one in armed], self._agreed)
         return tuple(armed)
 
@@ -122,7 +131,7 @@ class Experiment:
     async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
         """What the user should know before: a run that will not come back, above all."""
         every = tuple(one.victims for one in armed)
-        return await self._ground.ask(lambda store: warnings(store, every))
+        return await self._context.ask(lambda store: warnings(store, every))
 
     async def conduct(self) -> DrillRecord:
         """All of it. Does not raise CockpitError: what went wrong is in the record.
@@ -131,13 +140,13 @@ class Experiment:
         """
         verdict, why = Verdict.BROKEN, "cockpit hit a defect"
         try:
-            self._chronicle.stage(Stage.PREPARING)
+            self._log.stage(Stage.PREPARING)
             async with lease.held(
-                self._ground.backend,
+                self._context.backend,
                 self.id,
-                guard=self._brake.guard,
-                waits=partial(self._chronicle.stage, Stage.PREPARING),
-                note=self._chronicle.note,
+                guard=self._abort.guard,
+                waits=partial(self._log.stage, Stage.PREPARING),
+                note=self._log.note,
                 lost=self.abort,
                 timing=self._timing,
             ):
@@ -150,7 +159,7 @@ class Experiment:
             verdict, why = Verdict.ABORTED, "interrupted"
             raise
         finally:
-            record = await self._chronicle.end(verdict, why, self._keep)
+            record = await self._log.end(verdict, why, self._keep)
         return record
 
     async def _held(self) -> tuple[Verdict, str]:
@@ -168,24 +177,24 @@ class Experiment:
     # -- the stages
 
     async def _run(self) -> tuple[Verdict, str]:
-        refused, during = await self._brake.guard(self._break())
+        refused, during = await self._abort.guard(self._break())
         if refused:
             return Verdict.REFUSED, refused
         if trouble := await self._undone():
             return Verdict.BROKEN, trouble
-        after = await self._brake.guard(self._recover())
-        return judge(self.plan, during, after, await self._chronicle.measured())
+        after = await self._abort.guard(self._recover())
+        return judge(self.plan, during, after, await self._log.measured())
 
     async def _break(self) -> tuple[str, str]:
         """Up to the end of the fault: why it was not done, and what did not hold meanwhile."""
         armed = await self._within(self.plan.timeouts.prepare_s, "preparing", self.prepare())
-        self._chronicle.note(*await self.caution(armed))
-        self._chronicle.stage(Stage.BEFORE)
-        failed = await self._inquiry.holds_before() or await self._inquiry.abort_conditions()
+        self._log.note(*await self.caution(armed))
+        self._log.stage(Stage.BEFORE)
+        failed = await self._probes.holds_before() or await self._probes.abort_conditions()
         if failed:
             return f"the hypothesis does not hold before the fault: {failed}", ""
-        self._brake.armed = True
-        self._chronicle.stage(
+        self._abort.armed = True
+        self._log.stage(
             Stage.INJECTING, "; ".join(one_line(one.prepared.lines[0]) for one in armed)
         )
         for one in armed:
@@ -194,13 +203,13 @@ class Experiment:
 
     async def _inject(self, one: Armed) -> None:
         """Journal, then fault, then the event that says so with the instant before it."""
-        name = f"{self.id}.{len(self._chronicle.drills) + 1}"
-        ask, kind = self._ground.ask, one.fault.kind
+        name = f"{self.id}.{len(self._log.drills) + 1}"
+        ask, kind = self._context.ask, one.fault.kind
         seen = await ask(lambda store: target.as_now(store, one.victims))
         reading = await ask(lambda store: baseline(store, seen.run_id))
         workload, profile = await ask(lambda store: target.workload(store, seen))
         drill = replace(
-            injected(name, kind, seen, self._ground.clock(), one.prepared),
+            injected(name, kind, seen, self._context.clock(), one.prepared),
             seed=self.seed,
             game_day=self.plan.game_day,
             workload=workload,
@@ -213,31 +222,31 @@ class Experiment:
                 name,
                 kind.name,
                 seen.name,
-                self._ground.backend.ref,
+                self._context.backend.ref,
                 [
                     replace(each, uid=each.uid or uids.get(each.pod, ""))
                     for each in one.prepared.undo
                 ],
-                self._ground.clock(),
+                self._context.clock(),
             )
-        self._chronicle.begins(drill, reading)
+        self._log.begins(drill, reading)
         limit_s = self.plan.timeouts.inject_s
         injection = Injection(entry, one.prepared, limit_s)
         self._injections.append(injection)
         await self._within(limit_s, f"injecting {kind.name}", injection.begun())
-        self._chronicle.injected(drill)
+        self._log.injected(drill)
         if entry is not None:
             try:
                 self._journal.answered(entry)
             except CockpitError as error:
-                self._chronicle.note(f"{error.what} {error.why}")
+                self._log.note(f"{error.what} {error.why}")
 
     async def _during(self, armed: Sequence[Armed]) -> str:
         """Until the longest fault is over. The first probe that failed meanwhile, or nothing."""
         lasts_s = max((one.prepared.lasts_s for one in armed), default=0.0)
         if not lasts_s:
             return ""
-        self._chronicle.stage(Stage.DURING, f"for {lasts_s:g} s")
+        self._log.stage(Stage.DURING, f"for {lasts_s:g} s")
         doing = [asyncio.create_task(_do(one.prepared.meanwhile)) for one in armed]
         failed, asked_s = "", -math.inf
         until_s = time.monotonic() + lasts_s
@@ -248,7 +257,7 @@ class Experiment:
                         task.result()
                 if now_s - asked_s >= EVERY_S:
                     asked_s = now_s
-                    found = await self._inquiry.holds_meanwhile()
+                    found = await self._probes.holds_meanwhile()
                     failed = failed or found
                 await asyncio.sleep(max(0.0, min(LOOK_S, until_s - time.monotonic())))
         finally:
@@ -259,13 +268,13 @@ class Experiment:
 
     async def _recover(self) -> str:
         """Until nothing more is to come, and the hypothesis holds again: what does not."""
-        self._chronicle.stage(Stage.RECOVERING)
+        self._log.stage(Stage.RECOVERING)
         limit_s = self.plan.timeouts.recover_s
-        if not await self._wait(self._chronicle.is_complete, limit_s):
-            self._chronicle.note(f"not all was seen within {limit_s:g} s")
+        if not await self._wait(self._log.is_complete, limit_s):
+            self._log.note(f"not all was seen within {limit_s:g} s")
         await asyncio.sleep(self.plan.settle_s)
-        self._chronicle.stage(Stage.AFTER)
-        return await self._inquiry.holds_again()
+        self._log.stage(Stage.AFTER)
+        return await self._probes.holds_again()
 
     async def _undone(self) -> str:
         """Everything undone, whoever cancels meanwhile; why not, if something is left."""
@@ -273,7 +282,7 @@ class Experiment:
 
     async def _take_back(self) -> str:
         if any(injection.entry for injection in self._injections):
-            self._chronicle.stage(Stage.UNDOING)
+            self._log.stage(Stage.UNDOING)
         left: list[str] = []
         limit_s = self.plan.timeouts.undo_s
         for injection in self._injections:
@@ -285,8 +294,8 @@ class Experiment:
                 async with asyncio.timeout(limit_s):
                     if answered:
                         entry = self._effective(entry, injection.took_effect)
-                    said = await undo.take_all_back(self._ground.backend, self._journal, entry)
-                    self._chronicle.note(*said)
+                    said = await undo.take_all_back(self._context.backend, self._journal, entry)
+                    self._log.note(*said)
             except TimeoutError:
                 left.append(f"undoing {entry.fault} took more than {limit_s:g} s")
             except CockpitError as error:
@@ -295,7 +304,7 @@ class Experiment:
         if not left:
             return ""
         trouble = f"{'; '.join(left)}. It is in the journal: cockpit drill undo"
-        self._chronicle.note(trouble)
+        self._log.note(trouble)
         return trouble
 
     def _effective(self, entry: Entry, took_effect: Callable[[Undo], bool]) -> Entry:
@@ -310,7 +319,7 @@ class Experiment:
     async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
         """Whether it came true in time."""
         deadline_s = time.monotonic() + timeout_s
-        while not await self._ground.ask(until):
+        while not await self._context.ask(until):
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return False
@@ -327,7 +336,7 @@ class Experiment:
     def _failed(self, error: CockpitError) -> tuple[Verdict, str]:
         self.error = error
         why = one_line(" ".join(part for part in (error.what, error.why) if part))
-        return (Verdict.BROKEN if self._chronicle.drills else Verdict.REFUSED), why
+        return (Verdict.BROKEN if self._log.drills else Verdict.REFUSED), why
 
 
 def _same(now: list[Victims], before: list[Victims] | None) -> list[Victims]:

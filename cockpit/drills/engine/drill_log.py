@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from cockpit.drills.faults.fault import Ground
+from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.insight.recovery.drill_comparison import BEFORE_S, curves
 from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
@@ -21,11 +21,11 @@ ANSWER_S = 5.0
 and the drill ends all the same."""
 
 
-class Chronicle:
+class DrillLog:
     """Of the drill with this id."""
 
-    def __init__(self, ground: Ground, plan: DrillPlan, drill_id: str, seed: int) -> None:
-        self._ground, self._plan = ground, plan
+    def __init__(self, context: DrillContext, plan: DrillPlan, drill_id: str, seed: int) -> None:
+        self._context, self._plan = context, plan
         self.id, self.seed = drill_id, seed
         self.drills: list[Drill] = []
         self.readings: dict[str, Reading] = {}
@@ -36,10 +36,10 @@ class Chronicle:
 
     def stage(self, stage: Stage, message: str = "") -> None:
         """It begins; said again, it goes on with another message."""
-        at_s = self._ground.clock()
+        at_s = self._context.clock()
         if not self._stages or self._stages[-1][0] is not stage:
             self._stages.append((stage, at_s))
-        self._ground.dispatch(
+        self._context.dispatch(
             DrillStaged(
                 at_s=at_s,
                 source="user",
@@ -52,7 +52,7 @@ class Chronicle:
 
     def probed(self, result: ProbeResult) -> None:
         self._probes.append(result)
-        self._ground.dispatch(
+        self._context.dispatch(
             DrillProbed(at_s=result.at_s, source="user", drill_id=self.id, result=result)
         )
 
@@ -66,18 +66,18 @@ class Chronicle:
         self.readings[drill.id] = reading
 
     def injected(self, drill: Drill) -> None:
-        self._ground.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+        self._context.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
 
     def is_complete(self, store: Store) -> bool:
         """Whether nothing more is to come of any of the drills."""
-        now_s = self._ground.clock()
+        now_s = self._context.clock()
         return all(
             is_complete(store, drill, self._reading(drill.id), now_s) for drill in self._hit(store)
         )
 
     async def measured(self) -> tuple[Recovery, ...]:
         """How the run came back from each of the drills, as far as it has."""
-        return await self._ground.ask(
+        return await self._context.ask(
             lambda store: tuple(
                 recovery(store, drill, self._reading(drill.id)) for drill in self._hit(store)
             )
@@ -92,10 +92,10 @@ class Chronicle:
         record = DrillRecord(
             id=self.id,
             name=self._plan.name,
-            cluster=str(self._ground.backend.ref),
+            cluster=str(self._context.backend.ref),
             # Not when it was planned: a person may have thought about it for a while.
             began_s=self._stages[0][1],
-            ended_s=self._ground.clock(),
+            ended_s=self._context.clock(),
             verdict=verdict,
             why=why,
             drills=tuple(one.drill for one in measured),
@@ -112,7 +112,7 @@ class Chronicle:
             except CockpitError as error:
                 self.note(f"{error.what} {error.why}")
                 record = replace(record, notes=self._own_notes())
-        self._ground.dispatch(DrillEnded(at_s=record.ended_s, source="user", record=record))
+        self._context.dispatch(DrillEnded(at_s=record.ended_s, source="user", record=record))
         return record
 
     async def _at_last(self) -> tuple[tuple[Recovery, ...], KeptDrill]:
@@ -122,7 +122,7 @@ class Chronicle:
             return (), empty
         first = min(drill.injected_s for drill in self.drills)
         run_id = next((drill.run_id for drill in self.drills if drill.run_id), "")
-        end_s = self._ground.clock()
+        end_s = self._context.clock()
 
         def curves_of(store: Store) -> KeptDrill:
             run = store.runs.get(run_id)
@@ -131,7 +131,7 @@ class Chronicle:
 
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await self.measured(), await self._ground.ask(curves_of)
+                return await self.measured(), await self._context.ask(curves_of)
         except TimeoutError:
             self.note("the recovery was not measured: cockpit was being ended")
             return tuple(Recovery(drill) for drill in self.drills), empty

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -40,7 +40,7 @@ class RandomKills:
     def obstacle(self, backend: str) -> str:
         return fault("pod-kill").obstacle(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         mtbf_s, for_s = float(order.values["mtbf_s"]), float(order.values["for_s"])
         chosen = fault(str(order.values["fault"]))
         groups = tuple(dict.fromkeys(pod.group for pod in victims.pods))
@@ -53,9 +53,9 @@ class RandomKills:
             while True:
                 await asyncio.sleep(max(0.0, due_s - time.monotonic()))
                 try:
-                    await self._kill(ground, chosen, groups, order, number + 1)
+                    await self._kill(context, chosen, groups, order, number + 1)
                 except CockpitError as error:
-                    _tell(ground, order.drill_id, f"not killed: {one_line(error.what)}")
+                    _tell(context, order.drill_id, f"not killed: {one_line(error.what)}")
                     due_s = time.monotonic() + RETRY_S
                     continue
                 number += 1
@@ -78,31 +78,36 @@ class RandomKills:
         )
 
     async def _kill(
-        self, ground: Ground, chosen: Fault, groups: tuple[str, ...], order: Order, number: int
+        self,
+        context: DrillContext,
+        chosen: Fault,
+        groups: tuple[str, ...],
+        order: Order,
+        number: int,
     ) -> None:
         spec = TargetSpec(groups=groups)
-        victims = await ground.ask(
+        victims = await context.ask(
             lambda store: target.choose(store, chosen.kind, spec, order.random)
         )
-        await ground.ask(
+        await context.ask(
             lambda store: require_within(store, victims.pods, order.blast_radius, with_missing=True)
         )
         name = f"{order.drill_id}.{number}"
         one = replace(order, drill_id=name, values=parsed(chosen.kind, {}))
-        prepared = await chosen.prepare(ground, victims, one)
-        drill = injected(name, chosen.kind, victims, ground.clock(), prepared)
+        prepared = await chosen.prepare(context, victims, one)
+        drill = injected(name, chosen.kind, victims, context.clock(), prepared)
         await prepared.apply()
-        ground.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+        context.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
 
 
 def _drawn_from(chosen: Fault) -> str:
     return "rank" if chosen.kind.aim is Aim.RANK else "worker pod"
 
 
-def _tell(ground: Ground, drill_id: str, message: str) -> None:
-    ground.dispatch(
+def _tell(context: DrillContext, drill_id: str, message: str) -> None:
+    context.dispatch(
         Notice(
-            at_s=ground.clock(),
+            at_s=context.clock(),
             source="user",
             kind="Drill",
             name=drill_id,

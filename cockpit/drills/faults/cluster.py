@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from cockpit.backends.protocol import Backend
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -38,17 +38,17 @@ class DrainRefusedError(CockpitError):
 
 
 async def _draining(
-    ground: Ground, victims: Victims, order: Order, deadline_s: float
+    context: DrillContext, victims: Victims, order: Order, deadline_s: float
 ) -> tuple[Callable[[], Awaitable[None]], Callable[[Undo], bool]]:
     """What drains the Ray nodes of the victims, and whether that of an undo's pod was drained."""
-    head, nodes = await ground.ask(lambda store: _ray_nodes(store, victims))
+    head, nodes = await context.ask(lambda store: _ray_nodes(store, victims))
     drained: set[str] = set()
 
     async def apply() -> None:
         for pod, node in nodes.items():
             drained.add(pod)
             try:
-                await drain(ground.backend, head, node, deadline_s, order.drill_id)
+                await drain(context.backend, head, node, deadline_s, order.drill_id)
             except DrainRefusedError:
                 drained.discard(pod)
                 raise
@@ -69,9 +69,9 @@ class NodeDrain:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         deadline_s = _number(order, "deadline_s")
-        apply, took_effect = await _draining(ground, victims, order, deadline_s)
+        apply, took_effect = await _draining(context, victims, order, deadline_s)
 
         return Prepared(
             lines=tuple(
@@ -104,14 +104,14 @@ class SpotPreemption:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         notice_s = _number(order, "notice_s")
-        notice, _ = await _draining(ground, victims, order, notice_s)
+        notice, _ = await _draining(context, victims, order, notice_s)
 
         async def end() -> None:
             await asyncio.sleep(notice_s)
             for pod in victims.pods:
-                await ground.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0)
+                await context.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0)
 
         return Prepared(
             lines=tuple(
@@ -135,24 +135,24 @@ class Evict:
     def obstacle(self, backend: str) -> str:
         return "" if backend == "kuberay" else "it is not on Kubernetes"
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         grace_s, for_s = _number(order, "grace_s"), _number(order, "for_s")
         cordons = bool(order.values["cordon"])
-        await _require(ground.backend, *(("evict", "cordon") if cordons else ("evict",)))
+        await _require(context.backend, *(("evict", "cordon") if cordons else ("evict",)))
         hosts = tuple(dict.fromkeys(pod.host for pod in victims.pods if pod.host))
         unknown = [pod.name for pod in victims.pods if not pod.host]
         if cordons and unknown:
             raise CockpitError(f"Pod {unknown[0]} is on no machine yet.")
-        known = await ground.ask(lambda store: dict(store.machines))
+        known = await context.ask(lambda store: dict(store.machines))
         cordoned = {name for name, machine in known.items() if machine.cordoned}
         uids = {name: machine.uid for name, machine in known.items()}
         fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
 
         async def apply() -> None:
             for host in fresh:
-                await ground.backend.cordon(host, True, uid=uids.get(host, ""))
+                await context.backend.cordon(host, True, uid=uids.get(host, ""))
             for pod in victims.pods:
-                await ground.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
+                await context.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
 
         return Prepared(
             lines=(
@@ -179,13 +179,13 @@ class ScaleDown:
     def obstacle(self, backend: str) -> str:
         return "its groups are not ours to scale" if backend == "address" else ""
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s = _number(order, "for_s")
         leaving: dict[str, list[str]] = {}
         for pod in victims.pods:
             leaving.setdefault(pod.group, []).append(pod.name)
-        groups = await ground.ask(lambda store: {name: store.groups.get(name) for name in leaving})
-        uid = await ground.ask(lambda store: store.uid)
+        groups = await context.ask(lambda store: {name: store.groups.get(name) for name in leaving})
+        uid = await context.ask(lambda store: store.uid)
         before: dict[str, int] = {}
         after: dict[str, int] = {}
         for name, pods in leaving.items():
@@ -205,7 +205,7 @@ class ScaleDown:
 
         async def apply() -> None:
             for name, pods in leaving.items():
-                await ground.backend.scale(
+                await context.backend.scale(
                     name, after[name], remove=pods, uid=uid, expected=before[name]
                 )
 

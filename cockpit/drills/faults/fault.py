@@ -25,7 +25,7 @@ T = TypeVar("T")
 Value = bool | int | float | str
 
 
-class Ground(Protocol):
+class DrillContext(Protocol):
     """Where a drill takes place: what faults, probes and the engine use. A Session is one."""
 
     @property
@@ -207,7 +207,7 @@ class Fault(Protocol):
         """
         ...
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         """Look whether it can be done here and now, and how.
 
         Raises CockpitError that says what is missing (a right, a program, a run) and how to get

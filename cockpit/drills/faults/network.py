@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -46,21 +46,21 @@ class Traffic:
             return "pods of a local cluster share the network of their machine"
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s = float(order.values["for_s"])
         amount = float(order.values[self.amount]) if self.amount else 0.0
         table = re.sub(r"\W", "_", f"cockpit_{order.drill_id}")
         scope = str(order.values.get("peers", ""))
-        peers = await ground.ask(lambda store: _addresses(store, victims, scope)) if scope else ()
+        peers = await context.ask(lambda store: _addresses(store, victims, scope)) if scope else ()
         if scope and not peers:
             raise CockpitError(f"Pod {victims.name} has no peers to block ({scope}).")
         for pod in victims.pods:
-            await pod_script.run(ground.backend, pod.name, "network", "check", self.way)
+            await pod_script.run(context.backend, pod.name, "network", "check", self.way)
 
         async def apply() -> None:
             for pod in victims.pods:
                 said = (table, self.way, f"{amount:g}", f"{for_s:g}", *peers)
-                await pod_script.run(ground.backend, pod.name, "network", "on", *said)
+                await pod_script.run(context.backend, pod.name, "network", "on", *said)
 
         what = self.sentence.format(amount=amount, peers=_PEERS.get(scope, ""))
         return Prepared(
@@ -86,9 +86,9 @@ class Isolate:
     def obstacle(self, backend: str) -> str:
         return "" if backend == "kuberay" else "there are no network policies"
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s = float(order.values["for_s"])
-        able = (await ground.backend.capabilities()).get("isolate")
+        able = (await context.backend.capabilities()).get("isolate")
         if able is not None and not able.allowed:
             raise NotAllowedError("This fault needs network policies.", able.why_not)
         names = {
@@ -98,7 +98,7 @@ class Isolate:
 
         async def apply() -> None:
             for pod, name in names.items():
-                await ground.backend.isolate(pod, name)
+                await context.backend.isolate(pod, name)
 
         return Prepared(
             lines=tuple(

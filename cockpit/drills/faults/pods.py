@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -30,13 +30,13 @@ class PodEnd:
     def obstacle(self, backend: str) -> str:
         return "its pods are not ours to delete" if backend == "address" else ""
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         grace_s = float(order.values.get("grace_s", 0.0))
         how = f"SIGTERM, then SIGKILL after {grace_s:g} s" if grace_s else "SIGKILL now"
 
         async def apply() -> None:
             for pod in victims.pods:
-                await ground.backend.delete_pod(pod.name, uid=pod.uid, grace_s=grace_s)
+                await context.backend.delete_pod(pod.name, uid=pod.uid, grace_s=grace_s)
 
         return Prepared(
             lines=tuple(f"Delete {named(pod)}: {how}." for pod in victims.pods),
@@ -57,14 +57,14 @@ class ContainerKill:
             return "a local pod is its processes: pod-kill is the same there"
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for pod in victims.pods:
             what = f"The container of {named(pod)} cannot be killed."
-            await pod_script.run(ground.backend, pod.name, "container", "check", what=what)
+            await pod_script.run(context.backend, pod.name, "container", "check", what=what)
 
         async def apply() -> None:
             await pod_script.run_in_each(
-                ground.backend, ((pod.name, "container", "kill") for pod in victims.pods)
+                context.backend, ((pod.name, "container", "kill") for pod in victims.pods)
             )
 
         return Prepared(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -34,15 +34,15 @@ class CpuHog:
             return "its pods share the machine's cores: slow-rank by throttle slows one rank alone"
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s, count = duration_s(order), int(order.values["processes"])
         for pod in victims.pods:
             what = f"{named(pod)} is not there to be hit."
-            await pod_script.run(ground.backend, pod.name, "look", "raylet", what=what)
+            await pod_script.run(context.backend, pod.name, "look", "raylet", what=what)
 
         async def apply() -> None:
             await pod_script.run_in_each(
-                ground.backend,
+                context.backend,
                 (
                     (pod.name, "hog", order.drill_id, f"{for_s:g}", str(count))
                     for pod in victims.pods
@@ -77,7 +77,7 @@ class MemoryHog:
             return "its pods share the machine's memory, with everything else that runs there"
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s, percent = duration_s(order), float(order.values["percent"])
         fill_s = float(order.values["fill_s"])
         if not 1 <= percent <= 100 or not 0 < fill_s <= for_s:
@@ -85,11 +85,11 @@ class MemoryHog:
                 f"percent of {self.kind.name} is {percent:g}, and fill_s is {fill_s:g}.",
                 "They have to be from 1 to 100, and more than 0 and at most for_s.",
             )
-        hits = await ranks(ground, victims.ranks)
+        hits = await ranks(context, victims.ranks)
         lines: list[str] = []
         for pod in victims.pods:
             what = f"The memory of {named(pod)} cannot be filled."
-            said = await pod_script.run(ground.backend, pod.name, "memory", "look", what=what)
+            said = await pod_script.run(context.backend, pod.name, "memory", "look", what=what)
             limit, used_bytes = _two_numbers(what, said)
             first = ", ".join(hit.name for hit in hits if hit.pod == pod.name)
             lines.append(
@@ -101,7 +101,7 @@ class MemoryHog:
         async def apply() -> None:
             times = (f"{for_s:g}", f"{percent:g}", f"{fill_s:g}")
             await pod_script.run_in_each(
-                ground.backend,
+                context.backend,
                 (
                     (pod.name, "memory", "fill", order.drill_id, *times, *_of(hits, pod.name))
                     for pod in victims.pods

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -60,15 +60,15 @@ class Kill:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         if self.program:
-            hits = await programs(ground, victims, self.program)
+            hits = await programs(context, victims, self.program)
         else:
-            hits = await ranks(ground, victims.ranks)
+            hits = await ranks(context, victims.ranks)
 
         async def apply() -> None:
             await pod_script.run_in_each(
-                ground.backend,
+                context.backend,
                 (
                     (pod, "kill", *(hit.process for hit in hits if hit.pod == pod))
                     for pod in dict.fromkeys(hit.pod for hit in hits)
@@ -91,10 +91,10 @@ class Freeze:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s = duration_s(order)
-        hits = await ranks(ground, victims.ranks)
-        return held(ground, order, hits, for_s, TICK_S, 0.0, "Freeze {} for {:g} s.")
+        hits = await ranks(context, victims.ranks)
+        return held(context, order, hits, for_s, TICK_S, 0.0, "Freeze {} for {:g} s.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,31 +104,33 @@ class SlowRank:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s, share = duration_s(order), float(order.values["fraction"])
         if order.values["by"] == "hog":
-            return await self._hog(ground, victims, order, for_s)
+            return await self._hog(context, victims, order, for_s)
         if not 0.01 <= share <= 0.99:
             raise UsageError(
                 f"fraction of {self.kind.name} is {share:g}.", "It has to be from 0.01 to 0.99."
             )
-        hits = await ranks(ground, victims.ranks)
+        hits = await ranks(context, victims.ranks)
         still_s = PERIOD_S * share
         what = "Pause {} " + f"{share:.0%} of the time for " + "{:g} s."
-        return held(ground, order, hits, for_s, still_s, PERIOD_S - still_s, what)
+        return held(context, order, hits, for_s, still_s, PERIOD_S - still_s, what)
 
-    async def _hog(self, ground: Ground, victims: Victims, order: Order, for_s: float) -> Prepared:
-        if ground.backend.ref.backend == "local":
+    async def _hog(
+        self, context: DrillContext, victims: Victims, order: Order, for_s: float
+    ) -> Prepared:
+        if context.backend.ref.backend == "local":
             raise UsageError(
                 "There are no cores of one rank on a local cluster.",
                 "Its pods share the machine's: busy processes would slow every rank down.",
                 "Use: by = throttle",
             )
-        hits = await ranks(ground, victims.ranks)
+        hits = await ranks(context, victims.ranks)
 
         async def apply() -> None:
             await pod_script.run_in_each(
-                ground.backend,
+                context.backend,
                 ((hit.pod, "hog", hit.key(order), f"{for_s:g}", "0", hit.process) for hit in hits),
             )
 
@@ -142,7 +144,7 @@ class SlowRank:
 
 
 def held(
-    ground: Ground,
+    context: DrillContext,
     order: Order,
     hits: Sequence[Hit],
     for_s: float,
@@ -155,7 +157,7 @@ def held(
     async def apply() -> None:
         times = (f"{for_s:g}", f"{still_s:g}", f"{run_s:g}")
         await pod_script.run_in_each(
-            ground.backend,
+            context.backend,
             ((hit.pod, "stop", hit.key(order), *times, hit.process) for hit in hits),
         )
 
@@ -168,32 +170,34 @@ def held(
     )
 
 
-async def ranks(ground: Ground, victims: Sequence[RankVictim]) -> tuple[Hit, ...]:
+async def ranks(context: DrillContext, victims: Sequence[RankVictim]) -> tuple[Hit, ...]:
     """Raises CockpitError when one of them is gone, or its pod cannot be entered."""
     found: list[Hit] = []
     for victim in victims:
         name = f"rank {victim.rank} (process {victim.pid} in pod {victim.pod})"
-        (process,) = await look(ground, victim.pod, f"{name} is not there", "rank", str(victim.pid))
+        (process,) = await look(
+            context, victim.pod, f"{name} is not there", "rank", str(victim.pid)
+        )
         found.append(Hit(victim.pod, process, name))
     return tuple(found)
 
 
-async def programs(ground: Ground, victims: Victims, program: str) -> tuple[Hit, ...]:
+async def programs(context: DrillContext, victims: Victims, program: str) -> tuple[Hit, ...]:
     """All processes of the victims' pods that run it."""
     found: list[Hit] = []
     for pod in victims.pods:
         what = f"{named(pod)} has no process to be hit"
-        for process in await look(ground, pod.name, what, program):
+        for process in await look(context, pod.name, what, program):
             pid = process.partition(":")[0]
             found.append(Hit(pod.name, process, f"{program} (process {pid} in pod {pod.name})"))
     return tuple(found)
 
 
-async def look(ground: Ground, pod: str, missing: str, *arguments: str) -> list[str]:
+async def look(context: DrillContext, pod: str, missing: str, *arguments: str) -> list[str]:
     """The processes that the script names, one for each that was asked for or more."""
     what = as_sentence(missing)
     try:
-        said = await pod_script.run(ground.backend, pod, "look", *arguments, what=what)
+        said = await pod_script.run(context.backend, pod, "look", *arguments, what=what)
     except UsageError as error:  # the pod itself is gone
         raise CockpitError(what, " ".join((error.what, error.why)).strip()) from error
     found = said.split()

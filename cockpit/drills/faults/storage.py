@@ -9,9 +9,9 @@ from typing import Literal
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
     Aim,
+    DrillContext,
     Fault,
     FaultKind,
-    Ground,
     Order,
     Parameter,
     Prepared,
@@ -35,16 +35,16 @@ class Directory:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s = float(order.values["for_s"])
         pod, where = _place(victims, victims.storage_path, "directory of checkpoints")
         name = _name(order)
-        await pod_script.run(ground.backend, pod.name, "storage", "check", where)
+        await pod_script.run(context.backend, pod.name, "storage", "check", where)
         writers = str(order.values.get("writers", ""))
 
         async def apply() -> None:
             said = (self.way, name, where, f"{for_s:g}", *([writers] if writers else []))
-            await pod_script.run(ground.backend, pod.name, "storage", *said)
+            await pod_script.run(context.backend, pod.name, "storage", *said)
 
         what = f"busy with {writers} writers" if writers else "read-only"
         return Prepared(
@@ -72,7 +72,7 @@ class Full:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s, most = float(order.values["for_s"]), int(order.values["limit_bytes"])
         if not victims.ranks:
             raise CockpitError(f"No rank of a run is on pod {victims.name}.")
@@ -80,13 +80,13 @@ class Full:
         for pod in victims.pods:
             pids = [str(rank.pid) for rank in victims.ranks if rank.pod == pod.name]
             if pids:
-                said = await pod_script.run(ground.backend, pod.name, "filelimit", "check", *pids)
+                said = await pod_script.run(context.backend, pod.name, "filelimit", "check", *pids)
                 known[pod.name] = said.split()
 
         async def apply() -> None:
             for pod, processes in known.items():
                 said = (_name(order), str(most), f"{for_s:g}", *processes)
-                await pod_script.run(ground.backend, pod, "filelimit", "on", *said)
+                await pod_script.run(context.backend, pod, "filelimit", "on", *said)
 
         ranks = ", ".join(str(rank.rank) for rank in victims.ranks)
         return Prepared(
@@ -115,14 +115,14 @@ class Damage:
     def obstacle(self, backend: str) -> str:
         return no_way_in(backend)
 
-    async def prepare(self, ground: Ground, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         for_s = float(order.values["for_s"])
         pod, where = _place(victims, victims.checkpoint_path, "checkpoint")
-        await pod_script.run(ground.backend, pod.name, "checkpoint", "check", self.way, where)
+        await pod_script.run(context.backend, pod.name, "checkpoint", "check", self.way, where)
         name = _name(order)
 
         async def apply() -> None:
-            await pod_script.run(ground.backend, pod.name, "checkpoint", self.way, name, where)
+            await pod_script.run(context.backend, pod.name, "checkpoint", self.way, name, where)
 
         what = "Flip bytes in" if self.way == "corrupt" else "Remove half of the files of"
         return Prepared(

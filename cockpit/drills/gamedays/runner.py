@@ -11,10 +11,10 @@ from functools import partial
 from typing import Protocol
 
 from cockpit.backends.protocol import Scaled
-from cockpit.drills.engine.abort import Aborted, Brake
+from cockpit.drills.engine.abort import Abort, Aborted
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.faults import catalog
-from cockpit.drills.faults.fault import Ground
+from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.gamedays.gameday import (
     Expect,
     GameDay,
@@ -76,7 +76,7 @@ class GameDayRun:
 
     def __init__(
         self,
-        ground: Ground,
+        context: DrillContext,
         day: GameDay,
         hands: Hands,
         prober: Prober,
@@ -86,8 +86,8 @@ class GameDayRun:
         self.day = day
         self.experiment: Experiment | None = None
         """The drill that goes on, or the one before."""
-        self._ground, self._hands, self._prober, self._say = ground, hands, prober, say
-        self._brake = Brake(_nothing, LOOK_S)
+        self._context, self._hands, self._prober, self._say = context, hands, prober, say
+        self._abort = Abort(_nothing, LOOK_S)
         self._aborted = ""
         self._launched: list[str] = []
         """Jobs, by the newest id of each."""
@@ -97,19 +97,19 @@ class GameDayRun:
     def abort(self, why: str = "by the user") -> None:
         """The drill that goes on is undone, and the rest of the day is left out."""
         self._aborted = self._aborted or why
-        self._brake.pull(why)
+        self._abort.request(why)
         if self.experiment is not None:
             self.experiment.abort(why)
 
     async def conduct(self) -> GameDayResult:
         """All of it. Does not raise CockpitError: what went wrong is in the result."""
-        began_s = self._ground.clock()
+        began_s = self._context.clock()
         stop, whole = "", False
         try:
             for number, step in enumerate(self.day.steps, start=1):
                 stop = stop or (f"aborted: {self._aborted}" if self._aborted else "")
                 if stop:
-                    self._note(number, step, None, f"left out: {stop}", self._ground.clock())
+                    self._note(number, step, None, f"left out: {stop}", self._context.clock())
                 else:
                     stop = await self._step(number, step)
             whole = True
@@ -124,9 +124,9 @@ class GameDayRun:
             self.id,
             self.day.name,
             self.day.about,
-            str(self._ground.backend.ref),
+            str(self._context.backend.ref),
             began_s,
-            self._ground.clock(),
+            self._context.clock(),
             not failed and not aborted,
             aborted or why or f"{drills} drill{'s'[: drills != 1]} passed",
             tuple(self._results),
@@ -134,7 +134,7 @@ class GameDayRun:
 
     async def _step(self, number: int, step: Step) -> str:
         """Do it and note how it went; why the rest is to be left out, if it is."""
-        began_s = self._ground.clock()
+        began_s = self._context.clock()
         self._say(f"step {number} of {len(self.day.steps)}: {step.name}")
         record: DrillRecord | None = None
         ok: bool | None
@@ -142,7 +142,7 @@ class GameDayRun:
             if isinstance(step.doing, Inject):
                 ok, why, record = await self._drill(step.doing)
             else:
-                ok, why = True, await self._brake.guard(self._between(step))
+                ok, why = True, await self._abort.guard(self._between(step))
         except Aborted as aborted:
             ok, why = False, f"aborted: {aborted}"
         except CockpitError as error:
@@ -164,11 +164,11 @@ class GameDayRun:
         self._say(f"step {number} {WORDS[ok]}: {why}")
         kind = KINDS[type(step.doing)]
         self._results.append(
-            StepResult(number, step.name, kind, ok, why, began_s, self._ground.clock(), record)
+            StepResult(number, step.name, kind, ok, why, began_s, self._context.clock(), record)
         )
 
     async def _drill(self, step: Inject) -> tuple[bool | None, str, DrillRecord | None]:
-        backend = self._ground.backend.ref.backend
+        backend = self._context.backend.ref.backend
         if step.optional and (why := missing(step, backend)):
             return None, why, None
         self.experiment = self._hands.experiment(
@@ -217,7 +217,7 @@ class GameDayRun:
         return f"{done.before} → {done.after}"
 
     async def _launch(self, step: Launch) -> str:
-        going = await self._ground.ask(going_run)
+        going = await self._context.ask(going_run)
         if going and not step.always:
             return f"run {going.name} continues: nothing was launched"
         spec = submission.bundled_spec(step.job, step.settings)
@@ -245,7 +245,7 @@ class GameDayRun:
 
     async def _until(self, come: Callable[[Store], bool], within_s: float, missing: str) -> None:
         deadline_s = time.monotonic() + within_s
-        while not await self._ground.ask(come):
+        while not await self._context.ask(come):
             if time.monotonic() >= deadline_s:
                 raise CockpitError(f"After {within_s:g} s {missing}.")
             await asyncio.sleep(LOOK_S)
@@ -264,7 +264,7 @@ class GameDayRun:
 
             try:
                 # One that was just sent again may not have been listed yet.
-                if wait and await self._ground.ask(partial(over, unknown=False)):
+                if wait and await self._context.ask(partial(over, unknown=False)):
                     continue
                 await self._hands.stop_job(job_id)
                 if wait:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cockpit.drills.faults.fault import Ground
+from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import ProbeSpec
 from cockpit.drills.probes import external, steady_state
 from cockpit.drills.probes.external import FindPrometheus
@@ -33,11 +33,11 @@ class Prober(Protocol):
         ...
 
 
-class GroundProber:
+class ContextProber:
     """Asks the store, the cluster, Prometheus and this machine."""
 
-    def __init__(self, ground: Ground, prometheus: FindPrometheus | None = None) -> None:
-        self._ground, self._prometheus = ground, prometheus
+    def __init__(self, context: DrillContext, prometheus: FindPrometheus | None = None) -> None:
+        self._context, self._prometheus = context, prometheus
 
     async def ask(
         self, spec: ProbeSpec, drills: Sequence[Drill], readings: Mapping[str, Reading]
@@ -50,5 +50,5 @@ class GroundProber:
         check = steady_state.CHECKS.get(spec.kind)
         if check is None:
             raise UsageError(f"There is no probe {spec.kind!r}.")
-        moment = steady_state.Moment(self._ground.clock(), tuple(drills), dict(readings))
-        return await self._ground.ask(lambda store: check(store, spec, moment))
+        moment = steady_state.Moment(self._context.clock(), tuple(drills), dict(readings))
+        return await self._context.ask(lambda store: check(store, spec, moment))

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from cockpit.drills.engine.drill_log import Chronicle
-from cockpit.drills.faults.fault import Ground
+from cockpit.drills.engine.drill_log import DrillLog
+from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan, ProbeSpec, When
 from cockpit.drills.probes.hypothesis import name_of
 from cockpit.drills.probes.probe import Prober
@@ -20,14 +20,14 @@ EVERY_S = 2.0
 """Between two questions of the same probe."""
 
 
-class Inquiry:
+class ProbeRunner:
     """What does not hold is told in words; nothing, where all of it holds."""
 
     def __init__(
-        self, ground: Ground, prober: Prober, plan: DrillPlan, chronicle: Chronicle
+        self, context: DrillContext, prober: Prober, plan: DrillPlan, log: DrillLog
     ) -> None:
-        self._ground, self._prober = ground, prober
-        self._plan, self._chronicle = plan, chronicle
+        self._context, self._prober = context, prober
+        self._plan, self._log = plan, log
         self._last: dict[str, bool | None] = {}
 
     async def holds_meanwhile(self) -> str:
@@ -49,10 +49,10 @@ class Inquiry:
             unknown = [answer for answer in answers if answer.ok is None]
             left_s = deadline_s - time.monotonic()
             may_come = unknown and all(answer.ok is not False for answer in answers)
-            if not may_come or left_s <= 0 or not await self._ground.ask(going_run):
+            if not may_come or left_s <= 0 or not await self._context.ask(going_run):
                 self._tell(answers)
                 return _failed(answers)
-            self._chronicle.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
+            self._log.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
             await asyncio.sleep(min(EVERY_S, left_s))
 
     async def holds_again(self) -> str:
@@ -85,19 +85,19 @@ class Inquiry:
 
     def _tell(self, answers: Sequence[ProbeResult]) -> None:
         for answer in answers:
-            self._chronicle.probed(answer)
+            self._log.probed(answer)
 
     async def _answer(self, spec: ProbeSpec, when: str) -> ProbeResult:
         limit_s = self._plan.timeouts.probe_s
-        chronicle = self._chronicle
+        log = self._log
         try:
             async with asyncio.timeout(limit_s):
-                ok, value = await self._prober.ask(spec, chronicle.drills, chronicle.readings)
+                ok, value = await self._prober.ask(spec, log.drills, log.readings)
         except TimeoutError:
             ok, value = None, f"no answer within {limit_s:g} s"
         except CockpitError as error:
             ok, value = None, " ".join(part for part in (error.what, error.why) if part)
-        return ProbeResult(name_of(spec), when, ok, one_line(value), self._ground.clock())
+        return ProbeResult(name_of(spec), when, ok, one_line(value), self._context.clock())
 
 
 def _failed(answers: Sequence[ProbeResult]) -> str:
