@@ -53,8 +53,6 @@ NOT_REWRITTEN: frozenset[str] = frozenset()
 PHRASES_LEFT: dict[str, int] = {
     "cockpit/backends": 4,
     "cockpit/cli": 1,
-    "cockpit/report": 6,
-    "cockpit/tui": 6,
     "training/bench": 18,
     "training/checkpoint": 4,
     "training/jobs": 5,

@@ -36,7 +36,7 @@ CURVES = {
     "loss": ("Loss", Kind.NUMBER),
     "samples_per_s": ("Throughput, samples of all ranks", Kind.RATE),
 }
-HOLDS = {True: "holds", False: "does not hold", None: "cannot be told"}
+HOLDS = {True: "holds", False: "does not hold", None: "unknown"}
 
 
 def drill_report(kept: Sequence[KeptDrill], earlier: Sequence[DrillRecord]) -> Document:
@@ -207,7 +207,7 @@ def _phases(record: DrillRecord) -> Iterator[Block]:
             Column("phase", Kind.WORD, "until"),
             Column("after_s", Kind.SECONDS, "after the fault"),
             Column("took_s", Kind.SECONDS, "took"),
-            Column("source", Kind.TEXT, "who said so"),
+            Column("source", Kind.TEXT, "source"),
         )
         yield Table("phases", columns, tuple(rows))
 

@@ -8,7 +8,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.event import SourceHealth
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.changes.actions import Connection, Reconnect, Say
+from cockpit.tui.changes.actions import Connection, Log, Reconnect
 from cockpit.tui.commands import cluster_name, commands
 from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.views.fleet.rows import clusters
@@ -23,7 +23,7 @@ NOW_S = START_S + 60
 def leads_to(other: Simulation, seen: list[ClusterRef]) -> Reconnect:
     """A way to another cluster, whichever is asked for; `seen` notes which that was."""
 
-    def reconnect(ref: ClusterRef, say: Say) -> Connection:
+    def reconnect(ref: ClusterRef, say: Log) -> Connection:
         seen.append(ref)
         say(f"asking for {ref.name}")
         other.session.start()
@@ -52,7 +52,7 @@ async def test_the_fleet_has_a_row_a_cluster_and_the_reason_of_who_does_not_answ
         await seen.sees("6 clusters in 5 contexts", "10 of 21 workers ready", "156 GPUs")
         lines = seen.text.splitlines()
         (lost,) = (line for line in lines if "on-prem" in line and "no answer" in line)
-        assert "last heard 1 m ago · connect timed out after 5 s" in lost
+        assert "last update 1 m ago · connect timed out after 5 s" in lost
         assert any("edge" in line and "1/1" in line for line in lines)
         (refused,) = (line for line in lines if "laptop" in line)
         assert "connection refused: 127.0.0.1:6443" in refused
@@ -120,7 +120,7 @@ async def test_switching_forgets_the_cluster_before_and_closes_its_session(cockp
 
 
 async def test_a_cluster_that_does_not_answer_leaves_the_one_before(cockpit: Open) -> None:
-    def reconnect(ref: ClusterRef, say: Say) -> Connection:
+    def reconnect(ref: ClusterRef, say: Log) -> Connection:
         raise UnreachableError(f"No way to {ref.name}.", "The API server is gone.", "Wait.")
 
     async with cockpit(simulation=kube(), fleet=fleet(NOW_S), reconnect=reconnect) as seen:
@@ -138,7 +138,7 @@ async def test_while_the_way_is_made_the_screen_lives_and_the_last_wish_counts(
     for simulation in (first, second):
         simulation.advance(60)
 
-    def reconnect(ref: ClusterRef, say: Say) -> Connection:
+    def reconnect(ref: ClusterRef, say: Log) -> Connection:
         asked.append(ref.name)
         simulation = first if ref == OTHER else second
         if ref == OTHER:
@@ -165,7 +165,7 @@ async def test_what_lies_over_the_cluster_before_goes_with_it(cockpit: Open) -> 
     go, other = threading.Event(), digits()
     other.advance(60)
 
-    def reconnect(ref: ClusterRef, say: Say) -> Connection:
+    def reconnect(ref: ClusterRef, say: Log) -> Connection:
         go.wait(10)
         other.session.start()
         return Connection(other.session, other.actions)
@@ -189,7 +189,7 @@ async def test_help_that_is_read_during_the_start_stays_and_the_cluster_is_there
     go, simulation = threading.Event(), digits()
     simulation.advance(60)
 
-    def connect(say: Say) -> Connection:
+    def connect(say: Log) -> Connection:
         go.wait(10)
         return Connection(simulation.session, simulation.actions)
 

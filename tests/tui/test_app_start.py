@@ -7,7 +7,7 @@ import pytest
 
 from cockpit.model.error import ExitCode, UnreachableError
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.changes.actions import Connection, Quit, Say
+from cockpit.tui.changes.actions import Connection, Log, Quit
 from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.theme import load_themes
 from tests.tui.conftest import Open, Seen
@@ -18,7 +18,7 @@ async def test_the_start_tells_its_progress_and_then_shows_the_cluster() -> None
     simulation, go = digits(), threading.Event()
     simulation.advance(60)
 
-    def connect(say: Say) -> Connection:
+    def connect(say: Log) -> Connection:
         say("head is up")
         say("starting worker 1 of 2")
         go.wait(10)
@@ -34,7 +34,7 @@ async def test_the_start_tells_its_progress_and_then_shows_the_cluster() -> None
 
 
 async def test_a_start_that_fails_says_why_and_quits_with_its_code() -> None:
-    def connect(say: Say) -> Connection:
+    def connect(say: Log) -> Connection:
         say("asking the head")
         raise UnreachableError("No cluster.", "Port 8265 is closed.", "Start one: cockpit demo")
 
@@ -50,7 +50,7 @@ async def test_a_start_that_fails_says_why_and_quits_with_its_code() -> None:
 async def test_a_start_is_told_when_the_user_has_left_meanwhile() -> None:
     go, told = threading.Event(), threading.Event()
 
-    def connect(say: Say) -> Connection:
+    def connect(say: Log) -> Connection:
         go.wait(10)
         try:
             say("worker 1 is up")
@@ -72,7 +72,7 @@ async def test_the_first_frame_has_the_colours_of_the_chosen_theme(name: str) ->
     (chosen,), _ = load_themes([name])
     go = threading.Event()
 
-    def connect(say: Say) -> Connection:
+    def connect(say: Log) -> Connection:
         go.wait(10)
         raise Quit
 

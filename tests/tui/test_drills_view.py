@@ -136,7 +136,7 @@ async def test_form_has_presets_shows_mistakes_and_scrolls(cockpit: Open) -> Non
             await seen.press("tab")
             if isinstance(seen.app.focused, Button):
                 break
-        await seen.sees("Look first (ctrl+s)")
+        await seen.sees("Preview (ctrl+s)")
 
 
 # -- conducting one
@@ -411,7 +411,7 @@ async def test_the_help_of_drills_says_what_enter_and_the_dry_run_are(cockpit: O
     async with cockpit(size=(120, 60)) as seen:
         await seen.press("6", "question_mark")
         await seen.sees("Open the form of a fault", "or an earlier drill")
-        await seen.sees("Look first", "the dry run", "MEDIAN TO STEP")
+        await seen.sees("Preview", "the dry run", "MEDIAN TO STEP")
 
 
 async def test_the_verdict_is_told_once_where_the_drill_is_looked_at(

@@ -13,7 +13,7 @@ from cockpit.model.error import UsageError
 
 if TYPE_CHECKING:
     from cockpit.recorder.reading.player import Player
-    from cockpit.tui.changes.actions import Connection, Say
+    from cockpit.tui.changes.actions import Connection, Log
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -112,7 +112,7 @@ def _screen(args: argparse.Namespace, at_s: float | None) -> int:
     symbols()  # a word that is no symbol set is told before the screen comes up
     player = _player(args, at_s)  # and so is what is no recording
 
-    def start(say: Say) -> Connection:
+    def start(say: Log) -> Connection:
         from cockpit.tui.replay.session import connection
 
         player.play(paused=player.at_end)

@@ -11,16 +11,16 @@ from cockpit.cli.screen import fleet
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
-from cockpit.tui.changes.actions import Connection, Say
+from cockpit.tui.changes.actions import Connection, Log
 
 
 def connection(
-    where: Place, configured: KubeConfig, say: Say, *, undoes: bool = True
+    where: Place, configured: KubeConfig, say: Log, *, undoes: bool = True
 ) -> Connection:
     """On the cluster that is meant; without a session while it is to be chosen there."""
     beside = fleet.session(configured)
 
-    def reconnect(ref: ClusterRef, say: Say) -> Connection:
+    def reconnect(ref: ClusterRef, say: Log) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kubernetes.named(where, configured) else Place()
         return on_backend.connection(kubernetes.backend(there, configured, ref), undoes=undoes)
@@ -36,7 +36,7 @@ def connection(
     )
 
 
-def _chosen(where: Place, configured: KubeConfig, say: Say) -> ClusterRef | None:
+def _chosen(where: Place, configured: KubeConfig, say: Log) -> ClusterRef | None:
     """None: the user chooses. A context that was not asked for and is down is no end of it all."""
     try:
         return kubernetes.chosen(where, configured)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cockpit.cli.output import terminal
 from cockpit.tui.app import CockpitApp
-from cockpit.tui.changes.actions import Connection, Say
+from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
 from cockpit.tui.theme import DEFAULT_THEME
 
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     """The screen on the cluster that the flags name; on Kubernetes with all others beside it."""
     terminal.require(WITHOUT_SCREEN)
 
-    def start(say: Say) -> Connection:
+    def start(say: Log) -> Connection:
         from cockpit.cli.options import connect
 
         found = connect.found(args, say)
@@ -43,7 +43,7 @@ def demo(args: argparse.Namespace) -> int:
     terminal.require(WITHOUT_SCREEN)
     ours = False
 
-    def start(say: Say) -> Connection:
+    def start(say: Log) -> Connection:
         from cockpit.actions.cluster import ClusterActions
         from cockpit.cli.cluster import demo_cluster
         from cockpit.cli.screen.connection import connection
@@ -75,7 +75,7 @@ def demo(args: argparse.Namespace) -> int:
             demo_cluster.end(args, streams.tell)
 
 
-def _show(args: argparse.Namespace, start: Callable[[Say], Connection], cluster: str) -> int:
+def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:
     symbols()  # a word that is no symbol set is told before the screen comes up
     app = CockpitApp(
         start,

@@ -1,10 +1,11 @@
-"""Where the ticks of an axis stand, and what they say. Pure."""
+"""The ticks of an axis and their labels. Pure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from cockpit.plot.scale import nice_step, time_step
 from cockpit.report import values
 from cockpit.report.document import Kind
 
@@ -14,10 +15,6 @@ LOG_BELOW = 0.15
 """It does when half of the values lie below this part of a linear axis."""
 LEAST_SPAN = 0.04
 """Of the values: less would show noise as if it were news."""
-_TIME_STEPS = (
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
-    3600, 7200, 10_800, 21_600, 43_200, 86_400,
-)  # fmt: skip
 _LEVELS = (Kind.BYTES, Kind.PERCENT, Kind.WATTS)
 """How full or busy something is: always drawn from zero."""
 _FROM_ZERO = (*_LEVELS, Kind.RATE, Kind.SECONDS)
@@ -92,9 +89,7 @@ def _log_axis(low: float, high: float, kind: Kind) -> Axis:
 def time_axis(begin_s: float, end_s: float, parts: int = 6) -> Axis:
     """Seconds since the run's start."""
     end_s = max(end_s, begin_s + 1.0)
-    raw = (end_s - begin_s) / parts
-    step = next((step for step in _TIME_STEPS if step >= raw), 0)
-    step = step or 86_400 * math.ceil(raw / 86_400)
+    step = int(time_step(end_s - begin_s, parts))
     first, last = math.ceil(begin_s / step), math.floor(end_s / step)
     ticks = tuple((float(at * step), elapsed(at * step)) for at in range(first, last + 1))
     return Axis(begin_s, end_s, ticks)
@@ -111,10 +106,3 @@ def elapsed(seconds: int) -> str:
         if count:
             parts.append(f"{count} {unit}")
     return sign + " ".join(parts[:2])
-
-
-def nice_step(span: float, parts: int) -> float:
-    """1, 2 or 5 times a power of ten, such that about `parts` of them make the span."""
-    raw = span / max(1, parts)
-    power = 10.0 ** math.floor(math.log10(raw))
-    return next((f * power for f in (1, 2, 5) if raw <= f * power * 1.0001), 10 * power)

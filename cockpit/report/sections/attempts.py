@@ -199,7 +199,7 @@ def drills(store: Store, run: RunView) -> Section:
             Column("fault", Kind.WORD),
             Column("target", Kind.TEXT),
             Column("ranks", Kind.WORD),
-            Column("pod_gone_s", Kind.SECONDS, "pod gone"),
+            Column("pod_gone_s", Kind.SECONDS, "pod deleted"),
             Column("detected_s", Kind.SECONDS, "detected"),
             Column("attempt_ended_s", Kind.SECONDS, "attempt ended"),
             Column("pod_ready_s", Kind.SECONDS, "pods ready"),

@@ -28,7 +28,7 @@ def head(store: Store, run: RunView, *, left: bool = False) -> Facts:
         Fact("cluster", str(store.ref) if store.ref else ""),
         Fact("ray_version", store.ray_version, title="Ray"),
         Fact("state", run.state.value, Kind.WORD),
-        Fact("message", run.message, title="it says"),
+        Fact("message", run.message, title="message"),
         Fact("world_size", run.world_size, Kind.COUNT, title="ranks"),
         Fact("started", values.date(when.begin_s), Kind.WORD, title="started"),
         Fact("ended", values.date(ended) if ended else "", Kind.WORD, title="ended"),

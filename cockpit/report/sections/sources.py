@@ -14,8 +14,8 @@ NOTES = (
     "Curves of the run are means over its ranks, or their sums if the title states it; the band is"
     " from the 10th to the 90th percentile of the ranks. Curves are bounded: the newest part"
     " of a long one is whole, the past is thinned evenly, by means of neighbours. Medians and"
-    " percentiles of key numbers are over time, while the run was RUNNING. A number that no source"
-    " told is left out or a dash, never a zero. Times are UTC, and since the start of the run."
+    " percentiles of key numbers are over time, while the run was RUNNING. A number without a"
+    " source is left out or a dash, never a zero. Times are UTC, and since the start of the run."
 )
 
 
@@ -48,7 +48,7 @@ def measured(store: Store, run: RunView, read_from: str, trouble: Sequence[str] 
                 (
                     Column("source", Kind.WORD),
                     Column("state", Kind.WORD, "at the end"),
-                    Column("ok_s", Kind.MOMENT, "last heard"),
+                    Column("ok_s", Kind.MOMENT, "last update"),
                     Column("error", Kind.TEXT),
                 ),
                 rows,

@@ -123,16 +123,16 @@ class Connection:
                 session.close()
 
 
-Say: TypeAlias = Callable[[str], None]
+Log: TypeAlias = Callable[[str], None]
 
-Connect: TypeAlias = Callable[[Say], Connection]
+Connect: TypeAlias = Callable[[Log], Connection]
 """Runs in a thread while the screen is up already. Each line that it says is shown.
 
 A CockpitError ends the start and is shown. When the user has quit meanwhile, the next line said
 raises `Quit`, so that the start can undo what it has begun.
 """
 
-Reconnect: TypeAlias = "Callable[[ClusterRef, Say], Connection]"
+Reconnect: TypeAlias = "Callable[[ClusterRef, Log], Connection]"
 """As `Connect`, to that cluster. What it leaves open of `fleet` and `reconnect` stays as it was;
 the session that was looked at before is closed by the screen."""
 

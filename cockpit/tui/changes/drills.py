@@ -77,7 +77,7 @@ async def typed(app: AppBase, words: Sequence[str]) -> None:
 
 
 async def inject(app: AppBase, actions: Actions, form: DrillForm) -> bool:
-    """Say what it would do, ask, and conduct it; whether it was wanted."""
+    """Show what it would do, ask, and conduct it; whether it was wanted."""
     experiment = actions.experiment(drill_form.plan(form))
     armed = await app.submit(experiment.prepare())
     notes = await app.submit(experiment.caution(armed))

@@ -93,7 +93,7 @@ class DrillDialog(ModalScreen[DrillForm | None]):
             yield Static(id="trouble", markup=False)
             with Horizontal(id="answers"):
                 yield Button("Cancel (esc)", id="no", compact=True)
-                yield Button("Look first (ctrl+s)", id="yes", compact=True, variant="primary")
+                yield Button("Preview (ctrl+s)", id="yes", compact=True, variant="primary")
 
     def _option(self, kind: FaultKind, why: str) -> Option:
         words = f"{fit(kind.name, NAME_CELLS)} {why or kind.summary}"

@@ -25,7 +25,7 @@ HERE: dict[str, dict[str, str]] = {
 NOTES: dict[str, tuple[tuple[str, str], ...]] = {
     "drills": (
         ("esc", "Close the panel of a drill that has ended"),
-        ("Look first", "In a form: the dry run. It shows the targets, and asks"),
+        ("Preview", "In a form: the dry run. It shows the targets, and asks"),
         ("MEDIAN TO STEP", "Fault to first new step, median of earlier drills of this kind"),
     ),
 }

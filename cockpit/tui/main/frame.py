@@ -145,7 +145,7 @@ class StatusLine(Line):
         stale = late_sources(look)
         if stale:
             said = "  ".join(
-                f"{name} {format.age(age)} old" if age is not None else f"{name} not heard"
+                f"{name} {format.age(age)} old" if age is not None else f"{name} no data"
                 for name, age, _ in stale
             )
             right = Content.styled(f"⚠ {said} ", "$warning")

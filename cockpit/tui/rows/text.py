@@ -96,12 +96,12 @@ def group_notes(groups: Iterable[WorkerGroup]) -> list[str]:
 
 
 def late_sources(look: Look) -> list[tuple[str, float | None, str]]:
-    """Whoever has fallen silent. A log may be silent for ever: its own pane tells of it."""
+    """Sources without new data. A log is left out: its own pane shows its state."""
     found = stale_sources(look.store, look.now_s)
     return [(name, age, why) for name, age, why in found if ":" not in name]
 
 
 def silent(name: str, age_s: float | None, why: str) -> str:
     """One source that is behind."""
-    for_how_long = f"silent for {format.age(age_s)}" if age_s is not None else "not heard yet"
+    for_how_long = f"stale for {format.age(age_s)}" if age_s is not None else "no data yet"
     return f"{name}: {for_how_long}" + (f" · {why}" if why else "")

@@ -63,7 +63,7 @@ class View(Vertical):
         self._fault.display = bool(said)
         self._fault.update(
             f"A fault in cockpit: part of this view could not be drawn ({said}). "
-            "The other views, the data and the run go on."
+            "The other views, the data and the run continue."
         )
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from cockpit import format
-from cockpit.tui.widgets.chart.scale import log_range, nice_step, time_step, y_range
+from cockpit.plot.scale import log_range, nice_step, time_step, y_range
 from training.telemetry.metric_table import Unit
 
 

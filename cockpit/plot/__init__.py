@@ -1,0 +1,1 @@
+"""The arithmetic of charts, shared by the screen and the reports."""
