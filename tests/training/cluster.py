@@ -1,4 +1,4 @@
-"""A real Ray on this machine for the tests of one module, with a directory and a token of its own.
+"""One real Ray head for the tests of jobs and telemetry, with a directory and a token of its own.
 
 The tests stay outside of it: they start drivers as processes and read the stream from its file.
 """
@@ -12,11 +12,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from training.telemetry.wire import CALLBACK, FILE_PATTERN, TUNE_CALLBACK, Record, WireError, decode
+import pytest
+
+from training.telemetry.wire import (
+    CALLBACK,
+    FILE_PATTERN,
+    TUNE_CALLBACK,
+    Record,
+    WireError,
+    decode,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 HOST = """
@@ -30,6 +39,7 @@ sys.stdin.read()
 @dataclass(frozen=True)
 class Cluster:
     directory: Path
+    """For what one module writes: names of its runs do not meet those of another module."""
     logs: Path
     environment: dict[str, str]
 
@@ -87,6 +97,21 @@ def started() -> Iterator[Cluster]:
                 host.wait(30)
             except subprocess.TimeoutExpired:
                 host.kill()
+
+
+@pytest.fixture(scope="session")
+def shared_ray() -> Iterator[Cluster]:
+    """Started by the first test that needs it; a head and its processes take 5 to 10 s."""
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(shared_ray: Cluster, request: pytest.FixtureRequest) -> Cluster:
+    """The shared head, and a directory for this module. Jobs of a module end with its drivers."""
+    directory = shared_ray.directory / request.path.stem.removeprefix("test_")
+    directory.mkdir()
+    return replace(shared_ray, directory=directory)
 
 
 def drive(

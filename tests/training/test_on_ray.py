@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive, started
+from tests.training.cluster import Cluster, Outcome, drive
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
@@ -30,12 +29,6 @@ EPOCHS = ["--epochs", "16", "--checkpoint-every-steps", "20"]
 LAST = 16 * 45
 """Steps. Far behind what a kill aims at: news of step 100 may take seconds, of 100 steps each."""
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive, started
+from tests.training.cluster import Cluster, Outcome, drive
 from training.telemetry.wire import AttemptEnd, AttemptStart, Phase, Record, Report, Run, Trials
 
 pytestmark = pytest.mark.ray
 
 SCRIPTS = Path(__file__).parent / "scripts"
 T = TypeVar("T")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started() as cluster:
-        yield cluster
 
 
 def run(cluster: Cluster, script: str, name: str, *options: str) -> Outcome:

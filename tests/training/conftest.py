@@ -1,0 +1,5 @@
+"""Fixtures of the tests of training."""
+
+from tests.training.cluster import cluster, shared_ray
+
+__all__ = ["cluster", "shared_ray"]
