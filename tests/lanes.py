@@ -5,9 +5,9 @@ rest; tests named on the command line run whichever lane they belong to. The soa
 marker is named (`pytest -m soak`).
 
 **Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
-tests on a local Ray cluster, one those on Kubernetes, and all of them the light tests. The tests of
-a file stay in one process, as its fixtures do. A test marked `alone` judges the times or the pace
-of a run: while it runs, the other processes wait.
+tests on Kubernetes, one those that start local clusters, one those of training and of sources on
+Ray, and all of them the light tests. The tests of a file stay in one process, as its fixtures do. A test marked
+`alone` compares times with a bound of seconds: while it runs, the other processes wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tests.cluster.fixtures import cluster_wanted
 
 ROOT = Path(__file__).parent
 PROCESSES = 3
-KUBERNETES, RAY = "kubernetes", "ray"
+KUBERNETES, LOCAL, RAY = "kubernetes", "local", "ray"
+OF_JOBS = ("training", "sources")
+"""Folders whose tests on Ray run in a process of their own."""
 
 
 def process_count(config: pytest.Config) -> int:
@@ -64,11 +66,12 @@ def divide(items: list[pytest.Item]) -> None:
     on_kubernetes = {item.path for item in items if cluster_wanted(item)}
     order = dict[pytest.Item, tuple[int, int]]()
     for item in items:
-        group, order[item] = str(item.path.relative_to(ROOT)), (2, 0)
+        group, order[item] = str(item.path.relative_to(ROOT)), (3, 0)
         if item.path in on_kubernetes:
             group, order[item] = KUBERNETES, (0, cluster_wanted(item))
         elif item.get_closest_marker("ray"):
-            group, order[item] = RAY, (1, 0)
+            is_of_jobs = item.path.relative_to(ROOT).parts[0] in OF_JOBS
+            group, order[item] = (RAY, (2, 0)) if is_of_jobs else (LOCAL, (1, 0))
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=order.__getitem__)
 

@@ -10,6 +10,7 @@ from tests.faults.command import nothing_left, running, uid_of
 from tests.local_cluster import separate_state
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_the_headless_demo_recovers_and_leaves_nothing() -> None:
     with (

@@ -25,7 +25,7 @@ from training.telemetry.wire import (
 pytestmark = pytest.mark.ray
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32"]
-EPOCHS = ["--epochs", "16", "--checkpoint-every-steps", "20"]
+EPOCHS = ["--epochs", "16", "--checkpoint-every-steps"]
 LAST = 16 * 45
 """Steps. Far behind what a kill aims at: news of step 100 may take seconds, of 100 steps each."""
 T = TypeVar("T")
@@ -34,7 +34,7 @@ T = TypeVar("T")
 @pytest.fixture(scope="module")
 def smooth(cluster: Cluster) -> Outcome:
     """Two ranks, undisturbed."""
-    return drive(cluster, [*JOB, *EPOCHS, *storage(cluster, "smooth")])
+    return drive(cluster, [*JOB, *EPOCHS, "60", *storage(cluster, "smooth")])
 
 
 def storage(cluster: Cluster, name: str) -> list[str]:
@@ -116,7 +116,7 @@ def disturbed(cluster: Cluster) -> Outcome:
             dead["rank"] = start.workers[1].pid
             os.kill(dead["rank"], signal.SIGKILL)
 
-    outcome = drive(cluster, [*JOB, *EPOCHS, *storage(cluster, "disturbed")], kill)
+    outcome = drive(cluster, [*JOB, *EPOCHS, "60", *storage(cluster, "disturbed")], kill)
     assert set(dead) == {"aggregator", "rank"}
     assert outcome.code == 0, outcome.output[-4000:]
     return outcome
@@ -218,7 +218,7 @@ def torchrun(cluster: Cluster) -> Outcome:
             dead.append(start.workers[1].pid)
             os.kill(dead[0], signal.SIGKILL)
 
-    argv = ["-m", "training.jobs.ddp_torchrun", "--width", "32", *EPOCHS]
+    argv = ["-m", "training.jobs.ddp_torchrun", "--width", "32", *EPOCHS, "20"]
     argv += storage(cluster, "torchrun")
     outcome = drive(cluster, argv, kill)
     assert dead
