@@ -6,8 +6,8 @@ marker is named (`pytest -m soak`).
 
 **Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
 tests on Kubernetes, one those that start local clusters, one those of training and of sources on
-Ray, and all of them the light tests. The tests of a file stay in one process, as its fixtures do. A test marked
-`alone` compares times with a bound of seconds: while it runs, the other processes wait.
+Ray, and all of them the light tests. The tests of a file stay in one process, as its fixtures do. A
+test marked `alone` compares times with a bound of seconds: while it runs, the other processes wait.
 """
 
 from __future__ import annotations

@@ -191,8 +191,8 @@ def test_a_report_says_first_what_to_do_and_then_the_numbers() -> None:
     assert headings[:6] == [
         "# Benchmark of training on 8 cores",
         "## In short",
-        "### To be looked at",
-        "### To be known",
+        "### Problems",
+        "### Notes",
         "### As it should be",
         "### Not measured",
     ]

@@ -80,7 +80,7 @@ def test_scaling_in_uneven_turns_is_not_judged() -> None:
     points = scaling.points(rates, dict.fromkeys(rates, 16), own_cores=True)
     found = one(scaling.findings(scaling.Scaling("convnet", "cpu", 1, points)))
     assert found.level is Level.NOTE
-    assert "too uneven to tell" in found.says
+    assert "too uneven for a result" in found.says
 
 
 def test_speedup_is_over_one_rank_in_the_same_turn() -> None:
@@ -209,7 +209,7 @@ def test_techniques_are_switched_on_or_left_off_when_the_quartiles_agree() -> No
         ),
         ("activation checkpointing is 0.70 times as fast as plain fp32: the price of its memory.",
          ""),
-        ("compile is not to be had here.", ""),
+        ("compile is not available here.", ""),
     ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def test_damage_is_named(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_or_empty_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(Damaged, match="its directory is gone"):
+    with pytest.raises(Damaged, match="its directory is missing"):
         check(tmp_path / "c")
     with pytest.raises(Damaged, match="rank 0 did not finish"):
         check(tmp_path)
@@ -249,7 +249,7 @@ def test_a_listed_checkpoint_that_is_gone_does_not_keep_the_run_from_starting(
     write(tmp_path / "checkpoint_1")
     listed(tmp_path, "checkpoint_1", "checkpoint_2")
     assert run(tmp_path).mend() == [
-        "checkpoint_2 is gone: a marked directory is in its place",
+        "checkpoint_2 is missing: a marked directory is in its place",
     ]
     assert (tmp_path / "checkpoint_2").is_dir(), "Ray Train looks for it"
     assert run(tmp_path).mend() == []

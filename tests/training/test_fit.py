@@ -27,12 +27,11 @@ FOUR = Room("CPU", most=4, free=4)
         ),
         (
             Room("CPU", most=8, free=3),
-            "4 workers take 4 CPU, and the cluster has 8, of which 3 are free: "
-            "launch with --workers 3",
+            "4 workers take 4 CPU, and the cluster has 8 (3 free): launch with --workers 3",
         ),
         (
             Room("CPU", most=8, free=0),
-            "4 workers take 4 CPU, and the cluster has 8, of which 0 are free: end what runs there",
+            "4 workers take 4 CPU, and the cluster has 8 (0 free): end what runs there",
         ),
     ],
 )

@@ -187,7 +187,7 @@ def test_fsdp2_goes_on_from_it(runs: dict[str, Did], unsplit: dict[str, Did], fo
     [
         (MLPModel((1, 8, 8), 10), 2, 1, "take --accumulate 2 or more"),
         (MLPModel((1, 8, 8), 10), 4, 4, "3 blocks do not go round 4 stages: take fewer workers"),
-        (nn.Linear(2, 2), 2, 2, "Linear does not say what comes before and after its blocks"),
+        (nn.Linear(2, 2), 2, 2, "Linear does not define `before` and `after` its blocks"),
     ],
 )
 def test_what_cannot_be_a_pipeline_is_refused(

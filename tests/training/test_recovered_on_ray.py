@@ -148,7 +148,7 @@ def test_a_run_goes_on_with_fewer_ranks_though_its_newest_checkpoint_was_deleted
     argv = train(cluster, "troubled", "--workers", "1", "--batch-size", "32")
     outcome = drive(cluster, argv)
     assert outcome.code == 0, outcome.output[-4000:]
-    assert f"{newest.name} is gone: a marked directory is in its place" in outcome.output
+    assert f"{newest.name} is missing: a marked directory is in its place" in outcome.output
     said = f"resumed at step {step}, saved by 2 ranks, now 1: same examples, other noise"
     assert said in outcome.output
     last = reports(outcome.records)[-1].metrics

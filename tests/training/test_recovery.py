@@ -77,7 +77,7 @@ def test_a_ray_that_is_another_leaves_the_run_alone(caplog: pytest.LogCaptureFix
     callback.after_worker_group_training_start(strange)
     callback.after_controller_state_update(strange, strange)
     callback.before_worker_group_shutdown(strange)
-    assert "the run goes on" in caplog.text
+    assert "the run continues" in caplog.text
 
 
 def test_a_scripts_own_environment_of_its_ranks_is_not_changed(

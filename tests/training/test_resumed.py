@@ -110,7 +110,7 @@ def test_two_ranks_go_on_with_the_very_same_losses_or_say_why_not(tmp_path: Path
     ranks = on_ranks(2, two_ranks, tmp_path)
     for smooth, resumed, _ in ranks:
         same(smooth, resumed, range(8, 15))
-    told = "resumed at step 7, powersgd begins anew after 4 steps with whole gradients"
+    told = "resumed at step 7, powersgd starts again after 4 steps with whole gradients"
     assert told in ranks[0][2]
 
 

@@ -172,7 +172,7 @@ def test_a_checkpoint_that_does_not_say_what_it_is_of_is_an_error(tmp_path: Path
     del counts["made"]
     with FolderCheckpoints(tmp_path, 0, 1, in_background=False) as checkpoints:
         checkpoints.report({}, 6, {"progress.pt": counts, "model.pt": {}})
-    with pytest.raises(SystemExit, match="does not say what the model was made of"):
+    with pytest.raises(SystemExit, match="does not describe the model"):
         newest(str(tmp_path))
 
 

@@ -115,7 +115,7 @@ def test_a_server_that_never_answers_costs_its_last_word_and_one_warning(
     assert run(replace(SMALL, max_steps=30, mlflow=silent), tmp_path)["step"] == 30
     assert time.perf_counter() - began_s < 60, "no request was waited for"
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "mlflow" in line]
-    assert line == f"mlflow at {silent}: it does not answer; training goes on"
+    assert line == f"mlflow at {silent}: it does not answer; training continues"
 
 
 def test_a_server_that_is_not_there_costs_one_warning(
@@ -129,7 +129,7 @@ def test_a_server_that_is_not_there_costs_one_warning(
     assert run(replace(SMALL, max_steps=30), tmp_path)["step"] == 30
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "mlflow" in line]
     assert line.startswith(f"mlflow at {gone}: ")
-    assert line.endswith("; training goes on")
+    assert line.endswith("; training continues")
 
 
 def test_what_a_server_did_not_take_is_sent_when_it_answers_again(

@@ -166,7 +166,7 @@ def test_a_finished_search_again_does_nothing_and_says_the_same(
     cluster: Cluster, searched: Outcome
 ) -> None:
     again = said(searched, "asha again")
-    assert "the search asha goes on: finished trials stay finished" in again
+    assert "the search asha resumes: finished trials stay finished" in again
     assert best(cluster, "asha")["launch"] in again
     for trial, rows in results(cluster, "asha").items():
         epochs = [row["epoch"] for row in rows]

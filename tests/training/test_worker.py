@@ -101,7 +101,7 @@ def test_a_failure_is_logged_once_and_never_raised(
             telemetry.step(loss=1.0)
             rank.flush(0.1)
     (warning,) = caplog.records
-    assert "training goes on without it" in warning.getMessage()
+    assert "training continues without it" in warning.getMessage()
 
 
 def test_a_wrong_argument_does_not_stop_training_nor_telemetry(

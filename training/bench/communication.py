@@ -204,7 +204,7 @@ def told(result: Communication) -> Section:
         "bandwidth is that times 2(n−1)/n for all_reduce, (n−1)/n for all_gather and "
         "reduce_scatter, 1 for broadcast (NCCL tests, doc/PERFORMANCE.md). The step is that of "
         f"{result.model} with DDP, "
-        "in turns with the same step that exchanges nothing.",
+        "alternating with the same step that exchanges nothing.",
         (
             Table(("collective", "size", "time", "algorithm bandwidth", "bus bandwidth"), rows),
             Table(("DDP", "measured"), step),
@@ -255,7 +255,7 @@ def _exposed(found: Exchange) -> Finding:
             f"{units.share(found.exposed_share)} of a step waits, longer than the all-reduce "
             f"of its gradients takes ({units.seconds(found.all_reduce_s.median)}): ranks wait "
             "for one another.",
-            "Look for the rank that is late (cockpit names it) and for what else its host does.",
+            "Look for the rank that is late (cockpit names it) and for other work on its host.",
         )
     if found.all_reduce_s.median > found.apart_s.median:
         return Finding(

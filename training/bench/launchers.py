@@ -77,7 +77,7 @@ class Turn:
         except OSError as error:
             raise Lost(f"{self.name} does not answer: {error}") from error
         if not said:
-            raise Lost(f"{self.name} ended in the midst of the measurement")
+            raise Lost(f"{self.name} ended during the measurement")
         return float(said)
 
 
@@ -227,7 +227,7 @@ def joined(
 
 def last_line(said: str) -> str:
     lines = [line for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it had no output"
 
 
 def told(result: Launchers) -> Section:
@@ -238,8 +238,8 @@ def told(result: Launchers) -> Section:
     return Section(
         "Ray Train against torchrun",
         f"{result.model}, {result.ranks} ranks with DDP and batches of {result.batch_size}, the "
-        "loop of all jobs, both groups of ranks on one host in turns of "
-        f"{result.turn_steps} steps; the ratio of throughputs is turn by turn, medians "
+        "loop of all jobs, both groups of ranks on one host alternating every "
+        f"{result.turn_steps} steps; the ratio of throughputs is of each pair of turns, medians "
         "(quartiles).",
         (Table(("launcher", "step", "throughput ÷ torchrun's"), rows),),
         (),
@@ -256,7 +256,7 @@ def findings(result: Launchers) -> tuple[Finding, ...]:
             Finding(
                 Level.NOTE,
                 f"{said}, and its upper quartile is {result.ratio.high:.3f}: the turns are too "
-                "uneven to tell.",
+                "uneven for a result.",
                 "Measure again on a quiet machine, with more rounds and turn_steps.",
             ),
         )
@@ -265,7 +265,7 @@ def findings(result: Launchers) -> tuple[Finding, ...]:
             Level.PROBLEM,
             f"{said}, less than {PROMISED}.",
             "Compare the environments of the ranks: OMP_NUM_THREADS, CPU affinity, NCCL_*, and "
-            "what else Ray runs on the host.",
+            "the other processes of Ray on the host.",
         ),
     )
 

@@ -124,8 +124,8 @@ def told(result: Loading) -> Section:
     return Section(
         "Data",
         f"{result.data}, batches of {result.batch_size}, {result.model} on {result.device}, one "
-        "rank; seconds a step, in turns, medians (quartiles). Input-bound is the share of a step "
-        "that it takes longer than with its batch at hand.",
+        "rank; seconds a step, alternating, medians (quartiles). Input-bound is the share of a "
+        "step that it takes longer than with its batch at hand.",
         (Table(columns, rows),),
         (),
         findings(result),

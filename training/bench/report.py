@@ -8,8 +8,8 @@ from training.bench.results import Results
 from training.bench.section import Finding, Level, Section, Table
 
 HEADINGS = {
-    Level.PROBLEM: "To be looked at",
-    Level.NOTE: "To be known",
+    Level.PROBLEM: "Problems",
+    Level.NOTE: "Notes",
     Level.GOOD: "As it should be",
 }
 

@@ -252,8 +252,8 @@ def told(result: Saving) -> Section:
         f"{result.model}'s weights and Adam's numbers, {units.size(result.state_bytes)} on "
         f"{result.ranks} ranks; an epoch is {result.steps} steps "
         f"({result.epoch_s.said(units.seconds)}), which begin as soon as the checkpoint lets "
-        "them; in turns, medians (quartiles). torch.save comes with SHA-256 sums, and its restore "
-        "checks them. Files are as warm as the system keeps them.",
+        "them; alternating, medians (quartiles). torch.save comes with SHA-256 sums, and its "
+        "restore checks them. Files are as warm as the system keeps them.",
         (Table(columns, rows),),
         (),
         findings(result),

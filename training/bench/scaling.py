@@ -217,9 +217,9 @@ def told(result: Scaling) -> Section:
     return Section(
         "Scaling",
         f"{result.model} on {result.device}, the same batch again and again, {where}; the worlds "
-        "take turns, medians (quartiles); speed-up is over one rank, turn by turn. Strong: one "
-        "batch shared by the ranks; weak: a batch for each; apart: weak, without an exchange of "
-        "gradients.",
+        "take turns, medians (quartiles); speed-up is over one rank, from turns side by side. "
+        "Strong: one batch shared by the ranks; weak: a batch for each; apart: weak, "
+        "without an exchange of gradients.",
         (Table(columns, rows),),
         (Plot("scaling", "Speed-up by ranks", "ranks", "speed-up", tuple(lines)),),
         findings(result),
@@ -251,7 +251,7 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
         return (
             Finding(
                 Level.NOTE,
-                f"{said}, and its upper quartile is {best}: the turns are too uneven to tell.",
+                f"{said}, and its upper quartile is {best}: the turns are too uneven for a result.",
                 "Measure again on a quiet machine, with more rounds and turn_steps.",
             ),
         )
@@ -274,6 +274,6 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
             f"{said}: {units.share(sharing)} is lost though nothing is exchanged, "
             f"{units.share(max(0.0, exchange))} to the exchange of gradients.",
             "The ranks share what is short (memory bandwidth, power, other programs): spread "
-            "them over hosts, or look for what else runs.",
+            "them over hosts, or look for other programs.",
         ),
     )

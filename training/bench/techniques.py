@@ -127,8 +127,8 @@ def told(result: Techniques) -> Section:
     return Section(
         "Techniques",
         f"{result.model} on {result.device}, {result.ranks} ranks with DDP, batches of "
-        f"{result.batch_size}, each technique alone against plain fp32, in turns; ratios turn by "
-        "turn, medians (quartiles).",
+        f"{result.batch_size}, each technique alone against plain fp32, alternating; ratios are of "
+        "each pair of turns, medians (quartiles).",
         (Table(("technique", "examples", "÷ plain"), tuple(rows)),),
         (),
         findings(result),
@@ -150,5 +150,5 @@ def findings(result: Techniques) -> tuple[Finding, ...]:
             found.append(
                 Finding(Level.NOTE, f"{times}.", f"Leave {item.name} off on this {where}.")
             )
-    found += [Finding(Level.NOTE, f"{item.name} is not to be had here.") for item in result.refused]
+    found += [Finding(Level.NOTE, f"{item.name} is not available here.") for item in result.refused]
     return tuple(found)

@@ -68,7 +68,7 @@ def check(directory: Path) -> Manifest:
     Raises Damaged, and OSError when the storage cannot be read just now.
     """
     if not directory.is_dir():
-        raise Damaged("its directory is gone")
+        raise Damaged("its directory is missing")
     if (directory / DAMAGED).exists():
         why = (directory / DAMAGED).read_text(errors="replace").partition("\n")[0]
         raise Damaged(f"marked before: {why}")

@@ -36,7 +36,7 @@ def newest_whole(
             try:
                 check(Path(held.enter_context(opened(path))))
             except (Damaged, FileNotFoundError) as why:
-                damaged(path, str(why) if isinstance(why, Damaged) else "its directory is gone")
+                damaged(path, str(why) if isinstance(why, Damaged) else "its directory is missing")
                 continue
             yield path
             return

@@ -72,11 +72,9 @@ class RunDirectory:
         except (ValueError, TypeError, KeyError):
             self.filesystem.move(listed, f"{listed}.{ASIDE}")
             return [f"{listed} is garbled; put aside as {SNAPSHOT}.{ASIDE}"]
-        gone = [name for name in names if not self._exists(f"{self.path}/{name}")]
-        return [
-            f"{name} is gone: {self.put_aside(f'{self.path}/{name}', 'its directory was gone')}"
-            for name in gone
-        ]
+        missing = [name for name in names if not self._exists(f"{self.path}/{name}")]
+        why = "its directory was missing"
+        return [f"{n} is missing: {self.put_aside(f'{self.path}/{n}', why)}" for n in missing]
 
     @property
     def lost_track(self) -> bool:

@@ -80,7 +80,7 @@ def main() -> None:
     print(written(results, folder), flush=True)
     print(f"written to {folder}", flush=True)
     if results.failed:
-        sys.exit(f"not measured: {', '.join(results.failed)}; the report says why")
+        sys.exit(f"not measured: {', '.join(results.failed)}; the report has the reasons")
 
 
 def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:

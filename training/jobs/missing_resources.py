@@ -62,7 +62,7 @@ def tell(there: Room, workers: int, when_lacking: str, of: str = "workers", flag
     lack = f"{workers} {of} take {workers} {there.resource}, and the cluster has {there.most}"
     todo = f"launch with --{flag} {there.free}" if there.free else "end what runs there"
     if there.most >= workers:
-        lack += f", of which {there.free} are free"
+        lack += f" ({there.free} free)"
     else:
         todo = f"launch with --{flag} {there.most}, or " if there.most else ""
         todo += "scale the cluster up"

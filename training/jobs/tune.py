@@ -94,8 +94,8 @@ def search(settings: Settings, draws: tuple[Draw, ...]) -> None:
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1")
     if tune.Tuner.can_restore(folder.place):
         if other := changed(folder.read(SEARCH), asked):
-            raise SystemExit(f"the search {name} goes on as it was begun, but {other}")
-        print(f"the search {name} goes on: finished trials stay finished", flush=True)
+            raise SystemExit(f"the search {name} resumes with its original settings, but {other}")
+        print(f"the search {name} resumes: finished trials stay finished", flush=True)
         tuner = tune.Tuner.restore(folder.place, trains, resume_errored=True)
     else:
         folder.write(SEARCH, asked)
@@ -207,7 +207,7 @@ def check(settings: Settings, draws: tuple[Draw, ...]) -> None:
     for draw in draws if settings.scheduler == "pbt" else ():
         if draw.name not in KEEPS_SHAPE:
             raise SystemExit(
-                f"--space: pbt goes on with the weights of another trial, so that it cannot change "
+                f"--space: pbt copies the weights of another trial, so that it cannot change "
                 f"{draw.name};\nwhat it can: {', '.join(sorted(KEEPS_SHAPE))}"
             )
 

@@ -99,8 +99,8 @@ class Progress:
             return self._load(directory, rank, world_size)
         except Unfit as why:
             raise Unfit(
-                f"{directory} is of another run: {why}; go on with the code and settings "
-                "that saved it, or give another run_name or storage_path to begin anew"
+                f"{directory} is of another run: {why}; resume with the code and settings "
+                "that saved it, or give another run_name or storage_path to start a new run"
             ) from None
 
     def _load(self, directory: Path, rank: int, world_size: int) -> str:

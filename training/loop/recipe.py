@@ -56,7 +56,7 @@ def read(checkpoint: Path) -> Made:
         raise Unfit(f"it has no {COUNTS}, so another version of this code wrote it")
     counts = torch.load(checkpoint / COUNTS, map_location="cpu", weights_only=True)
     if not counts.get(MADE):
-        raise Unfit(f"its {COUNTS} does not say what the model was made of: an older job wrote it")
+        raise Unfit(f"its {COUNTS} does not describe the model: an older job wrote it")
     made = counts[MADE]
     return Made(
         data=part_of(DataSettings, made["data"]),

@@ -132,7 +132,7 @@ class _Teller:
     def _warn(self, error: object) -> None:
         if not self._has_warned:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            print(f"mlflow at {self._uri}: {first[:_LONGEST]}; training goes on", flush=True)
+            print(f"mlflow at {self._uri}: {first[:_LONGEST]}; training continues", flush=True)
         self._has_warned = True
 
     def _tell(self) -> None:

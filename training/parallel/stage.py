@@ -30,7 +30,7 @@ class Stage(nn.Module):
         super().__init__()
         if not hasattr(model, "before") or not hasattr(model, "after"):
             name = type(model).__name__
-            raise Stop(f"{name} does not say what comes before and after its blocks, as others do")
+            raise Stop(f"{name} does not define `before` and `after` its blocks, as others do")
         row = blocks(model)
         if len(row) < size:
             raise Stop(f"{len(row)} blocks do not go round {size} stages: take fewer workers")

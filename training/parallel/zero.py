@@ -108,9 +108,7 @@ class Zero(Whole):
 
 def _cannot(settings: TrainSettings) -> str:
     if settings.precision == "fp16":
-        return (
-            "deepspeed has a loss scale of its own, of which no step is told: use --precision bf16"
-        )
+        return "deepspeed has its own loss scale and does not report it: use --precision bf16"
     if settings.ema_decay:
         return (
             "deepspeed has the weights in a form that is not averaged: use --ema-decay 0, or fsdp2"

@@ -55,7 +55,7 @@ class Spares:
                 self._look(runtime_env)
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
-                log.warning("no spare processes are kept; the run goes on", exc_info=True)
+                log.warning("no spare processes are kept; the run continues", exc_info=True)
 
     def _wait_for_imports(self) -> str:
         """Until rank 0 has imported what it needs; its runtime environment. Empty: too late."""
@@ -104,7 +104,7 @@ def preload() -> None:
         if not listed or not _has_room():
             return
     except Exception:
-        log.warning("nothing was imported beforehand; the run goes on", exc_info=True)
+        log.warning("nothing was imported beforehand; the run continues", exc_info=True)
         return
     for name in json.loads(listed):
         try:

@@ -57,7 +57,7 @@ class TrialCheckpoints:
 
         with newest_whole([given.path, *others], opened, unused) as path:
             if path is None and not self._may_start_over:
-                raise NothingWhole(f"{given.path} cannot be gone on from")
+                raise NothingWhole(f"cannot resume from {given.path}")
             self._from = path or ""
             if path is None:
                 yield None

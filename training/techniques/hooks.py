@@ -65,7 +65,7 @@ def not_exact(settings: TrainSettings, world: World) -> str:
     if world.size == 1:
         return ""
     if settings.comm_hook == "powersgd":
-        return f"powersgd begins anew after {settings.powersgd_after} steps with whole gradients"
+        return f"powersgd starts again after {settings.powersgd_after} steps with whole gradients"
     if settings.static_graph and settings.accumulate > 1:
         return "static_graph with accumulate rounds the first step in another way"
     return ""

@@ -31,7 +31,7 @@ def check(settings: TrainSettings, world: World) -> None:
         except ValueError as error:
             raise Stop(
                 f"allocator={settings.allocator} is not understood: {error}; "
-                "PYTORCH_ALLOC_CONF in torch's notes on CUDA lists the words"
+                "PYTORCH_ALLOC_CONF in torch's notes on CUDA lists the settings"
             ) from error
 
 
@@ -50,7 +50,7 @@ def without_effect(settings: TrainSettings, world: World, *, uses_ddp: bool = Tr
         and is_old,
         "memory_fraction is of a GPU's memory": settings.memory_fraction < 1.0 and not on_gpu,
         "allocator is of a GPU's memory": bool(settings.allocator) and not on_gpu,
-        "CPUs speak by gloo, and infiniband, nccl_algorithm and nccl_debug are of NCCL": not on_gpu
+        "CPUs use gloo, and infiniband, nccl_algorithm and nccl_debug are of NCCL": not on_gpu
         and nccl != ("auto", "auto", "auto"),
         f"{', '.join(of_ddp)}: of what ranks send each other by DDP": bool(of_ddp)
         and not exchanges,

@@ -90,7 +90,9 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         try:
             return lineage.read(self._storage)
         except Exception:
-            log.warning("telemetry: no word of an earlier driver could be read", exc_info=True)
+            log.warning(
+                "telemetry: the record of an earlier driver could not be read", exc_info=True
+            )
             return None
 
     @guarded

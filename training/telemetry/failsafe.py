@@ -24,7 +24,7 @@ def guarded(hook: Callable[P, None]) -> Callable[P, None]:
         except Exception:
             if not failed:
                 name = f"{hook.__module__}.{hook.__qualname__}"
-                log.warning("%s failed; the run goes on", name, exc_info=True)
+                log.warning("%s failed; the run continues", name, exc_info=True)
             failed = True
 
     return guard

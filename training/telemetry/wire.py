@@ -421,7 +421,7 @@ def _count(raw: Any) -> int:
 def _whole(raw: Any) -> int:
     value = int(raw)
     if value.bit_length() > _WHOLE_BITS:
-        raise ValueError("a whole number out of all reason")
+        raise ValueError("a whole number of too many bits")
     return value
 
 

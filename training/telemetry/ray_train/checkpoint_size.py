@@ -64,7 +64,7 @@ class Sizes:
                 size = None if checkpoint is None else self._size(checkpoint)
                 self._send(t, replace(report, checkpoint_bytes=size))
             except Exception:
-                log.warning("telemetry: a report could not be told", exc_info=True)
+                log.warning("telemetry: a report could not be sent", exc_info=True)
             with self._lock:
                 self._pending -= 1
                 if not self._pending:

@@ -41,7 +41,7 @@ class Witness:
             self._aggregator.note.remote(self.run, self._attempt, self._rank, what, time.time())
         except Exception:
             self._is_broken = True
-            log.warning("telemetry: %s could not be told", what, exc_info=True)
+            log.warning("telemetry: %s could not be sent", what, exc_info=True)
 
     @contextmanager
     def reads(self) -> Iterator[None]:

@@ -28,7 +28,7 @@ DEVICE: Final = "device"
 LOST: Final = "lost"
 """The end of a step that the device should have timed and did not."""
 
-GOES_ON: Final = "goes on"
+CONTINUES: Final = "continues"
 """A step begins with a section open; the device's clock has to be read there."""
 
 SAID: Final = "said"

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from training.telemetry.worker import cuda
 from training.telemetry.worker.section_times import (
+    CONTINUES,
     DEVICE,
     ENTRIES,
-    GOES_ON,
     HOST,
     LOST,
     NAMES,
@@ -191,7 +191,7 @@ class Sections:
         self._marked = 0
         self._is_marking = len(self._free) + EVENTS - self._made >= max(2, self._needed)
         if self._inside:
-            self.written += (GOES_ON, self.clock(), self._mark(0))
+            self.written += (CONTINUES, self.clock(), self._mark(0))
 
     def _mark(self, more: int) -> cuda.Event | None:
         """None where the step goes untimed. Its events are free again when it is read."""

@@ -34,7 +34,7 @@ T = TypeVar("T")
 PLAIN: Final = frozenset((NoneType, int, float))
 """What may be read later. A tensor or an array may by then hold another number."""
 
-FAILED = "telemetry: %s failed; training goes on without it"
+FAILED = "telemetry: %s failed; training continues without it"
 
 
 class RankTelemetry:

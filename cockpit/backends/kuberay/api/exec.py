@@ -123,7 +123,7 @@ class RemoteTerminal:
         else:
             raise KubeError(
                 "This API server cannot end a command's input.",
-                f"It speaks {V4} only.",
+                f"It supports only {V4}.",
                 "It takes Kubernetes 1.30.",
                 status=101,
             )

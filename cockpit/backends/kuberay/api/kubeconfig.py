@@ -86,7 +86,7 @@ def read(files: Sequence[Path] | None = None) -> KubeConfig:
             return KubeConfig((inside,), IN_CLUSTER)
         raise UnreachableError(
             "There is no kubeconfig.",
-            f"Looked for {', '.join(map(str, wanted)) or 'nothing: KUBECONFIG is empty'}.",
+            f"Searched: {', '.join(map(str, wanted)) or 'nothing: KUBECONFIG is empty'}.",
             "Set KUBECONFIG, or use cockpit local up for a cluster on this machine.",
         )
     clusters: dict[str, Mapping[str, Any]] = {}

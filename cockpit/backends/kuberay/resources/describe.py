@@ -156,7 +156,7 @@ def _cluster(raw: Any, pods: list[Pod] | None) -> list[Row]:
     cluster = ray_cluster(raw)
     state, why = health_alone(cluster) if pods is None else health(cluster, pods)
     rows = [*_top(raw), ("Health", f"{state.value}{': ' + why if why else ''}")]
-    rows += [("Ray", cluster.ray_version or "not said")]
+    rows += [("Ray", cluster.ray_version or "unknown")]
     rows += [("Autoscaler", "on" if cluster.autoscaled else "off")]
     rows += [("Token", f"Secret {cluster.token_secret}" if cluster.token_secret else "none")]
     rows += [("Head service", cluster.head_service)]

@@ -264,7 +264,7 @@ class Pods:
                 await child.wait()
         for pod in workers:
             local_files.remove(pod.directory)
-            self._notices.write("Pod", pod.name, "Restarted", "the head is gone", warning=True)
+            self._notices.write("Pod", pod.name, "Restarted", "the head was lost", warning=True)
 
     async def _end(self, pod: LivePod) -> None:
         await self._end_all([pod.name], self.traces)
