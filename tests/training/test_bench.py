@@ -19,7 +19,7 @@ from training.bench.largest_batch import edge
 from training.bench.notebook import notebook
 from training.bench.plot import Axis, nice_step, svg
 from training.bench.record import Unreadable, decode
-from training.bench.repeated import Spread, ratios, spread
+from training.bench.repeated import Quartiles, ratios, spread
 from training.bench.report import in_short, markdown, table
 from training.bench.results import Results, read
 from training.bench.run import PARTS, chosen, sections
@@ -42,14 +42,14 @@ def results(**changed: Any) -> Results:
 
 
 def test_a_spread_is_the_median_and_the_quartiles() -> None:
-    assert spread([5, 1, 4, 2, 3]) == Spread(3, 2, 4, 5)
-    assert spread([7]) == Spread(7, 7, 7, 1)
+    assert spread([5, 1, 4, 2, 3]) == Quartiles(3, 2, 4, 5)
+    assert spread([7]) == Quartiles(7, 7, 7, 1)
     with pytest.raises(ValueError, match="nothing was measured"):
         spread([])
 
 
 def test_ratios_are_taken_turn_by_turn_so_that_a_slow_turn_is_in_neither() -> None:
-    assert ratios([2, 20, 2], [1, 10, 1]) == Spread(2, 2, 2, 3)
+    assert ratios([2, 20, 2], [1, 10, 1]) == Quartiles(2, 2, 2, 3)
     with pytest.raises(ValueError, match="argument"):
         ratios([1, 2], [1])
 

@@ -18,7 +18,7 @@ from training.bench import (
     techniques,
     tracing,
 )
-from training.bench.repeated import Spread
+from training.bench.repeated import Quartiles
 from training.bench.run import PARTS
 from training.bench.section import Finding, Level
 from training.bench.settings import BenchSettings
@@ -86,7 +86,7 @@ def test_scaling_in_uneven_turns_is_not_judged() -> None:
 def test_speedup_is_over_one_rank_in_the_same_turn() -> None:
     rates = {(scaling.STRONG, 1): [100.0, 10.0], (scaling.STRONG, 2): [180.0, 18.0]}
     points = scaling.points(rates, dict.fromkeys(rates, 8), own_cores=True)
-    assert points[1].speedup == Spread(1.8, 1.8, 1.8, 2)
+    assert points[1].speedup == Quartiles(1.8, 1.8, 1.8, 2)
     assert points[1].efficiency == pytest.approx(0.9)
 
 
@@ -195,10 +195,10 @@ def test_a_model_that_does_not_fit_at_all_is_a_problem() -> None:
 def test_techniques_are_switched_on_or_left_off_when_the_quartiles_agree() -> None:
     found = techniques.findings(
         made.techniques(
-            bf16=Spread(1.5, 1.4, 1.6, 9),
-            fused=Spread(1.1, 0.9, 1.3, 9),
-            channels_last=Spread(0.8, 0.7, 0.9, 9),
-            **{"activation checkpointing": Spread(0.7, 0.6, 0.8, 9)},
+            bf16=Quartiles(1.5, 1.4, 1.6, 9),
+            fused=Quartiles(1.1, 0.9, 1.3, 9),
+            channels_last=Quartiles(0.8, 0.7, 0.9, 9),
+            **{"activation checkpointing": Quartiles(0.7, 0.6, 0.8, 9)},
         )
     )
     assert [(item.says, item.advice) for item in found] == [
@@ -216,12 +216,12 @@ def test_techniques_are_switched_on_or_left_off_when_the_quartiles_agree() -> No
 @pytest.mark.parametrize(
     ("ratio", "level"),
     [
-        (Spread(0.99, 0.97, 1.01, 9), Level.GOOD),
-        (Spread(0.97, 0.95, 0.99, 9), Level.NOTE),
-        (Spread(0.90, 0.89, 0.91, 9), Level.PROBLEM),
+        (Quartiles(0.99, 0.97, 1.01, 9), Level.GOOD),
+        (Quartiles(0.97, 0.95, 0.99, 9), Level.NOTE),
+        (Quartiles(0.90, 0.89, 0.91, 9), Level.PROBLEM),
     ],
 )
-def test_ray_train_is_held_to_torchruns_throughput(ratio: Spread, level: Level) -> None:
+def test_ray_train_is_held_to_torchruns_throughput(ratio: Quartiles, level: Level) -> None:
     assert one(launchers.findings(made.launchers(ratio))).level is level
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import AttemptEnd, Body, Run, Worker
-from training.telemetry.worker.relay import Began, Ended, Heard
+from training.telemetry.worker.relay import AttemptStarted, Ended, RankEvent
 
 ray = pytest.importorskip("ray")
 
@@ -20,10 +20,10 @@ class ListOutbox:
     aggregator = None
 
     def __init__(self) -> None:
-        self.said: list[Body] = []
+        self.message: list[Body] = []
 
     def send(self, t: float, body: Body) -> None:
-        self.said.append(body)
+        self.message.append(body)
 
 
 def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
@@ -36,15 +36,15 @@ def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
     monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
     told = own_driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
     workers = (Worker(rank=0), Worker(rank=1))
-    heard: list[Heard] = [
-        Began(workers, 1),
+    on_events: list[RankEvent] = [
+        AttemptStarted(workers, 1),
         Ended(0, "ValueError: no"),
         Ended(1, DIED),
-        Began(workers, 2),
+        AttemptStarted(workers, 2),
     ]
-    for t, said in enumerate(heard):
-        told.heard([(float(t), said)])
-    ends = [body for body in outbox.said if isinstance(body, AttemptEnd)]
+    for t, message in enumerate(on_events):
+        told.on_events([(float(t), message)])
+    ends = [body for body in outbox.message if isinstance(body, AttemptEnd)]
     assert [(end.attempt, end.reason) for end in ends] == [(1, "rank 0: ValueError: no")]
-    states = [body.state for body in outbox.said if isinstance(body, Run)]
+    states = [body.state for body in outbox.message if isinstance(body, Run)]
     assert states == ["INITIALIZING", "RUNNING", "RESTARTING", "RUNNING"]

@@ -39,25 +39,25 @@ def test_what_a_cluster_lacks_is_said_and_waited_for_or_fails_as_told(
     there: Room, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        missing_resources.tell(there, 4, "fail")
+        missing_resources.report_missing(there, 4, "fail")
     assert ended.value.code == said
-    missing_resources.tell(there, 4, "wait")
+    missing_resources.report_missing(there, 4, "wait")
     lacking, todo = said.split(": ")
     assert capsys.readouterr().out == f"{lacking}: waiting for the rest ({todo})\n"
 
 
 def test_what_a_job_calls_its_workers_is_what_it_is_told_to_launch_with() -> None:
     with pytest.raises(SystemExit, match=r"8 replicas take 8 CPU.* launch with --replicas 4"):
-        missing_resources.tell(FOUR, 8, "fail", of="replicas")
+        missing_resources.report_missing(FOUR, 8, "fail", of="replicas")
 
 
 def test_an_elastic_run_is_told_that_its_least_is_what_has_to_fall() -> None:
     with pytest.raises(SystemExit, match=r"^8 workers take 8 CPU.*launch with --min-workers 4"):
-        missing_resources.tell(FOUR, 8, "fail", flag="min-workers")
+        missing_resources.report_missing(FOUR, 8, "fail", flag="min-workers")
 
 
 def test_a_cluster_that_has_enough_is_not_talked_about(capsys: pytest.CaptureFixture[str]) -> None:
-    missing_resources.tell(FOUR, 4, "fail")
+    missing_resources.report_missing(FOUR, 4, "fail")
     assert capsys.readouterr().out == ""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.telemetry.worker.step_aggregate import Fold, Folded
+from training.telemetry.worker.step_aggregate import AggregatedSteps, StepAggregate
 
 
 class Clock:
@@ -28,17 +28,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def fold(clock: Clock) -> Fold:
-    return Fold(clock=clock, wall=lambda: 1000.0 + clock.now)
+def fold(clock: Clock) -> StepAggregate:
+    return StepAggregate(clock=clock, wall=lambda: 1000.0 + clock.now)
 
 
-def taken(fold: Fold) -> Folded:
+def taken(fold: StepAggregate) -> AggregatedSteps:
     record = fold.take()
     assert record is not None
     return record
 
 
-def test_steps_are_folded_into_one_record(fold: Fold, clock: Clock) -> None:
+def test_steps_are_folded_into_one_record(fold: StepAggregate, clock: Clock) -> None:
     for index in range(4):
         clock.now += 0.5
         fold.step(loss=float(index), samples=8, data_wait_s=0.1, checkpoint_s=0.2)
@@ -54,7 +54,7 @@ def test_steps_are_folded_into_one_record(fold: Fold, clock: Clock) -> None:
     assert fold.take() is None
 
 
-def test_time_between_records_belongs_to_the_next_one(fold: Fold, clock: Clock) -> None:
+def test_time_between_records_belongs_to_the_next_one(fold: StepAggregate, clock: Clock) -> None:
     fold.step(samples=8)
     first = taken(fold)
     assert (first.step_time_s, first.samples_per_s) == (None, None), "nothing says when it began"
@@ -65,7 +65,7 @@ def test_time_between_records_belongs_to_the_next_one(fold: Fold, clock: Clock) 
     assert (second.first_step, second.step) == (2, 2)
 
 
-def test_a_resumed_run_goes_on_counting(fold: Fold) -> None:
+def test_a_resumed_run_goes_on_counting(fold: StepAggregate) -> None:
     fold.resume(500)
     fold.step()
     fold.step()
@@ -73,21 +73,21 @@ def test_a_resumed_run_goes_on_counting(fold: Fold) -> None:
     assert (record.first_step, record.step, record.steps_total) == (501, 502, 2)
 
 
-def test_a_step_may_be_numbered_by_the_loop(fold: Fold) -> None:
+def test_a_step_may_be_numbered_by_the_loop(fold: StepAggregate) -> None:
     fold.step(step=41)
     fold.step()
     record = taken(fold)
     assert (record.first_step, record.step) == (41, 42)
 
 
-def test_what_is_not_said_is_none_and_never_zero(fold: Fold) -> None:
+def test_what_is_not_said_is_none_and_never_zero(fold: StepAggregate) -> None:
     fold.step()
     record = taken(fold)
     for name in ("loss", "epoch", "data_wait_s", "comm_s", "checkpoint_s", "grad_norm"):
         assert getattr(record, name) is None
 
 
-def test_a_tensor_is_read_when_taken_and_without_its_graph(fold: Fold) -> None:
+def test_a_tensor_is_read_when_taken_and_without_its_graph(fold: StepAggregate) -> None:
     weight = torch.ones((), requires_grad=True)
     fold.step(loss=weight * 3, grad_norm=torch.tensor(2.0), learning_rate=torch.tensor(0.5))
     assert fold._loss.grad_fn is None
@@ -96,7 +96,7 @@ def test_a_tensor_is_read_when_taken_and_without_its_graph(fold: Fold) -> None:
 
 
 @pytest.mark.parametrize("bad", [torch.ones(3), "high", object(), [1.0]])
-def test_what_is_no_number_is_left_out(fold: Fold, bad: object) -> None:
+def test_what_is_no_number_is_left_out(fold: StepAggregate, bad: object) -> None:
     fold.step(loss=bad)
     assert taken(fold).loss is None
 
@@ -109,7 +109,9 @@ class Bad:
 
 
 @pytest.mark.parametrize("bad", ["many", object(), [1], torch.ones(2), Bad()])
-def test_what_cannot_be_counted_adds_nothing(fold: Fold, clock: Clock, bad: object) -> None:
+def test_what_cannot_be_counted_adds_nothing(
+    fold: StepAggregate, clock: Clock, bad: object
+) -> None:
     fold.step(samples=4, tokens=8)
     for step in (2, bad):
         clock.now += 0.5
@@ -120,14 +122,14 @@ def test_what_cannot_be_counted_adds_nothing(fold: Fold, clock: Clock, bad: obje
 
 
 @pytest.mark.parametrize("bad", [10**400, 2**60, -(2**60), math.inf, math.nan, "7th", None, Bad()])
-def test_a_step_that_is_no_number_of_a_step_is_counted(fold: Fold, bad: object) -> None:
+def test_a_step_that_is_no_number_of_a_step_is_counted(fold: StepAggregate, bad: object) -> None:
     fold.resume(41)
     fold.resume(bad)
     fold.step(step=bad)
     assert taken(fold).step == 42
 
 
-def test_tokens_may_be_counted_on_the_device(fold: Fold, clock: Clock) -> None:
+def test_tokens_may_be_counted_on_the_device(fold: StepAggregate, clock: Clock) -> None:
     fold.step(tokens=torch.tensor(9))
     count = torch.tensor(100)
     for _ in range(2):
@@ -140,7 +142,7 @@ def test_tokens_may_be_counted_on_the_device(fold: Fold, clock: Clock) -> None:
     assert (record.tokens_per_s, record.samples_per_s) == (125.0, 4.0)
 
 
-def test_numpys_numbers_are_numbers(fold: Fold, clock: Clock) -> None:
+def test_numpys_numbers_are_numbers(fold: StepAggregate, clock: Clock) -> None:
     fold.step()
     clock.now += 1
     fold.step(loss=np.float32(0.5), samples=np.int64(3), step=np.int64(7))
@@ -148,7 +150,9 @@ def test_numpys_numbers_are_numbers(fold: Fold, clock: Clock) -> None:
     assert (record.loss, record.samples_per_s, record.step) == (0.5, 3.0, 7)
 
 
-def test_a_clock_that_goes_back_gives_no_times_and_no_future(fold: Fold, clock: Clock) -> None:
+def test_a_clock_that_goes_back_gives_no_times_and_no_future(
+    fold: StepAggregate, clock: Clock
+) -> None:
     fold.step()
     clock.now -= 50
     fold.step(samples=1)
@@ -161,7 +165,7 @@ def test_a_clock_that_goes_back_gives_no_times_and_no_future(fold: Fold, clock: 
     assert taken(fold).step == 3
 
 
-def test_steps_of_several_threads_are_all_counted(fold: Fold) -> None:
+def test_steps_of_several_threads_are_all_counted(fold: StepAggregate) -> None:
     def train() -> None:
         for _ in range(2000):
             fold.step(samples=1)
@@ -179,7 +183,7 @@ def test_steps_of_several_threads_are_all_counted(fold: Fold) -> None:
     assert (last.steps_total if last else seen) == 8000
 
 
-def test_a_fold_that_nobody_takes_does_not_grow(fold: Fold, clock: Clock) -> None:
+def test_a_fold_that_nobody_takes_does_not_grow(fold: StepAggregate, clock: Clock) -> None:
     def size(steps: int) -> int:
         for _ in range(steps):
             clock.now += 1
@@ -196,6 +200,6 @@ def test_a_fold_that_nobody_takes_does_not_grow(fold: Fold, clock: Clock) -> Non
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_numbers_that_are_not_finite_are_kept(fold: Fold, bad: float) -> None:
+def test_numbers_that_are_not_finite_are_kept(fold: StepAggregate, bad: float) -> None:
     fold.step(loss=torch.tensor(bad))
     assert taken(fold).loss == pytest.approx(bad, nan_ok=True)

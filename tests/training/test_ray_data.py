@@ -16,7 +16,7 @@ from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
 from training.data.examples import Batch
 from training.data.loader import Loader
-from training.data.streamed import Block, NotAsDealt, cut
+from training.data.streamed import Block, UnexpectedStreamError, cut
 from training.jobs.ray_data import Settings
 from training.loop.train import train
 from training.loop.world import alone
@@ -42,12 +42,12 @@ def test_micro_batches_are_cut_wherever_blocks_end() -> None:
 
 
 def test_a_stream_with_other_examples_is_refused() -> None:
-    with pytest.raises(NotAsDealt, match="other examples than the sampler dealt"):
+    with pytest.raises(UnexpectedStreamError, match="other examples than the sampler dealt"):
         list(cut([block(5, 3)], micro_batches([5], [4])))
 
 
 def test_a_stream_that_ends_too_early_is_refused() -> None:
-    with pytest.raises(NotAsDealt, match="ended 2 examples too early"):
+    with pytest.raises(UnexpectedStreamError, match="ended 2 examples too early"):
         list(cut([block(5, 3)], micro_batches([5], [3, 4, 2])))
 
 

@@ -14,8 +14,15 @@ from training.stop import Stop
 from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import Steps, Worker
 from training.telemetry.worker import relay
-from training.telemetry.worker.relay import Began, Ended, Hello, Line, Relay, Seat
-from training.telemetry.worker.without_ray import telling
+from training.telemetry.worker.relay import (
+    AttemptStarted,
+    Ended,
+    Hello,
+    RankAssignment,
+    Relay,
+    RelayClient,
+)
+from training.telemetry.worker.without_ray import rank_telemetry
 
 
 class Slow:
@@ -44,8 +51,10 @@ def sink() -> Slow:
 def agent(sink: Slow) -> Iterator[Relay]:
     numbers = iter(range(1, 9))
 
-    def seat(said: Hello) -> Worker:
-        return Worker(rank=said.rank, node_id="n", node_ip="127.0.0.1", pid=said.pid, gpu_ids=())
+    def seat(message: Hello) -> Worker:
+        return Worker(
+            rank=message.rank, node_id="n", node_ip="127.0.0.1", pid=message.pid, gpu_ids=()
+        )
 
     agent = Relay("run", seat, lambda: next(numbers), lambda: sink, None)
     yield agent
@@ -53,9 +62,9 @@ def agent(sink: Slow) -> Iterator[Relay]:
     agent.close()
 
 
-def begun(agent: Relay, rank: int) -> Line:
-    line = Line(agent.address)
-    assert isinstance(line.ask(Hello(rank, 0, 100 + rank)), Seat)
+def begun(agent: Relay, rank: int) -> RelayClient:
+    line = RelayClient(agent.address)
+    assert isinstance(line.request(Hello(rank, 0, 100 + rank)), RankAssignment)
     return line
 
 
@@ -63,22 +72,22 @@ def steps(number: int) -> Steps:
     return Steps(rank=3, attempt=1, t=0.0, step=number, first_step=number, steps_total=number)
 
 
-def heard(agent: Relay) -> list[object]:
-    return [said for _, said in agent.take()]
+def events(agent: Relay) -> list[object]:
+    return [message for _, message in agent.take()]
 
 
 def test_a_rank_says_once_how_it_ended(agent: Relay, sink: Slow) -> None:
     sink.arrived.set()
     line = begun(agent, 3)
-    line.say(Ended(3, "ValueError: no"))
+    line.send_message(Ended(3, "ValueError: no"))
     line.close()
     eventually(lambda: not agent._seated)
     line = begun(agent, 3)
-    assert line.ask(Began(())) == 1
+    assert line.request(AttemptStarted(())) == 1
     line.close()
     eventually(lambda: not agent._seated)
-    said = heard(agent)
-    assert said == [Ended(3, "ValueError: no"), Began((), 1), Ended(3, DIED)]
+    message = events(agent)
+    assert message == [Ended(3, "ValueError: no"), AttemptStarted((), 1), Ended(3, DIED)]
 
 
 def test_a_death_is_heard_before_the_next_begins_though_its_records_are_under_way(
@@ -87,17 +96,17 @@ def test_a_death_is_heard_before_the_next_begins_though_its_records_are_under_wa
     monkeypatch.setattr(relay, "ARRIVE_S", 0.2)
     line = begun(agent, 3)
     for number in range(1, 50):
-        line.say(steps(number))
-    line.say(Ended(3, "too late to be heard"))
+        line.send_message(steps(number))
+    line.send_message(Ended(3, "too late to be heard"))
     line.close()
     again = begun(agent, 3)
-    assert again.ask(Began(())) == 1
-    assert heard(agent) == [Ended(3, DIED), Began((), 1)]
+    assert again.request(AttemptStarted(())) == 1
+    assert events(agent) == [Ended(3, DIED), AttemptStarted((), 1)]
     sink.arrived.set()
-    again.say(Ended(3, ""))
+    again.send_message(Ended(3, ""))
     again.close()
     eventually(lambda: not agent._seated)
-    assert heard(agent) == [Ended(3, "")]
+    assert events(agent) == [Ended(3, "")]
     eventually(lambda: len(sink.sent) == 49)
 
 
@@ -107,9 +116,9 @@ def test_a_rank_that_stops_itself_has_not_failed(
     """Its driver would say that the ranks are started again, and charge for it."""
     sink.arrived.set()
     monkeypatch.setenv(relay.VARIABLE, agent.address)
-    with pytest.raises(Stop), telling(World(0, 1, 0, torch.device("cpu"))):
+    with pytest.raises(Stop), rank_telemetry(World(0, 1, 0, torch.device("cpu"))):
         raise Stop("there is no data")
     eventually(lambda: not agent._seated)
-    (began, ended) = heard(agent)
-    assert isinstance(began, Began)
+    (began, ended) = events(agent)
+    assert isinstance(began, AttemptStarted)
     assert ended == Ended(0, "")

@@ -136,7 +136,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_checkpoint_of_another_model_is_refused_with_what_to_do(
     other: dict[str, Any], why: str, run: Path
 ) -> None:
-    refused = rf"checkpoint_0+1 is of another run: {why}; go on with .*, or give another run_name"
+    refused = rf"checkpoint_0+1 is of another run: {why}; resume with .*, or give another run_name"
     with pytest.raises(Stop, match=refused):
         learn(alone("false"), run, replace(SMALL, **other))
 

@@ -13,7 +13,7 @@ from training.jobs.missing_resources import Room
 from training.jobs.tune import Settings, check, kept, searchable, tell
 from training.loop.world import alone
 from training.parallel.single_device import Whole
-from training.search.best import Tried, chosen, commands, ranked, table
+from training.search.best import TrialResult, chosen, commands, ranked, table
 from training.search.folder import BEST, SEARCH, Folder, changed
 from training.search.space import Draw, SpaceError, parse_space, within
 from training.search.trial_resources import HEAD, parallel, resources
@@ -128,10 +128,12 @@ def test_a_population_keeps_what_another_trial_may_be_about_to_begin_with() -> N
 
 
 TRIALS = [
-    Tried("a", {"learning_rate": 0.5}, {"accuracy": 0.4, "loss": 0.1, "epoch": 1.0}),
-    Tried("b", {"learning_rate": 0.001}, {"accuracy": 0.8, "loss": 0.3, "epoch": 2.0}, "s/b/c1"),
-    Tried("c", {"learning_rate": 9.0}, {}, error="Stop: the loss became nan"),
-    Tried("d", {"learning_rate": 0.2}, {"accuracy": float("nan"), "loss": 0.2, "epoch": 2.0}),
+    TrialResult("a", {"learning_rate": 0.5}, {"accuracy": 0.4, "loss": 0.1, "epoch": 1.0}),
+    TrialResult(
+        "b", {"learning_rate": 0.001}, {"accuracy": 0.8, "loss": 0.3, "epoch": 2.0}, "s/b/c1"
+    ),
+    TrialResult("c", {"learning_rate": 9.0}, {}, error="Stop: the loss became nan"),
+    TrialResult("d", {"learning_rate": 0.2}, {"accuracy": float("nan"), "loss": 0.2, "epoch": 2.0}),
 ]
 
 

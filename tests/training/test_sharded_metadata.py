@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 from training.checkpoint import rank_part, sharded
 from training.checkpoint.manifest import Damaged
 from training.checkpoint.sharded import METADATA
-from training.parallel import Unfit
+from training.parallel import IncompatibleCheckpoint
 from training.parallel.single_device import AVERAGE, MODEL, OPTIMIZER
 from training.serving import weights
 
@@ -122,7 +122,7 @@ def test_garbled_metadata_is_damage(raw: bytes, tmp_path: Path) -> None:
 def test_serving_reports_damaged_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = listed(tmp_path / "c", Planted())
     monkeypatch.setattr(weights, "read", lambda directory: _Made())
-    with pytest.raises(Unfit, match="its parts cannot be read"):
+    with pytest.raises(IncompatibleCheckpoint, match="its parts cannot be read"):
         weights.loaded("c", directory, torch.device("cpu"))
     assert RAN == []
 

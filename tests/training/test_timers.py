@@ -209,8 +209,8 @@ def test_a_thread_that_reads_does_not_hold_up_the_one_that_trains(
 def test_sections_that_are_read_while_they_are_written_are_whole() -> None:
     sections = Sections(device=lambda: None)
     steps, over = 5_000, threading.Event()
-    heard: list[object] = []
-    sections.heard = lambda at_s, said: heard.append(said)
+    on_step_end: list[object] = []
+    sections.on_step_end = lambda at_s, step_values: on_step_end.append(step_values)
 
     def read() -> None:
         while not over.is_set():
@@ -225,7 +225,7 @@ def test_sections_that_are_read_while_they_are_written_are_whole() -> None:
     over.set()
     reader.join()
     found = sections.take()
-    assert heard == list(range(steps))
+    assert on_step_end == list(range(steps))
     assert set(found) == {"forward", "communication"}
     assert all(0 < took < 1 for took in found.values())
 

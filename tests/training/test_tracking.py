@@ -21,7 +21,7 @@ from training.loop.train import train
 from training.loop.world import World, alone
 from training.parallel.single_device import whole
 from training.telemetry.worker import attempt_observer
-from training.telemetry.worker.attempt_observer import Witness
+from training.telemetry.worker.attempt_observer import AttemptObserver
 
 SMALL = Settings(batch_size=64, width=8, epochs=2, checkpoint_every_steps=10, run_name="digits")
 """23 steps an epoch."""
@@ -43,7 +43,7 @@ def of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """As cockpit launches it, and as telemetry names its run."""
     for name, value in context("raysubmit_7").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(attempt_observer, "_witness", Witness(None, "ab12", 1, 0))
+    monkeypatch.setattr(attempt_observer, "_witness", AttemptObserver(None, "ab12", 1, 0))
 
 
 def run(settings: TrainSettings, checkpoints: Path) -> dict[str, Any]:

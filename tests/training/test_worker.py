@@ -24,7 +24,7 @@ from training import telemetry
 from training.telemetry.gpu.gpu import Gpu
 from training.telemetry.wire import Record, Steps, Tick, decode, encode
 from training.telemetry.worker.process_usage import Process
-from training.telemetry.worker.step_aggregate import Fold
+from training.telemetry.worker.step_aggregate import StepAggregate
 from training.telemetry.worker.timers import Sections
 from training.telemetry.worker.worker import RankTelemetry
 
@@ -279,7 +279,7 @@ def on_clock(
     def now() -> float:
         return next(clock)
 
-    return RankTelemetry(0, 1, sink, ids, Fold(now), Sections(now, lambda: None), gpu)
+    return RankTelemetry(0, 1, sink, ids, StepAggregate(now), Sections(now, lambda: None), gpu)
 
 
 def test_utilisation_of_the_model_is_told_against_a_given_peak(

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from training.bench import units
 from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, in_turn, same_step
-from training.bench.repeated import Spread, spread
+from training.bench.repeated import Quartiles, spread
 from training.bench.section import Finding, Level, Line, Plot, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
@@ -42,7 +42,7 @@ class Collective:
     operation: str
     size_bytes: int
     """Of the whole: for all_gather what each rank has then, for reduce_scatter what it had."""
-    time_s: Spread
+    time_s: Quartiles
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
 
@@ -52,10 +52,10 @@ class Exchange:
     """What DDP's all-reduce costs a step."""
 
     gradient_bytes: int
-    step_s: Spread
-    apart_s: Spread
+    step_s: Quartiles
+    apart_s: Quartiles
     """The same step of every rank at once, and nothing exchanged."""
-    all_reduce_s: Spread
+    all_reduce_s: Quartiles
     """Of so many bytes at once, with nothing else to do."""
 
     @property

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from training.bench import units
 from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, same_step
-from training.bench.repeated import Spread, ratios, spread
+from training.bench.repeated import Quartiles, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
@@ -51,10 +51,10 @@ class Launchers:
     ranks: int
     batch_size: int
     turn_steps: int
-    ray_s: Spread
+    ray_s: Quartiles
     """Of a step."""
-    torchrun_s: Spread
-    ratio: Spread
+    torchrun_s: Quartiles
+    ratio: Quartiles
     """Ray Train's throughput over torchrun's, turn by turn."""
 
 
@@ -81,7 +81,7 @@ class Turn:
         return float(said)
 
 
-def take_turns(world: World, settings: BenchSettings, name: str, address: str) -> None:
+def alternate(world: World, settings: BenchSettings, name: str, address: str) -> None:
     """A rank's part: so many steps each time that it is told, until nothing more is said."""
     if world.device.type == "cpu":
         torch.set_num_threads(1)
@@ -163,7 +163,7 @@ def rank_of_ray(config: dict[str, Any], address: str) -> dict[str, Any]:
     here = world.gather_all(Path(address).exists())
     if not all(here):
         return {"elsewhere": [rank for rank, is_here in enumerate(here) if not is_here]}
-    take_turns(world, BenchSettings(**config), RAY, address)
+    alternate(world, BenchSettings(**config), RAY, address)
     return {}
 
 
@@ -274,7 +274,7 @@ def main() -> None:
     address, settings = sys.argv[1], BenchSettings(**json.loads(sys.argv[2]))
     world = torchrun(settings.gpu, settings.timeout_s)
     try:
-        take_turns(world, settings, TORCHRUN, address)
+        alternate(world, settings, TORCHRUN, address)
     finally:
         dist.destroy_process_group()
 

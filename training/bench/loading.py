@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from training.bench import units
 from training.bench.loop import Loop, loaded_steps, same_step
-from training.bench.repeated import Spread, ratios, spread
+from training.bench.repeated import Quartiles, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
@@ -23,13 +23,13 @@ INPUT_BOUND = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LoaderTimes:
     loader_workers: int
-    load_s: Spread
+    load_s: Quartiles
     """Of a step's batches, and nothing else."""
-    both_s: Spread
+    both_s: Quartiles
     """Of a step that loads and computes."""
-    computing: Spread
+    computing: Quartiles
     """Of that step's time, what a step takes whose batch is there; turn by turn."""
 
     @property
@@ -44,9 +44,9 @@ class Loading:
     model: str
     device: str
     batch_size: int
-    compute_s: Spread
+    compute_s: Quartiles
     """Of a step whose batch is there."""
-    ways: tuple[Way, ...]
+    ways: tuple[LoaderTimes, ...]
 
 
 def measure(world: World, settings: BenchSettings) -> Loading:
@@ -84,7 +84,7 @@ def measure(world: World, settings: BenchSettings) -> Loading:
         settings.batch_size,
         spread(computing),
         tuple(
-            Way(
+            LoaderTimes(
                 count,
                 spread(loading[count]),
                 spread(both[count]),

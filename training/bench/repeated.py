@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Quartiles:
     median: float
     low: float
     """The lower quartile."""
@@ -20,16 +20,16 @@ class Spread:
         return f"{how(self.median)} ({how(self.low)}–{how(self.high)})"
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> Quartiles:
     """Raises ValueError for none."""
     if not values:
         raise ValueError("nothing was measured")
     if len(values) == 1:
-        return Spread(values[0], values[0], values[0], 1)
+        return Quartiles(values[0], values[0], values[0], 1)
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-    return Spread(middle, low, high, len(values))
+    return Quartiles(middle, low, high, len(values))
 
 
-def ratios(of: Sequence[float], to: Sequence[float]) -> Spread:
+def ratios(of: Sequence[float], to: Sequence[float]) -> Quartiles:
     """Turn by turn, so that what slows both is in neither."""
     return spread([one / other for one, other in zip(of, to, strict=True)])

@@ -22,7 +22,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from training.bench import units
 from training.bench.loop import Loop, same_step
-from training.bench.repeated import Spread, spread
+from training.bench.repeated import Quartiles, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.checkpoint.in_folder import FolderCheckpoints
@@ -39,14 +39,14 @@ BACKGROUND = "in the background"
 @dataclass(frozen=True, slots=True)
 class Method:
     name: str
-    stall_s: Spread
+    stall_s: Quartiles
     """Until training may go on."""
-    written_s: Spread
+    written_s: Quartiles
     """Until all of it is written, with training at rest."""
-    restore_s: Spread
+    restore_s: Quartiles
     size_bytes: int
     """Of the files of all ranks."""
-    epoch_with_s: Spread
+    epoch_with_s: Quartiles
     """An epoch's steps that begin as soon as they may, the stall before them included."""
 
 
@@ -57,7 +57,7 @@ class Saving:
     state_bytes: int
     steps: int
     """Of an epoch."""
-    epoch_s: Spread
+    epoch_s: Quartiles
     """Its steps, without a checkpoint."""
     methods: tuple[Method, ...]
 

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from training.bench import units
 from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, in_turn, same_step
-from training.bench.repeated import Spread, ratios, spread
+from training.bench.repeated import Quartiles, ratios, spread
 from training.bench.section import Finding, Level, Line, Plot, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
@@ -41,9 +41,9 @@ class Point:
     ranks: int
     batch_size: int
     """Of each rank."""
-    samples_per_s: Spread
+    samples_per_s: Quartiles
     """Of all ranks together."""
-    speedup: Spread
+    speedup: Quartiles
     """Over one rank, turn by turn."""
     own_cores: bool
     """Each rank had as many cores as one rank alone, or a GPU."""
@@ -79,7 +79,7 @@ class Grouped(Whole):
         return self._ddp.no_sync()
 
 
-class Silent(World):
+class IndependentRanks(World):
     """The first ranks of a larger world, which in a turn only DDP has speak to each other."""
 
     def total(self, value: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def measure(world: World, settings: BenchSettings) -> Scaling:
         for kind, size, batch_size in kinds:
             if world.rank >= size:
                 continue
-            part = Silent(world.rank, size, world.local_rank, world.device)
+            part = IndependentRanks(world.rank, size, world.local_rank, world.device)
 
             def grouped(
                 model: nn.Module,

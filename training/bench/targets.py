@@ -17,7 +17,7 @@ from training.bench import units
 from training.bench.handwritten_loop import plain
 from training.bench.loading import INPUT_BOUND
 from training.bench.loop import Loop, batch, loaded_steps, same_step
-from training.bench.repeated import Spread, ratios, spread
+from training.bench.repeated import Quartiles, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
@@ -40,14 +40,14 @@ class Targets:
     """It is a GPU."""
     image_model: str
     image_batch: int
-    plain_samples_per_s: Spread
-    ratio: Spread
+    plain_samples_per_s: Quartiles
+    ratio: Quartiles
     """Of the loop's throughput to the plain one's, turn by turn."""
     input_share: float
     """Of a step with loaded batches, what it takes longer than with one at hand."""
     token_model: str
     token_batch: int
-    tokens_per_s: Spread
+    tokens_per_s: Quartiles
     mfu_percent: float | None
     """None for a device whose peak is not known."""
     utilization_percent: float | None
@@ -110,7 +110,7 @@ def measure(world: World, settings: BenchSettings) -> Targets:
     )
 
 
-def of_images(world: World, settings: BenchSettings) -> tuple[Spread, Spread, float]:
+def of_images(world: World, settings: BenchSettings) -> tuple[Quartiles, Quartiles, float]:
     """Examples per second of the plain loop, the ratio to it, and the input-bound share."""
     data = load(settings)
     images, labels = batch(data.train, settings.batch_size, world)
@@ -135,7 +135,7 @@ def of_images(world: World, settings: BenchSettings) -> tuple[Spread, Spread, fl
     return spread([examples / s for s in by_hand_s]), ratios(by_hand_s, at_hand_s), input_share
 
 
-def of_tokens(world: World, settings: BenchSettings) -> tuple[Spread, float, float | None]:
+def of_tokens(world: World, settings: BenchSettings) -> tuple[Quartiles, float, float | None]:
     """Tokens per second, the FLOPs of each, and how busy the GPU was."""
     data = load(settings)
     model = build(settings, data.shape, data.classes)

@@ -9,7 +9,7 @@ from typing import Any
 from training.bench import units
 from training.bench.cpu_affinity import own_cores
 from training.bench.loop import Loop, in_turn, same_step
-from training.bench.repeated import Spread, ratios, spread
+from training.bench.repeated import Quartiles, ratios, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
 from training.data import load
@@ -24,13 +24,13 @@ FASTER, SLOWER = 1.05, 0.98
 @dataclass(frozen=True, slots=True)
 class Technique:
     name: str
-    samples_per_s: Spread
-    ratio: Spread
+    samples_per_s: Quartiles
+    ratio: Quartiles
     """Of examples per second, to those without it; turn by turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class UnavailableTechnique:
     name: str
     why: str
 
@@ -42,7 +42,7 @@ class Techniques:
     ranks: int
     batch_size: int
     techniques: tuple[Technique, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[UnavailableTechnique, ...]
 
 
 def changes(settings: BenchSettings, device: str) -> dict[str, dict[str, Any]]:
@@ -76,7 +76,7 @@ def measure(world: World, settings: BenchSettings) -> Techniques:
         compile=False,
         comm_hook="none",
     )
-    refused: list[Refused] = []
+    refused: list[UnavailableTechnique] = []
     loops: dict[str, tuple[Loop, int]] = {}
     with ExitStack() as held:
         if world.device.type == "cpu":
@@ -88,8 +88,10 @@ def measure(world: World, settings: BenchSettings) -> Techniques:
                 loop = Loop(own, world, replicated, data, same_step(own, world, data))
                 held.enter_context(loop)
                 loop.turn(2)  # compiles
-            except (RuntimeError, ValueError) as error:  # a Stop among them: it cannot be had
-                refused.append(Refused(name, (str(error) or repr(error)).splitlines()[0][:200]))
+            except (RuntimeError, ValueError) as error:  # a Stop among them: it is not available
+                refused.append(
+                    UnavailableTechnique(name, (str(error) or repr(error)).splitlines()[0][:200])
+                )
                 continue
             loops[name] = loop, steps
         rates: dict[str, list[float]] = {name: [] for name in loops}

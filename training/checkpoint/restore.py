@@ -15,7 +15,7 @@ Opened = Callable[[str], AbstractContextManager[str]]
 """From the path of a checkpoint on the storage to a directory with its files."""
 
 
-class NothingWhole(Stop):
+class NoUsableCheckpoint(Stop):
     """There were checkpoints, and none can be used."""
 
     def __init__(self, why: str) -> None:
@@ -54,5 +54,5 @@ def agreed(choice: tuple[str, str], ranks: int) -> str:
         dist.broadcast_object_list(said)
     path, why = said[0]
     if why:
-        raise NothingWhole(why)
+        raise NoUsableCheckpoint(why)
     return path

@@ -180,14 +180,18 @@ def cut(
             if not len(rest["number"]):
                 rest = next(following, {})
                 if not rest:
-                    raise NotAsDealt(f"Ray Data's stream ended {lacking} examples too early")
+                    raise UnexpectedStreamError(
+                        f"Ray Data's stream ended {lacking} examples too early"
+                    )
                 if "wrong" in rest:
                     raise NoData(str(rest["wrong"][0]))
             pieces.append({name: column[:lacking] for name, column in rest.items()})
             rest = {name: column[lacking:] for name, column in rest.items()}
             lacking -= len(pieces[-1]["number"])
         if not np.array_equal(np.concatenate([piece["number"] for piece in pieces]), wanted):
-            raise NotAsDealt("Ray Data's stream has other examples than the sampler dealt")
+            raise UnexpectedStreamError(
+                "Ray Data's stream has other examples than the sampler dealt"
+            )
         yield whole(pieces, "inputs", pinned), whole(pieces, "targets", pinned)
 
 
@@ -201,7 +205,7 @@ def whole(pieces: list[Block], name: str, pinned: bool) -> Tensor:
     return tensor
 
 
-class NotAsDealt(RuntimeError):
+class UnexpectedStreamError(RuntimeError):
     """A stream that training must not go on with."""
 
 

@@ -72,8 +72,8 @@ def start(
             results = elastic_launch(config, rank)(settings)
         except ChildFailedError as error:
             first, failure = error.get_first_failure()
-            said: Any = failure.message  # of an exception it is a dict, whatever its type says
-            line = (said["message"] if isinstance(said, dict) else said).splitlines()[0]
+            message: Any = failure.message  # of an exception it is a dict, whatever its type says
+            line = (message["message"] if isinstance(message, dict) else message).splitlines()[0]
             return {"failed": f"rank {first}: {line}"}
         except RendezvousError as error:
             return {"failed": f"the nodes did not meet at {nodes.endpoint}: {error}"}

@@ -40,7 +40,7 @@ def found(gpu: str, workers: int, when_lacking: str, of: str = "workers", flag: 
     there = room("GPU")
     if (takes := resource(gpu, workers, there.most)) != there.resource:
         there = room(takes)
-    tell(there, workers, when_lacking, of, flag)
+    report_missing(there, workers, when_lacking, of, flag)
     return there
 
 
@@ -54,8 +54,10 @@ def resource(gpu: str, workers: int, gpus: int) -> str:
     return "GPU" if gpu == "true" or (gpu == "auto" and gpus >= workers) else "CPU"
 
 
-def tell(there: Room, workers: int, when_lacking: str, of: str = "workers", flag: str = "") -> None:
-    """Say what is lacking for so many workers; exits when that is an error."""
+def report_missing(
+    there: Room, workers: int, when_lacking: str, of: str = "workers", flag: str = ""
+) -> None:
+    """Print what is lacking for this number of workers; exit when that is an error."""
     if there.free >= workers:
         return
     flag = flag or of

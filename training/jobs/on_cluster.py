@@ -1,8 +1,8 @@
 """A job without Ray Train on a Ray cluster: torchrun's agents on its nodes, watched from here.
 
-Ray gives the CPUs or GPUs, starts an agent on each node that has some of them, and is told how the
+Ray gives the CPUs or GPUs, starts an agent on each node that has some of them, and receives how the
 run goes. The ranks are the agents' children. A rank that dies is torchrun's to start again; when a
-node is lost, all agents start anew on what is left.
+node is lost, all agents start again on the nodes that are left.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from training.stop import Stop
 from training.telemetry.ray_train.own_driver import DriverTelemetry, is_wanted
 from training.telemetry.wire import Worker
 from training.telemetry.worker import relay
-from training.telemetry.worker.relay import Heard, Hello, Relay
+from training.telemetry.worker.relay import Hello, RankEvent, Relay
 from training.telemetry.worker.sender import ActorSink
 
 LOOK_S = 0.25
-"""How often the agents are asked what they have heard."""
+"""Interval of reading the agents' events."""
 PLACE_S = 10.0
 """How long resources that were there a moment ago may take to be there again."""
 ANSWER_S = 10.0
@@ -55,31 +55,31 @@ def run(name: str, settings: Plain, ranks: int) -> dict[str, Any]:
     settings = replace(settings, storage_path=str(where.parent))
     takes = missing_resources.found(settings.gpu, ranks, settings.when_lacking).resource
     settings = replace(settings, gpu="true" if takes == "GPU" else "false")
-    told = DriverTelemetry(where.name, where, settings.max_restarts) if is_wanted() else None
+    telemetry = DriverTelemetry(where.name, where, settings.max_restarts) if is_wanted() else None
     result: dict[str, Any] = {}
     for left in range(settings.max_restarts, -1, -1):
         try:
-            result = _attempt(name, replace(settings, max_restarts=left), ranks, takes, told)
+            result = _attempt(name, replace(settings, max_restarts=left), ranks, takes, telemetry)
             break
         except RayActorError as error:
             result = {"failed": f"a node of the run was lost: {str(error).splitlines()[0]}"}
             print(f"{result['failed']}; {left} restarts are left", flush=True)
-            if told and left:
-                told.lost(result["failed"])
-    if told:
-        told.ends(result)
+            if telemetry and left:
+                telemetry.lost(result["failed"])
+    if telemetry:
+        telemetry.ends(result)
     return result
 
 
 def _attempt(
-    name: str, settings: Plain, ranks: int, takes: str, told: DriverTelemetry | None
+    name: str, settings: Plain, ranks: int, takes: str, telemetry: DriverTelemetry | None
 ) -> dict[str, Any]:
     """Raises RayActorError when an agent is lost."""
-    if told:
-        told.places()
+    if telemetry:
+        telemetry.places()
     group, counts = _place(ranks, takes)
-    if told:
-        told.starts()
+    if telemetry:
+        telemetry.starts()
     agents = [
         ray.remote(Agent)
         .options(
@@ -93,7 +93,11 @@ def _attempt(
     ]
     try:
         address, port = ray.get(agents[0].place.remote())
-        audience = Audience(told.run, told.job, told.attempts, told.aggregator) if told else None
+        audience = (
+            TelemetryTarget(telemetry.run, telemetry.job, telemetry.attempts, telemetry.aggregator)
+            if telemetry
+            else None
+        )
         runs = [
             agent.train.remote(
                 Nodes(settings.run_name, len(agents), f"{address}:{port}", is_first=not index),
@@ -101,7 +105,7 @@ def _attempt(
             )
             for index, agent in enumerate(agents)
         ]
-        return _watch(agents, runs, told)
+        return _watch(agents, runs, telemetry)
     finally:
         for agent in agents:
             ray.kill(agent)
@@ -125,13 +129,15 @@ def _place(ranks: int, takes: str) -> tuple[PlacementGroup, list[int]]:
         remove_placement_group(group)
 
 
-def _watch(agents: Sequence[Any], runs: list[Any], told: DriverTelemetry | None) -> dict[str, Any]:
+def _watch(
+    agents: Sequence[Any], runs: list[Any], telemetry: DriverTelemetry | None
+) -> dict[str, Any]:
     results: dict[Any, dict[str, Any]] = {}
     waiting = list(runs)
     while waiting:
         done, waiting = ray.wait(waiting, timeout=LOOK_S)
-        if told:
-            told.heard(_heard(agents))
+        if telemetry:
+            telemetry.on_events(_take_events(agents))
         for one in done:
             results[one] = ray.get(one)
             if "failed" in results[one]:
@@ -139,19 +145,19 @@ def _watch(agents: Sequence[Any], runs: list[Any], told: DriverTelemetry | None)
     return next((result for result in results.values() if result.get("rank", 0) == 0), {})
 
 
-def _heard(agents: Sequence[Any]) -> list[tuple[float, Heard]]:
-    """What those that answer have heard: of one that is lost the end of its run tells."""
-    heard: list[tuple[float, Heard]] = []
-    for answer in [agent.heard.remote() for agent in agents]:
+def _take_events(agents: Sequence[Any]) -> list[tuple[float, RankEvent]]:
+    """Return the events of the agents that answer; a lost one shows by the end of its run."""
+    events: list[tuple[float, RankEvent]] = []
+    for answer in [agent.take_events.remote() for agent in agents]:
         try:
-            heard += ray.get(answer, timeout=ANSWER_S)
+            events += ray.get(answer, timeout=ANSWER_S)
         except RayError:
             continue
-    return heard
+    return events
 
 
-class Audience(NamedTuple):
-    """Whom an agent tells."""
+class TelemetryTarget(NamedTuple):
+    """Where an agent sends its telemetry."""
 
     run: str
     job: str
@@ -177,7 +183,7 @@ class Agent:
             free.bind((self._address, 0))
             return self._address, free.getsockname()[1]
 
-    def train(self, nodes: Nodes, audience: Audience | None) -> dict[str, Any]:
+    def train(self, nodes: Nodes, audience: TelemetryTarget | None) -> dict[str, Any]:
         # Ray blocks them in this thread, and a rank would inherit that: it would neither end when
         # torchrun says so, nor when this process is killed.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
@@ -191,21 +197,21 @@ class Agent:
             if self._relay is not None:
                 self._relay.close()
 
-    def heard(self) -> list[tuple[float, Heard]]:
+    def take_events(self) -> list[tuple[float, RankEvent]]:
         return [] if self._relay is None else self._relay.take()
 
-    def _listen(self, audience: Audience) -> Relay:
+    def _listen(self, audience: TelemetryTarget) -> Relay:
         run, job_id, attempts, aggregator = audience
         node_id = ray.get_runtime_context().get_node_id()
         gpu_ids = tuple(int(gpu) for gpu in ray.get_gpu_ids())
 
-        def seat(said: Hello) -> Worker:
-            own = gpu_ids[said.local_rank : said.local_rank + 1]
+        def seat(message: Hello) -> Worker:
+            own = gpu_ids[message.local_rank : message.local_rank + 1]
             return Worker(
-                rank=said.rank,
+                rank=message.rank,
                 node_id=node_id,
                 node_ip=self._address,
-                pid=said.pid,
+                pid=message.pid,
                 gpu_ids=own,
             )
 

@@ -17,7 +17,7 @@ from training.loop.train import Parallelizer, train
 from training.loop.world import World
 from training.settings import setting
 from training.stop import Stop
-from training.telemetry.worker.without_ray import Rank, telling
+from training.telemetry.worker.without_ray import Rank, rank_telemetry
 
 RESULTS = "~/ray_results"
 """Where runs are when no path is given: those of Ray Train's jobs are there too."""
@@ -42,7 +42,7 @@ def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[st
     where = folder(settings)
     try:
         with (
-            telling(world) as told,
+            rank_telemetry(world) as telemetry,
             FolderCheckpoints(
                 where,
                 world.rank,
@@ -50,29 +50,32 @@ def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[st
                 in_background=settings.checkpoint_upload == "async",
                 may_start_over=settings.start_over,
                 keep=settings.num_to_keep,
-                finished=told.reported if told else nothing,
+                finished=telemetry.reported if telemetry else nothing,
             ) as checkpoints,
         ):
-            result = train(settings, world, ToldCheckpoints(checkpoints, told), spread)
+            result = train(settings, world, ReportedCheckpoints(checkpoints, telemetry), spread)
     except Stop as why:
         result = {"stopped": str(why)}
     return {**result, "rank": world.rank, "folder": str(where)}
 
 
-class ToldCheckpoints:
+class ReportedCheckpoints:
     """A run's checkpoints, and the telemetry hears when they are read and written."""
 
-    def __init__(self, checkpoints: FolderCheckpoints, told: Rank | None) -> None:
-        self._checkpoints, self._told = checkpoints, told
+    def __init__(self, checkpoints: FolderCheckpoints, telemetry: Rank | None) -> None:
+        self._checkpoints, self._telemetry = checkpoints, telemetry
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
-        with self._told.reads() if self._told else nullcontext(), self._checkpoints.newest() as at:
+        with (
+            self._telemetry.reads() if self._telemetry else nullcontext(),
+            self._checkpoints.newest() as at,
+        ):
             yield at
 
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
-        if self._told:
-            self._told.reports()
+        if self._telemetry:
+            self._telemetry.reports()
         self._checkpoints.report(metrics, step, states)
 
 

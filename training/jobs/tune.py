@@ -22,7 +22,7 @@ from training.jobs.fit import OnRay, storage
 from training.jobs.worker import work
 from training.loop.settings import RunSettings, TrainSettings
 from training.parallel.replicated import replicated
-from training.search.best import Tried, chosen, commands, ranked, table
+from training.search.best import TrialResult, chosen, commands, ranked, table
 from training.search.folder import BEST, SEARCH, Folder, changed
 from training.search.settings import METRICS, SearchSettings
 from training.search.space import KEEPS_SHAPE, Draw, SpaceError, domains, parse_space
@@ -121,10 +121,10 @@ def search(settings: Settings, draws: tuple[Draw, ...]) -> None:
                 verbose=1,
             ),
         )
-    tell(tried(tuner.fit()), settings, folder)
+    report_best(tried(tuner.fit()), settings, folder)
 
 
-def tell(trials: list[Tried], settings: Settings, folder: Folder) -> None:
+def report_best(trials: list[TrialResult], settings: Settings, folder: Folder) -> None:
     """The table, and the best as a file and as commands. Exits when there is none."""
     trials = ranked(trials, settings.metric, METRICS[settings.metric])
     print(table(trials, settings.metric, settings.epochs), flush=True)

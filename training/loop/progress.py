@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from training.parallel import Parallel, Unfit
+from training.parallel import IncompatibleCheckpoint, Parallel
 from training.techniques.average import Average
 from training.techniques.precision import Precision
 
@@ -97,22 +97,26 @@ class Progress:
         """
         try:
             return self._load(directory, rank, world_size)
-        except Unfit as why:
-            raise Unfit(
+        except IncompatibleCheckpoint as why:
+            raise IncompatibleCheckpoint(
                 f"{directory} is of another run: {why}; resume with the code and settings "
                 "that saved it, or give another run_name or storage_path to start a new run"
             ) from None
 
     def _load(self, directory: Path, rank: int, world_size: int) -> str:
         if not (directory / COUNTS).exists():
-            raise Unfit(f"it has no {COUNTS}, so another version of this code wrote it")
+            raise IncompatibleCheckpoint(
+                f"it has no {COUNTS}, so another version of this code wrote it"
+            )
         shared = torch.load(directory / COUNTS, map_location="cpu", weights_only=True)
         if shared["version"] != VERSION:
-            raise Unfit(f"it is of version {shared['version']}, and this code writes {VERSION}")
+            raise IncompatibleCheckpoint(
+                f"it is of version {shared['version']}, and this code writes {VERSION}"
+            )
         if shared["model"] != self.model:
-            raise Unfit(f"it is of the model {shared['model']}, not {self.model}")
+            raise IncompatibleCheckpoint(f"it is of the model {shared['model']}, not {self.model}")
         if shared["optimizer"] != type(self.optimizer).__name__:
-            raise Unfit(
+            raise IncompatibleCheckpoint(
                 f"it is of the optimizer {shared['optimizer']}, not {type(self.optimizer).__name__}"
             )
         self.parallel.load(directory, self.optimizer, self.average)

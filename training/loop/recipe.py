@@ -15,7 +15,7 @@ from training.loop.progress import COUNTS, MADE
 from training.loop.settings import TrainSettings
 from training.models import build
 from training.models.settings import ModelSettings
-from training.parallel import Unfit
+from training.parallel import IncompatibleCheckpoint
 
 T = TypeVar("T")
 
@@ -53,10 +53,14 @@ def saved(settings: TrainSettings, data: Data) -> dict[str, Any]:
 def read(checkpoint: Path) -> Made:
     """Raises Unfit when the checkpoint does not say."""
     if not (checkpoint / COUNTS).exists():
-        raise Unfit(f"it has no {COUNTS}, so another version of this code wrote it")
+        raise IncompatibleCheckpoint(
+            f"it has no {COUNTS}, so another version of this code wrote it"
+        )
     counts = torch.load(checkpoint / COUNTS, map_location="cpu", weights_only=True)
     if not counts.get(MADE):
-        raise Unfit(f"its {COUNTS} does not describe the model: an older job wrote it")
+        raise IncompatibleCheckpoint(
+            f"its {COUNTS} does not describe the model: an older job wrote it"
+        )
     made = counts[MADE]
     return Made(
         data=part_of(DataSettings, made["data"]),

@@ -79,5 +79,5 @@ class Parallel(Protocol):
         ...
 
 
-class Unfit(Stop):
+class IncompatibleCheckpoint(Stop):
     """A checkpoint is whole, but not of what is trained here."""

@@ -17,7 +17,7 @@ from training.data.loader import Step
 from training.loop.forward_backward import passes
 from training.loop.settings import TrainSettings
 from training.loop.world import World
-from training.parallel import Unfit
+from training.parallel import IncompatibleCheckpoint
 from training.techniques.average import Average
 from training.techniques.optimizer import optimizer
 from training.techniques.precision import Precision
@@ -83,7 +83,7 @@ class Whole:
 def read(directory: Path) -> dict[str, Any]:
     """By file, on the CPU. Raises Unfit when the checkpoint has the model in parts."""
     if not (directory / MODEL).exists():
-        raise Unfit(
+        raise IncompatibleCheckpoint(
             "its model is in parts, which fsdp2 reads and with --checkpoint-form full saves whole"
         )
     return {
@@ -106,10 +106,12 @@ def compare(saved: Mapping[str, torch.Size], own: Mapping[str, torch.Size]) -> N
     for name in [*own, *saved]:
         if name not in saved or name not in own:
             where = "the checkpoint" if name in saved else "the model"
-            raise Unfit(f"only {where} has {name}")
+            raise IncompatibleCheckpoint(f"only {where} has {name}")
         if saved[name] != own[name]:
             said = [f"({', '.join(map(str, item))})" for item in (saved[name], own[name])]
-            raise Unfit(f"{name} is {said[0]} in the checkpoint and {said[1]} in the model")
+            raise IncompatibleCheckpoint(
+                f"{name} is {said[0]} in the checkpoint and {said[1]} in the model"
+            )
 
 
 def whole(model: nn.Module, world: World, settings: TrainSettings) -> Whole:

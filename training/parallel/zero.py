@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from training.loop.settings import TrainSettings
 from training.loop.world import World
-from training.parallel import Unfit
+from training.parallel import IncompatibleCheckpoint
 from training.parallel.settings import ZeroSettings
 from training.parallel.single_device import Whole
 from training.stop import Stop
@@ -99,7 +99,7 @@ class Zero(Whole):
     def load(self, directory: Path, optimizer: Optimizer, average: Average) -> None:
         parts = len(list(directory.glob("*zero_pp_rank_*_optim_states.pt")))
         if parts != self._world.size:
-            raise Unfit(
+            raise IncompatibleCheckpoint(
                 f"DeepSpeed saved it for {parts} ranks and reads it with as many, "
                 f"not {self._world.size}"
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     id: str
     config: Mapping[str, Any]
     metrics: Mapping[str, Any]
@@ -26,18 +26,18 @@ class Tried:
         return None if value is None or math.isnan(value) else float(value)
 
 
-def ranked(trials: Iterable[Tried], metric: str, mode: str) -> list[Tried]:
+def ranked(trials: Iterable[TrialResult], metric: str, mode: str) -> list[TrialResult]:
     """The best first; last those that have no value. A failed trial counts by what it reported."""
     sign = -1.0 if mode == "max" else 1.0
 
-    def key(trial: Tried) -> float:
+    def key(trial: TrialResult) -> float:
         value = trial.value(metric)
         return math.inf if value is None else sign * value
 
     return sorted(trials, key=key)
 
 
-def table(trials: Sequence[Tried], metric: str, epochs: int) -> str:
+def table(trials: Sequence[TrialResult], metric: str, epochs: int) -> str:
     names = sorted({name for trial in trials for name in trial.config})
     rows = [["trial", "ended", "epoch", metric, *names]]
     for trial in trials:

@@ -13,7 +13,7 @@ from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 from ray import tune
 
 from training.checkpoint.rank_part import write
-from training.checkpoint.restore import NothingWhole, newest_whole
+from training.checkpoint.restore import NoUsableCheckpoint, newest_whole
 from training.checkpoint.storage import RunDirectory
 from training.loop.settings import TrainSettings
 from training.loop.train import train
@@ -57,7 +57,7 @@ class TrialCheckpoints:
 
         with newest_whole([given.path, *others], opened, unused) as path:
             if path is None and not self._may_start_over:
-                raise NothingWhole(f"cannot resume from {given.path}")
+                raise NoUsableCheckpoint(f"cannot resume from {given.path}")
             self._from = path or ""
             if path is None:
                 yield None

@@ -18,7 +18,7 @@ from training.telemetry.ray_train import lineage
 from training.telemetry.ray_train.lifecycle import Lifecycle
 from training.telemetry.ray_train.lineage import Lineage
 from training.telemetry.ray_train.own_driver import Folder, is_wanted
-from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
+from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S, FLUSH_TIMEOUT_S
 from training.telemetry.wire import Worker
 from training.telemetry.worker import attempt_observer, worker
 
@@ -99,4 +99,4 @@ class _Run:
         self._lifecycle.attempt_ends(reason)
         if state:
             self._lifecycle.state(state, why)
-        self._outbox.drain(LAST_WORD_TIMEOUT_S)
+        self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)

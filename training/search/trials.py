@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.search.best import Tried
+from training.search.best import TrialResult
 
 
-def tried(results: Any) -> list[Tried]:
+def tried(results: Any) -> list[TrialResult]:
     """`results`: ray.tune.ResultGrid, of trials whose folders have their ids for names."""
     return [
-        Tried(
+        TrialResult(
             id=result.path.rpartition("/")[2],
             config=result.config or {},
             metrics=result.metrics or {},

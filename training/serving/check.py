@@ -61,10 +61,12 @@ def check(host: str, port: int, data: Data, requests: int, at_once: int) -> Chec
             response = own.connection.getresponse()
             said = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise NotAnswered(f"http://{host}:{port}/predict does not answer: {error}") from error
+            raise UnansweredRequests(
+                f"http://{host}:{port}/predict does not answer: {error}"
+            ) from error
         latency_s = time.perf_counter() - began_s
         if response.status != 200:
-            raise NotAnswered(f"it answered {response.status}: {said[:200].decode()}")
+            raise UnansweredRequests(f"it answered {response.status}: {said[:200].decode()}")
         answer = json.loads(said)
         return (answer["tokens"][0] if data.is_tokens else answer["class"]), latency_s
 
@@ -78,5 +80,5 @@ def check(host: str, port: int, data: Data, requests: int, at_once: int) -> Chec
     return Checked(latencies_s, wall_s, 1 - wrong / len(answers))
 
 
-class NotAnswered(Stop):
+class UnansweredRequests(Stop):
     """By a server that should have."""

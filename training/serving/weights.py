@@ -17,7 +17,7 @@ from training.checkpoint.manifest import Damaged
 from training.checkpoint.restore import newest_whole
 from training.checkpoint.storage import RunDirectory
 from training.loop.recipe import Made, read
-from training.parallel import Unfit
+from training.parallel import IncompatibleCheckpoint
 from training.parallel.named_state import STEPS, named
 from training.parallel.single_device import AVERAGE, MODEL, compare, fit, shapes
 
@@ -92,14 +92,16 @@ def loaded(path: str, directory: Path, device: torch.device) -> Weights:
         try:
             fill_from_parts(model, directory)
         except Damaged as why:
-            raise Unfit(f"its parts cannot be read: {why}") from why
+            raise IncompatibleCheckpoint(f"its parts cannot be read: {why}") from why
         except CheckpointException as why:  # no Exception, and a traceback of many lines
             last = str(why).strip().splitlines()[-1]
-            raise Unfit(f"its parts cannot be read: {last}") from why
+            raise IncompatibleCheckpoint(f"its parts cannot be read: {last}") from why
     elif (directory / MODEL).exists():
         fill_from_whole(model, directory)
     else:
-        raise Unfit(f"its model is neither in {MODEL} nor in torch's parts ({sharded.METADATA})")
+        raise IncompatibleCheckpoint(
+            f"its model is neither in {MODEL} nor in torch's parts ({sharded.METADATA})"
+        )
     return Weights(path, made, model.to(device).eval())
 
 
@@ -107,7 +109,7 @@ def _is_in_parts(directory: Path) -> bool:
     try:
         return sharded.is_in_parts(directory)
     except Damaged as why:
-        raise Unfit(str(why)) from why
+        raise IncompatibleCheckpoint(str(why)) from why
 
 
 def fill_from_whole(model: nn.Module, directory: Path) -> None:

@@ -31,7 +31,7 @@ from training.telemetry.ray_train.end_reason import lacking, preempted, reason
 from training.telemetry.ray_train.lifecycle import Lifecycle
 from training.telemetry.ray_train.lineage import Lineage
 from training.telemetry.ray_train.submission import submission
-from training.telemetry.settings import FLUSH_TIMEOUT_S, LAST_WORD_TIMEOUT_S
+from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S, FLUSH_TIMEOUT_S
 from training.telemetry.wire import Worker
 from training.telemetry.worker import attempt_observer, worker
 
@@ -180,7 +180,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             self._remember()
         self._lifecycle.state(state.name, why)
         if state.is_terminal:
-            self._outbox.drain(LAST_WORD_TIMEOUT_S)
+            self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
 
     @guarded
     def after_controller_finish(self, result: Any) -> None:
@@ -189,12 +189,12 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         stopped = returned.get("stopped") if isinstance(returned, dict) else None
         if stopped and self._lifecycle is not None and self._outbox is not None:
             self._lifecycle.state("FINISHED", str(stopped))
-            self._outbox.drain(LAST_WORD_TIMEOUT_S)
+            self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
 
     def _drain_sizes(self) -> None:
         """An attempt's reports come before its end."""
         if self._sizes is not None:
-            self._sizes.drain(LAST_WORD_TIMEOUT_S)
+            self._sizes.drain(FINAL_FLUSH_TIMEOUT_S)
 
     def _flush_workers(self) -> dict[int, BaseException]:
         """Have the ranks that still live send their last numbers. Returns the dead, with why."""

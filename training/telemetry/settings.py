@@ -46,7 +46,7 @@ METRICS_S = 5.0
 FLUSH_TIMEOUT_S = 0.5
 """How long the end of an attempt may wait for the ranks' last numbers: it delays the recovery."""
 
-LAST_WORD_TIMEOUT_S = 2.0
+FINAL_FLUSH_TIMEOUT_S = 2.0
 """How long the end of a run may wait until its last record is in the file."""
 
 SIZE_TIMEOUT_S = 3.0

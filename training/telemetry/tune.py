@@ -20,7 +20,7 @@ import ray
 from ray.tune import Callback
 
 from training.telemetry.failsafe import guarded
-from training.telemetry.settings import LAST_WORD_TIMEOUT_S
+from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
 from training.telemetry.wire import Body, Trial, Trials
 
 EVERY_S = 1.0
@@ -77,7 +77,7 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
         self._tell(trials)
         if self._outbox is not None:
-            self._outbox.drain(LAST_WORD_TIMEOUT_S)
+            self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
 
     def _tell(self, trials: Iterable[Any]) -> None:
         changed: dict[str, list[Trial]] = {}

@@ -42,7 +42,7 @@ _ENDED = {"Completed": PodPhase.SUCCEEDED, "Succeeded": PodPhase.SUCCEEDED}
 _FAILED = ("Failed", "Error", "OOMKilled", "Evicted", "ContainerStatusUnknown", "DeadlineExceeded")
 
 
-class GlancingBackend(KubeRayBackend):
+class OneShotBackend(KubeRayBackend):
     """Its `watch` says what is true now, and then nothing more."""
 
     async def watch(self) -> AsyncIterator[Event]:

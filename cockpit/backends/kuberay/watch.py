@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import mapping, text
 from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
 from cockpit.backends.kuberay.resources import objects
-from cockpit.backends.kuberay.resources.crash_log import LastWords
+from cockpit.backends.kuberay.resources.crash_log import CrashLogs
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.pod_event_reason import explained
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
@@ -72,7 +72,7 @@ class ClusterWatch:
         self._told_notices: dict[str, Notice] = {}
         self._seen_pods: set[str] = set()
         self._pods: Collection[Pod] = ()
-        self._words = LastWords(client, ref.namespace, self._heard)
+        self._words = CrashLogs(client, ref.namespace, self._heard)
         self._was_there = False
         self._deleted_s: float | None = None
         self._failed_once: set[str] = set()

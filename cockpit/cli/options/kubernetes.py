@@ -83,9 +83,9 @@ def backend(
 
     kind: type[KubeRayBackend] = KubeRayBackend
     if once:
-        from cockpit.backends.kuberay.one_shot import GlancingBackend
+        from cockpit.backends.kuberay.one_shot import OneShotBackend
 
-        kind = GlancingBackend
+        kind = OneShotBackend
     return kind(
         who or credentials(configured, ref.context),
         ref,

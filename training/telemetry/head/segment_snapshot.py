@@ -29,7 +29,7 @@ TRIALS_KEPT = 1000
 RUNS_KEPT = 500
 
 
-class Story:
+class SegmentSnapshot:
     """Runs with their states, attempts, phases and checkpoints, and trials; not the ticks.
 
     Kept as records under the numbers that they had, so that a reader who knows them drops them.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from training.telemetry.head.segment_snapshot import Story
+from training.telemetry.head.segment_snapshot import SegmentSnapshot
 from training.telemetry.settings import DISK_BYTES, SEGMENTS
 from training.telemetry.wire import Body, Record, Segment, Tick, WireError, decode, encode
 
@@ -34,7 +34,7 @@ class StreamFile:
     def __init__(self, path: Path, disk_bytes: int = DISK_BYTES, segments: int = SEGMENTS) -> None:
         self._path, self._limit, self._segments = path, max(1, disk_bytes // segments), segments
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._story = Story()
+        self._story = SegmentSnapshot()
         self._repeated_bytes = 0
         """At the start of the present file: they are not counted, lest a long story fill it."""
         self._is_stuck = False
@@ -46,7 +46,7 @@ class StreamFile:
             self._end_line()
 
     @property
-    def story(self) -> Story:
+    def story(self) -> SegmentSnapshot:
         return self._story
 
     def append(self, t: float, body: Body) -> None:

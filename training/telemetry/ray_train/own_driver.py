@@ -19,13 +19,13 @@ from training.telemetry.ray_train.end_reason import of_ranks
 from training.telemetry.ray_train.lifecycle import Lifecycle
 from training.telemetry.ray_train.lineage import Lineage
 from training.telemetry.ray_train.submission import submission
-from training.telemetry.settings import LAST_WORD_TIMEOUT_S
+from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
 from training.telemetry.wire import CALLBACK, Report
-from training.telemetry.worker.relay import Began, Ended, Heard
+from training.telemetry.worker.relay import AttemptStarted, Ended, RankEvent
 
 
 def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """What has Ray Train's runs told has these told too."""
+    """Return whether Ray Train's runs have the telemetry callback: then these have it too."""
     return CALLBACK in environment.get("RAY_TRAIN_CALLBACKS", "").split(",")
 
 
@@ -78,15 +78,15 @@ class DriverTelemetry:
         self._lifecycle.phase("actor start")
 
     @guarded
-    def heard(self, said: Sequence[tuple[float, Heard]]) -> None:
-        """By all agents since the last time."""
-        for t, one in sorted(said, key=lambda item: item[0]):
+    def on_events(self, events: Sequence[tuple[float, RankEvent]]) -> None:
+        """Apply the events of all agents since the last call."""
+        for t, one in sorted(events, key=lambda item: item[0]):
             match one:
                 case Report():
                     self._lifecycle.send(t, one)
                 case Ended():
                     self._ended[one.rank] = one.why
-                case Began():
+                case AttemptStarted():
                     self._attempt_ends("")
                     self._lifecycle.attempt_starts(one.workers, one.attempt)
                     self._lifecycle.state("RUNNING")
@@ -97,7 +97,7 @@ class DriverTelemetry:
 
     @guarded
     def lost(self, why: str) -> None:
-        """A node is gone: the agents start anew."""
+        """A node was lost: the agents start again."""
         self._attempt_ends(why)
         self._lifecycle.state("RESTARTING", why)
 
@@ -106,9 +106,9 @@ class DriverTelemetry:
         failed = str(result.get("failed", ""))
         self._attempt_ends(failed)
         self._lifecycle.state("SHUTTING_DOWN")
-        said = failed or str(result.get("stopped", ""))
-        self._lifecycle.state("ERRORED" if failed else "FINISHED", said)
-        self._outbox.drain(LAST_WORD_TIMEOUT_S)
+        message = failed or str(result.get("stopped", ""))
+        self._lifecycle.state("ERRORED" if failed else "FINISHED", message)
+        self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
 
     def _attempt_ends(self, why: str) -> None:
         ended, self._ended = self._ended, {}
@@ -120,5 +120,5 @@ class DriverTelemetry:
         self._remember()
 
     def _remember(self) -> None:
-        told = Lineage(self.run, self._lifecycle.attempt, self._lifecycle.is_up)
-        lineage.write(self._folder, told)
+        latest = Lineage(self.run, self._lifecycle.attempt, self._lifecycle.is_up)
+        lineage.write(self._folder, latest)

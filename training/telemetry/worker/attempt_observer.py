@@ -22,19 +22,19 @@ REPORT_BEGINS = "report begins"
 NOTICE = "notice "
 """Before a reason of one word, and a line."""
 
-TELLING_RANKS = 8
-"""Only the lowest ranks tell of their reports: they meet in each one."""
+REPORTING_RANKS = 8
+"""Only the lowest ranks note their reports: all ranks synchronise in each one."""
 
 
-class Witness:
-    """Tells the aggregator, without waiting for it."""
+class AttemptObserver:
+    """Notes phases of an attempt to the aggregator, without waiting for it."""
 
     def __init__(self, aggregator: Any, run: str, attempt: int, rank: int) -> None:
         self._aggregator, self.run, self._attempt, self._rank = aggregator, run, attempt, rank
         self._reading = 0
         self._is_broken = False
 
-    def tell(self, what: str) -> None:
+    def emit(self, what: str) -> None:
         if self._is_broken:
             return
         try:
@@ -45,50 +45,50 @@ class Witness:
 
     @contextmanager
     def reads(self) -> Iterator[None]:
-        """A checkpoint is read meanwhile; `as_directory` may call `to_directory`."""
+        """Note that a checkpoint is read; `as_directory` may call `to_directory`."""
         self._reading += 1
         if self._reading == 1:
-            self.tell(RESTORE_BEGINS)
+            self.emit(RESTORE_BEGINS)
         try:
             yield
         finally:
             self._reading -= 1
             if not self._reading:
-                self.tell(RESTORE_ENDS)
+                self.emit(RESTORE_ENDS)
 
 
-_witness: Witness | None = None
+_observer: AttemptObserver | None = None
 """This process's. Ray Train starts a process for each rank of each attempt."""
 
 
 def notice(reason: str, message: str) -> None:
     """A line for the stream, from this process's training code; nothing without telemetry."""
-    if _witness is not None:
-        _witness.tell(f"{NOTICE}{reason} {message}")
+    if _observer is not None:
+        _observer.emit(f"{NOTICE}{reason} {message}")
 
 
 def run() -> str:
     """The run on the stream that this process is a rank of; '' without telemetry."""
-    return "" if _witness is None else _witness.run
+    return "" if _observer is None else _observer.run
 
 
 def begin(run: str, attempt: int, rank: int, aggregator: Any) -> None:
     """In a process that is no rank of Ray Train's."""
-    global _witness
-    _witness = Witness(aggregator, run, attempt, rank)
+    global _observer
+    _observer = AttemptObserver(aggregator, run, attempt, rank)
 
 
 def attach(run: str, attempt: int, rank: int, aggregator: Any) -> None:
-    global _witness
+    global _observer
     from ray.train import Checkpoint
     from ray.train.v2._internal.execution.context import get_train_context
 
     context = get_train_context()
-    is_wrapped = _witness is not None
-    _witness = Witness(aggregator, run, attempt, rank)
-    if rank < TELLING_RANKS:
+    is_wrapped = _observer is not None
+    _observer = AttemptObserver(aggregator, run, attempt, rank)
+    if rank < REPORTING_RANKS:
         context.execution_context.train_context_callbacks.append(_reports())
-    # All ranks read at about the same time: one tells for all, on one clock.
+    # All ranks read at about the same time: one reports for all, on one clock.
     if rank == 0 and context.checkpoint is not None and not is_wrapped:
         Checkpoint.to_directory = _read(Checkpoint.to_directory)
         Checkpoint.as_directory = _opened(Checkpoint.as_directory)
@@ -100,8 +100,8 @@ def _reports() -> Any:
     class Reports(TrainContextCallback):  # type: ignore[misc]
         @contextmanager
         def on_report(self) -> Iterator[None]:
-            if _witness is not None:
-                _witness.tell(REPORT_BEGINS)
+            if _observer is not None:
+                _observer.emit(REPORT_BEGINS)
             yield
 
     return Reports()
@@ -109,13 +109,13 @@ def _reports() -> Any:
 
 def _read(read: Callable[..., str]) -> Callable[..., str]:
     @functools.wraps(read)
-    def told(*args: Any, **kwargs: Any) -> str:
-        if _witness is None:
+    def observed(*args: Any, **kwargs: Any) -> str:
+        if _observer is None:
             return read(*args, **kwargs)
-        with _witness.reads():
+        with _observer.reads():
             return read(*args, **kwargs)
 
-    return told
+    return observed
 
 
 def _opened(
@@ -123,12 +123,12 @@ def _opened(
 ) -> Callable[..., AbstractContextManager[str]]:
     @functools.wraps(opened)
     @contextmanager
-    def told(*args: Any, **kwargs: Any) -> Iterator[str]:
-        if _witness is None:
+    def observed(*args: Any, **kwargs: Any) -> Iterator[str]:
+        if _observer is None:
             with opened(*args, **kwargs) as path:
                 yield path
             return
-        with _witness.reads(), opened(*args, **kwargs) as path:
+        with _observer.reads(), opened(*args, **kwargs) as path:
             yield path
 
-    return told
+    return observed

@@ -9,13 +9,13 @@ from training.telemetry.gpu.gpu import GpuNumbers
 from training.telemetry.wire import Steps
 from training.telemetry.worker.overlap import Exposed
 from training.telemetry.worker.process_usage import Process
-from training.telemetry.worker.step_aggregate import Folded
+from training.telemetry.worker.step_aggregate import AggregatedSteps
 
 
 def record(
     rank: int,
     attempt: int,
-    folded: Folded,
+    folded: AggregatedSteps,
     took_s: Mapping[str, float],
     exposed: Exposed | None,
     gpu: GpuNumbers,

@@ -1,9 +1,9 @@
 """The way to the aggregator for a rank that is no process of Ray's.
 
 A launcher's agent is an actor and starts ranks as its children. It listens on a Unix socket that
-`VARIABLE` names to them, passes on what they fold, and keeps what the driver wants to hear: which
-ranks have begun, what they reported, and how they ended. A rank that is killed says nothing, and
-its end of the socket closes.
+`VARIABLE` names to them, forwards their aggregated steps, and keeps the events for the driver:
+which ranks have started, what they reported, and how they ended. A rank that is killed sends
+nothing, and its end of the socket closes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from training.telemetry.wire import Report, Steps, Worker
 
 VARIABLE = "COCKPIT_TELEMETRY_RELAY"
 ARRIVE_S = 5.0
-"""How long a record may be under way before the next is read; the rank folds meanwhile."""
+"""Timeout for sending a record before the next is read; the rank aggregates during that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A rank's first word; answered with its Seat."""
+    """The first message of a rank; the answer is its RankAssignment."""
 
     rank: int
     local_rank: int
@@ -40,21 +40,21 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RankAssignment:
     run: str
     worker: Worker
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
-    """Rank 0's word when all ranks are there; answered with the number of the attempt."""
+class AttemptStarted:
+    """From rank 0 when all ranks have started; the answer is the attempt's number."""
 
     workers: tuple[Worker, ...]
     attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class PhaseNote:
     attempt: int
     rank: int
     what: str
@@ -68,7 +68,7 @@ class Ended:
     """'' for well."""
 
 
-Heard: TypeAlias = Began | Report | Ended
+RankEvent: TypeAlias = AttemptStarted | Report | Ended
 
 
 class Relay:
@@ -82,25 +82,25 @@ class Relay:
         sink: Callable[[], Any],
         aggregator: Any,
     ) -> None:
-        """`seat` says where a rank of this agent is, `sink` makes a Sink for each rank."""
+        """`seat` returns the node of a rank of this agent, `sink` makes a Sink for each rank."""
         self._run, self._seat, self._next_attempt = run, seat, next_attempt
         self._sink, self._aggregator = sink, aggregator
         self._folder = Path(tempfile.mkdtemp(prefix="relay-"))  # of this user alone
         self.address = str(self._folder / "socket")
         self._listener = Listener(self.address, "AF_UNIX")
-        self._heard: list[tuple[float, Heard]] = []
+        self._events: list[tuple[float, RankEvent]] = []
         self._ranks: list[threading.Thread] = []
         self._seated: dict[int, tuple[int, threading.Thread]] = {}
-        """By local rank: who has not said yet how it ended, and the thread that serves it."""
+        """By local rank: the rank that has not ended yet, and the thread that serves it."""
         self._left = threading.Condition()
-        """A seat is free; and the lock of what is seated and heard."""
+        """Notified when a rank has ended; also the lock of `_seated` and `_events`."""
         threading.Thread(target=self._accept, name="relay", daemon=True).start()
 
-    def take(self) -> list[tuple[float, Heard]]:
-        """What was heard since the last time, and when (Unix seconds)."""
+    def take(self) -> list[tuple[float, RankEvent]]:
+        """Return the events since the last call, with their times (Unix seconds)."""
         with self._left:
-            heard, self._heard = self._heard, []
-        return heard
+            events, self._events = self._events, []
+        return events
 
     def close(self) -> None:
         """When all ranks have ended: what they sent arrives first."""
@@ -125,59 +125,57 @@ class Relay:
         with connection:
             while True:
                 try:
-                    said = connection.recv()
+                    message = connection.recv()
                 except (EOFError, OSError):
                     break
-                match said:
+                match message:
                     case Hello():
-                        local_rank = said.local_rank
-                        self._follows(said)
-                        connection.send(Seat(self._run, self._seat(said)))
-                    case Began():
+                        local_rank = message.local_rank
+                        self._follows(message)
+                        connection.send(RankAssignment(self._run, self._seat(message)))
+                    case AttemptStarted():
                         attempt = self._next_attempt()
-                        self._hear(Began(said.workers, attempt))
+                        self._record_event(AttemptStarted(message.workers, attempt))
                         connection.send(attempt)
                     case Steps():
                         sink.drain(ARRIVE_S)
                         sink.busy()  # it learns whether the one before has arrived
-                        sink.send(said)
-                    case Noted():
+                        sink.send(message)
+                    case PhaseNote():
                         self._aggregator.note.remote(
-                            self._run, said.attempt, said.rank, said.what, said.t
+                            self._run, message.attempt, message.rank, message.what, message.t
                         )
                     case Report():
-                        self._hear(said)
+                        self._record_event(message)
                     case Ended():
-                        self._ends(local_rank, said.why)
+                        self._ends(local_rank, message.why)
         self._ends(local_rank, DIED)
         sink.drain(ARRIVE_S)
 
-    def _follows(self, said: Hello) -> None:
-        """Whoever had the seat is dead, since the agent has started another: that is heard before,
-        also when its last records take their time.
-        """
+    def _follows(self, message: Hello) -> None:
+        """Record the end of the process before: the agent has started another in its place."""
         with self._left:
-            self._left.wait_for(lambda: said.local_rank not in self._seated, ARRIVE_S)
-            if before := self._seated.get(said.local_rank):
-                self._hear(Ended(before[0], DIED))
-            self._seated[said.local_rank] = (said.rank, threading.current_thread())
+            self._left.wait_for(lambda: message.local_rank not in self._seated, ARRIVE_S)
+            if before := self._seated.get(message.local_rank):
+                self._record_event(Ended(before[0], DIED))
+            self._seated[message.local_rank] = (message.rank, threading.current_thread())
 
     def _ends(self, local_rank: int, why: str) -> None:
-        """Once for each rank: what it says when another has its seat is no news."""
+        """Record the end once for each rank, and not after another process has taken its place."""
         with self._left:
             rank, serving = self._seated.get(local_rank, (-1, None))
             if serving is threading.current_thread():
                 del self._seated[local_rank]
                 self._left.notify_all()
-                self._hear(Ended(rank, why))
+                self._record_event(Ended(rank, why))
 
-    def _hear(self, heard: Heard) -> None:
+    def _record_event(self, event: RankEvent) -> None:
         with self._left:
-            self._heard.append((time.time(), heard))
+            self._events.append((time.time(), event))
 
 
-class Line:
-    """A rank's end, and the Sink of its records. It waits for nothing but for the two answers."""
+class RelayClient:
+    """The rank's end, and the Sink of its records. It waits only for the two answers."""
 
     def __init__(self, address: str) -> None:
         self._connection = Client(address, "AF_UNIX")
@@ -185,17 +183,17 @@ class Line:
         # A loader's process is no rank: the socket has to close when the rank is killed.
         os.register_at_fork(after_in_child=self.close)
 
-    def ask(self, said: Hello | Began) -> Any:
-        """Raises OSError and EOFError when the agent has gone."""
+    def request(self, message: Hello | AttemptStarted) -> Any:
+        """Raise OSError or EOFError when the agent has ended."""
         with self._lock:
-            self._connection.send(said)
+            self._connection.send(message)
             return self._connection.recv()
 
-    def say(self, said: Steps | Noted | Report | Ended) -> None:
-        """Lost when the agent has stopped reading, or has gone."""
+    def send_message(self, message: Steps | PhaseNote | Report | Ended) -> None:
+        """Drop the message when the agent has stopped reading, or has ended."""
         with self._lock, suppress(OSError):
             if not self._is_full():
-                self._connection.send(said)
+                self._connection.send(message)
 
     def close(self) -> None:
         self._connection.close()
@@ -205,7 +203,7 @@ class Line:
             return self._is_full()
 
     def send(self, record: Steps) -> None:
-        self.say(record)
+        self.send_message(record)
 
     def drain(self, timeout_s: float) -> None:
         """What the socket has taken arrives, even when this process ends."""

@@ -20,7 +20,7 @@ LEFT: Final = {f"/{name}": name for name in NAMES}
 """The end of a section, by what is written. Its beginning is written as its name."""
 
 HOST: Final = "host"
-"""The end of a step that only the host's clock times. In the place of an event, what it said."""
+"""The end of a step that only the host's clock times. In the place of an event, its values."""
 
 DEVICE: Final = "device"
 """The end of a step with an event at each of its borders."""
@@ -31,8 +31,8 @@ LOST: Final = "lost"
 CONTINUES: Final = "continues"
 """A step begins with a section open; the device's clock has to be read there."""
 
-SAID: Final = "said"
-"""In the place of an event, what a step said that the device times."""
+STEP_VALUES: Final = "said"
+"""In the place of an event, the values of a step that the device times."""
 
 OTHER_THREAD: Final = "other thread"
 """It does the steps from here: the sections that another one has open are not its own."""
@@ -52,12 +52,12 @@ class Ended:
 
     end: str
     at_s: float
-    said: Any
+    step_values: Any
     host_s: dict[str, float]
     marks: list[Mark]
 
 
-class Borders:
+class SectionClock:
     """Remembers between two reads what is open, and what the step under way has come to."""
 
     def __init__(self) -> None:
@@ -65,14 +65,14 @@ class Borders:
         self._since_s = 0.0
         self._host_s: dict[str, float] = {}
         self._marks: list[Mark] = []
-        self._said: Any = None
+        self._step_values: Any = None
 
     def read(self, entries: Sequence[Any]) -> Iterator[Ended]:
         """The steps that ended."""
         each = iter(entries)
         for what, at_s, event in zip(each, each, each, strict=True):
-            if what == SAID:
-                self._said = event
+            if what == STEP_VALUES:
+                self._step_values = event
                 continue
             if what == OTHER_THREAD:
                 self.open.clear()
@@ -82,7 +82,7 @@ class Borders:
             elif what in (DEVICE, LOST):
                 if event is not None:
                     self._marks.append((event, None))
-                yield self._end(what, at_s, self._said)
+                yield self._end(what, at_s, self._step_values)
             else:
                 if what in LEFT:
                     self._leave(LEFT[what])
@@ -104,8 +104,8 @@ class Borders:
             while self.open.pop() != name:
                 pass
 
-    def _end(self, end: str, at_s: float, said: Any) -> Ended:
+    def _end(self, end: str, at_s: float, step_values: Any) -> Ended:
         """The next step begins. A section that is open goes on in it."""
-        ended = Ended(end, at_s, said, self._host_s, self._marks)
-        self._host_s, self._marks, self._said = {}, [], None
+        ended = Ended(end, at_s, step_values, self._host_s, self._marks)
+        self._host_s, self._marks, self._step_values = {}, [], None
         return ended

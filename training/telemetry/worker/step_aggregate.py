@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-Said: TypeAlias = tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
-"""In the order of `Fold.step`'s parameters: loss, samples, epoch, learning_rate, grad_norm, step,
-data_wait_s, comm_s, checkpoint_s, tokens.
+StepValues: TypeAlias = tuple[Any, Any, Any, Any, Any, Any, Any, Any, Any, Any]
+"""In the order of `StepAggregate.step`'s parameters: loss, samples, epoch, learning_rate,
+grad_norm, step, data_wait_s, comm_s, checkpoint_s, tokens.
 """
 
 LARGEST = 2**53
@@ -18,7 +18,7 @@ LARGEST = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class AggregatedSteps:
     """The steps `first_step` to `step`; the meaning of the rest is `wire.Steps`'."""
 
     t: float
@@ -37,7 +37,7 @@ class Folded:
     grad_norm: float | None
 
 
-class Fold:
+class StepAggregate:
     """Folds steps until they are taken. `step` and `take` may run on different threads."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Fold:
             if checkpoint_s is not None:
                 self._checkpoint = _added(self._checkpoint, checkpoint_s)
 
-    def take(self) -> Folded | None:
+    def take(self) -> AggregatedSteps | None:
         """What was folded since the last take; None when there was no step.
 
         May wait for the device to read a tensor: not for the training thread.
@@ -141,7 +141,7 @@ class Fold:
         samples, tokens = (number(value) for value in counts)
         data_wait, comm, checkpoint = (number(value) for value in waits)
         loss, learning_rate, grad_norm, epoch = (number(value) for value in newest)
-        return Folded(
+        return AggregatedSteps(
             t=self._wall() - max(0.0, self._clock() - ended),
             step=step,
             first_step=first,

@@ -27,10 +27,10 @@ from training.telemetry.worker.section_times import (
     LOST,
     NAMES,
     OTHER_THREAD,
-    SAID,
-    Borders,
+    STEP_VALUES,
     Ended,
     Mark,
+    SectionClock,
 )
 
 log = logging.getLogger(__name__)
@@ -95,11 +95,11 @@ class Sections:
         """On a GPU: an event on the current stream, told how many sections more are open."""
         self.asks = True
         """`end_step` has more to do than to write the end of a step down."""
-        self.heard: Callable[[float, Any], None] | None = None
-        """Given the clock at the end of a step and what it said. Must not raise."""
+        self.on_step_end: Callable[[float, Any], None] | None = None
+        """Given the clock at the end of a step and its values. Must not raise."""
         self._lock = threading.Lock()
         """Of what is read; the training thread waits for none that asks the device."""
-        self._borders = Borders()
+        self._borders = SectionClock()
         self._has_begun = False
         """A step has ended before: what comes before it, imports and warm-up, is not timed."""
         self._device: cuda.Device | None = None
@@ -125,17 +125,24 @@ class Sections:
         self.owner = get_ident()
         return True
 
-    def end_step(self, said: Any = None) -> None:
-        """The next step begins. A section that is open goes on in it. `said` goes to `heard`."""
+    def end_step(self, step_values: Any = None) -> None:
+        """Begin the next step, with the open sections; pass `step_values` to `on_step_end`."""
         caller, now = get_ident(), self.clock()
         if caller != self.owner:
             self.owner = caller
             self.written += (OTHER_THREAD, now, None)
         if self._device is None and not self._is_broken:
-            self.written += (HOST, now, said)
+            self.written += (HOST, now, step_values)
         else:
             event = self._mark(0)
-            self.written += (SAID, now, said, DEVICE if self._is_marking else LOST, now, event)
+            self.written += (
+                STEP_VALUES,
+                now,
+                step_values,
+                DEVICE if self._is_marking else LOST,
+                now,
+                event,
+            )
             if self._is_marking:
                 self._needed = self._marked
         if self.asks:
@@ -241,8 +248,8 @@ class Sections:
         else:
             self._free.extend(event for event, _ in ended.marks)
         self._has_begun = True
-        if ended.said is not None and self.heard is not None:
-            self.heard(ended.at_s, ended.said)
+        if ended.step_values is not None and self.on_step_end is not None:
+            self.on_step_end(ended.at_s, ended.step_values)
 
     def _add(self, took_s: dict[str, float]) -> None:
         self._steps += 1

@@ -10,11 +10,23 @@ from typing import TYPE_CHECKING
 
 from training import telemetry
 from training.stop import Stop
-from training.telemetry.settings import LAST_WORD_TIMEOUT_S
+from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
 from training.telemetry.wire import Report
 from training.telemetry.worker import attempt_observer
-from training.telemetry.worker.attempt_observer import REPORT_BEGINS, TELLING_RANKS, Witness
-from training.telemetry.worker.relay import VARIABLE, Began, Ended, Hello, Line, Noted, Seat
+from training.telemetry.worker.attempt_observer import (
+    REPORT_BEGINS,
+    REPORTING_RANKS,
+    AttemptObserver,
+)
+from training.telemetry.worker.relay import (
+    VARIABLE,
+    AttemptStarted,
+    Ended,
+    Hello,
+    PhaseNote,
+    RankAssignment,
+    RelayClient,
+)
 from training.telemetry.worker.worker import RankTelemetry
 
 if TYPE_CHECKING:
@@ -24,42 +36,44 @@ if TYPE_CHECKING:
 class _Notes:
     """To a Witness, the aggregator's handle: `note.remote(…)`, where `note` is this object."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: RelayClient) -> None:
         self._line, self.note = line, self
 
     def remote(self, run: str, attempt: int, rank: int, what: str, t: float) -> None:
-        self._line.say(Noted(attempt, rank, what, t))
+        self._line.send_message(PhaseNote(attempt, rank, what, t))
 
 
 class Rank:
-    """What one rank tells of itself beside its steps."""
+    """The telemetry of one rank beside its steps."""
 
-    def __init__(self, line: Line, world: World) -> None:
-        """All ranks have to. Raises OSError and EOFError when the agent does not answer."""
-        seat: Seat = line.ask(Hello(world.rank, world.local_rank, os.getpid()))
+    def __init__(self, line: RelayClient, world: World) -> None:
+        """Call on all ranks. Raises OSError and EOFError when the agent does not answer."""
+        seat: RankAssignment = line.request(Hello(world.rank, world.local_rank, os.getpid()))
         workers = world.gather_all(seat.worker)
-        attempt = line.ask(Began(tuple(workers))) if world.rank == 0 else 0
+        attempt = line.request(AttemptStarted(tuple(workers))) if world.rank == 0 else 0
         self.attempt = world.gather_all(attempt)[0]
         self._line, self._run, self._rank = line, seat.run, world.rank
         gpu_ids = [str(gpu) for gpu in seat.worker.gpu_ids]
         telemetry._rank = RankTelemetry(world.rank, self.attempt, line, gpu_ids)
         telemetry._rank.start()
-        attempt_observer._witness = Witness(_Notes(line), seat.run, self.attempt, world.rank)
+        attempt_observer._observer = AttemptObserver(
+            _Notes(line), seat.run, self.attempt, world.rank
+        )
 
     def reads(self) -> AbstractContextManager[None]:
-        """Around reading a checkpoint: one rank tells for all."""
-        told = attempt_observer._witness if self._rank == 0 else None
-        return nullcontext() if told is None else told.reads()
+        """Around reading a checkpoint: one rank reports for all."""
+        observer = attempt_observer._observer if self._rank == 0 else None
+        return nullcontext() if observer is None else observer.reads()
 
     def reports(self) -> None:
         """At the beginning of each report."""
-        if self._rank < TELLING_RANKS and attempt_observer._witness is not None:
-            attempt_observer._witness.tell(REPORT_BEGINS)
+        if self._rank < REPORTING_RANKS and attempt_observer._observer is not None:
+            attempt_observer._observer.emit(REPORT_BEGINS)
 
     def reported(self, metrics: Mapping[str, float], checkpoint: Path) -> None:
         """Rank 0: the checkpoint of a report is finished."""
         size_bytes = sum(file.stat().st_size for file in checkpoint.iterdir())
-        self._line.say(
+        self._line.send_message(
             Report(
                 run=self._run,
                 attempt=self.attempt,
@@ -71,24 +85,24 @@ class Rank:
 
     def ends(self, why: str) -> None:
         if telemetry._rank is not None:
-            telemetry._rank.flush(LAST_WORD_TIMEOUT_S)
+            telemetry._rank.flush(FINAL_FLUSH_TIMEOUT_S)
             telemetry._rank.close()
-        telemetry._rank, attempt_observer._witness = None, None
-        self._line.say(Ended(self._rank, why))
+        telemetry._rank, attempt_observer._observer = None, None
+        self._line.send_message(Ended(self._rank, why))
         self._line.close()
 
 
 @contextmanager
-def telling(world: World) -> Iterator[Rank | None]:
-    """Around the training of a rank; None where nobody listens: outside of a Ray cluster."""
+def rank_telemetry(world: World) -> Iterator[Rank | None]:
+    """Around the training of a rank; None outside of a Ray cluster."""
     address = os.environ.get(VARIABLE)
     if not address:
         yield None
         return
-    rank = Rank(Line(address), world)
+    rank = Rank(RelayClient(address), world)
     try:
         yield rank
-    except Stop:  # no failure: the rank returns what it says, and the driver tells of it
+    except Stop:  # no failure: the rank returns its text, and the driver reports it
         rank.ends("")
         raise
     except BaseException as error:

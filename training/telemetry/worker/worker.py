@@ -22,7 +22,13 @@ from training.telemetry.worker.process_usage import Process
 from training.telemetry.worker.record import record
 from training.telemetry.worker.section_times import HOST, NAMES
 from training.telemetry.worker.sender import ActorSink, Sink
-from training.telemetry.worker.step_aggregate import Fold, Folded, Said, kept, number
+from training.telemetry.worker.step_aggregate import (
+    AggregatedSteps,
+    StepAggregate,
+    StepValues,
+    kept,
+    number,
+)
 from training.telemetry.worker.timed_loader import TimedLoader
 from training.telemetry.worker.timers import FULL, Sections
 
@@ -47,13 +53,13 @@ class RankTelemetry:
         attempt: int,
         sink: Sink,
         gpu_ids: Sequence[str] = (),
-        fold: Fold | None = None,
+        fold: StepAggregate | None = None,
         sections: Sections | None = None,
         gpu: Gpu | None = None,
     ) -> None:
         self._rank, self._attempt, self._sink = rank, attempt, sink
-        self._fold, self._sections = fold or Fold(), sections or Sections()
-        self._sections.heard = self._hear
+        self._fold, self._sections = fold or StepAggregate(), sections or Sections()
+        self._sections.on_step_end = self._on_step_end
         self.sections = self._sections.by_name
         self._process = Process()
         self._gpu = gpu or Gpu(gpu_ids)
@@ -102,7 +108,7 @@ class RankTelemetry:
                     grad_norm = grad_norm.detach()
             except AttributeError:  # one of them is no tensor
                 loss, learning_rate, grad_norm = kept(loss), kept(learning_rate), kept(grad_norm)
-            said: Said = (
+            step_values: StepValues = (
                 loss,
                 samples,
                 epoch,
@@ -118,20 +124,20 @@ class RankTelemetry:
             if type(samples) not in PLAIN or type(tokens) not in PLAIN:
                 sections.end_step()
                 sections.read()
-                self._fold.step(*said)
+                self._fold.step(*step_values)
             elif sections.asks:
-                sections.end_step(said)
+                sections.end_step(step_values)
             else:  # what `end_step` comes to on most steps, and no more code than that
                 written = sections.written
-                written += (HOST, sections.clock(), said)
+                written += (HOST, sections.clock(), step_values)
                 if len(written) > FULL:
                     sections.make_room()
         except Exception:  # noqa: BLE001 - whatever the loop's own objects raise
             self._warn_of_step()
 
-    def _hear(self, ended: float, said: Said) -> None:
+    def _on_step_end(self, ended: float, step_values: StepValues) -> None:
         try:
-            self._fold.step(*said, ended)
+            self._fold.step(*step_values, ended)
         except Exception:  # noqa: BLE001 - as above
             self._warn_of_step()
 
@@ -205,13 +211,13 @@ class RankTelemetry:
             )
         )
 
-    def _newest_exposed(self, folded: Folded) -> Exposed | None:
+    def _newest_exposed(self, folded: AggregatedSteps) -> Exposed | None:
         if self._overlap is None or self._exposed is None:
             return None
         self._overlap.pace(folded.step_time_s, PUSH_INTERVAL_S)
         return self._exposed.newest()
 
-    def _mfu_percent(self, folded: Folded) -> float | None:
+    def _mfu_percent(self, folded: AggregatedSteps) -> float | None:
         model = self._model
         if model is None:
             return None

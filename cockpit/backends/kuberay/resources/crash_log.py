@@ -24,7 +24,7 @@ _Crash = tuple[str, int]
 """A pod's name, and how often it had been restarted."""
 
 
-class LastWords:
+class CrashLogs:
     """`told` is called when words have come: ask `of` again. Belongs to one event loop."""
 
     def __init__(self, client: KubeClient, namespace: str, told: Callable[[], None]) -> None:
