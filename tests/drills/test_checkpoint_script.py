@@ -18,16 +18,6 @@ STOPS = "            os.kill(os.getpid(), 19)\n"
 """SIGSTOP after the first block was copied."""
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    directory = tmp_path / "run" / "checkpoint_1"
-    (directory / "rank_0").mkdir(parents=True)
-    (directory / "rank_0" / "model.pt").write_bytes(bytes(range(256)) * 40)
-    (directory / "state.json").write_text("{}")
-    (directory / "empty").write_text("")
-    return directory
-
-
 def content(directory: Path) -> dict[str, bytes]:
     files = (path for path in directory.rglob("*") if path.is_file())
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}

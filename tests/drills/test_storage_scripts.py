@@ -17,15 +17,6 @@ from tests.drills.script import eventually, run
 LONG = "600"
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    directory = tmp_path / "run" / "checkpoint_1"
-    (directory / "rank_0").mkdir(parents=True)
-    (directory / "rank_0" / "model.pt").write_bytes(bytes(range(256)) * 40)
-    (directory / "state.json").write_text("{}")
-    return directory
-
-
 def is_writable(directory: Path) -> bool:
     try:
         (directory / "probe").write_text("")

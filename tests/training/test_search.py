@@ -10,7 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from training.jobs.missing_resources import Room
-from training.jobs.tune import Settings, check, kept, searchable, tell
+from training.jobs.tune import Settings, check, kept, report_best, searchable
 from training.loop.world import alone
 from training.parallel.single_device import Whole
 from training.search.best import TrialResult, chosen, commands, ranked, table
@@ -161,7 +161,7 @@ def test_the_best_is_written_as_a_file_and_as_commands_that_a_job_takes(
     from training.settings import parse
 
     settings = Settings(epochs=2, width=8, gpu="false", run_name="x", storage_path="/s")
-    tell(TRIALS, settings, Folder(str(tmp_path)))
+    report_best(TRIALS, settings, Folder(str(tmp_path)))
     said = json.loads((tmp_path / BEST).read_text())
     assert (said["trial"], said["value"], said["checkpoint"]) == ("b", 0.8, "s/b/c1")
     assert said["config"] == {"learning_rate": 0.001}
@@ -185,14 +185,14 @@ def test_the_best_is_trained_as_long_as_it_was_though_another_job_trains_so_long
     from training.jobs import ddp
     from training.settings import parse
 
-    tell(TRIALS, Settings(epochs=100), Folder(str(tmp_path)))
+    report_best(TRIALS, Settings(epochs=100), Folder(str(tmp_path)))
     words = json.loads((tmp_path / BEST).read_text())["command"].split()[3:]
     assert parse(ddp.Settings, "", "", words).epochs == 100
 
 
 def test_a_search_without_a_single_result_says_why(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no trial came as far as accuracy: Stop: the loss"):
-        tell(TRIALS[2:3], Settings(), Folder(str(tmp_path)))
+        report_best(TRIALS[2:3], Settings(), Folder(str(tmp_path)))
     assert not (tmp_path / BEST).exists()
 
 

@@ -175,7 +175,8 @@ def test_a_finished_search_again_does_nothing_and_says_the_same(
 
 def test_a_search_that_was_begun_otherwise_does_not_go_on(searched: Outcome) -> None:
     assert (
-        "EXIT the search asha goes on as it was begun, but samples was 4 and is 5; reduction was"
+        "EXIT the search asha resumes with its original settings, "
+        "but samples was 4 and is 5; reduction was"
     ) in said(searched, "asha otherwise")
 
 

@@ -119,8 +119,8 @@ class KubeRayBackend:
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         precondition.require("Pod", pod, await self._pod(pod), uid)
         body = precondition.delete_options(uid, gracePeriodSeconds=ceil(grace_s))
-        asked = self.client.delete(self._pod_path(pod), body)
-        await self._named(pod, precondition.guarded("Pod", pod, asked))
+        request = self.client.delete(self._pod_path(pod), body)
+        await self._named(pod, precondition.guarded("Pod", pod, request))
 
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         if not argv:
@@ -148,14 +148,14 @@ class KubeRayBackend:
     ) -> AsyncIterator[str]:
         """Of the Ray container; of the init container while that is all there is."""
         container = await self._container(pod, for_logs=True)
-        asked = {"container": container, "tailLines": str(lines)}
+        request = {"container": container, "tailLines": str(lines)}
         if previous:
-            asked["previous"] = "true"
+            request["previous"] = "true"
         elif follow:
-            asked["follow"] = "true"
+            request["follow"] = "true"
         path = f"{self._pod_path(pod)}/log"
         try:
-            async for line in self.client.lines(path, asked, idle_s=None if follow else 30.0):
+            async for line in self.client.lines(path, request, idle_s=None if follow else 30.0):
                 yield clean(line.decode(errors="replace"))
         except KubeError as error:
             raise _no_log(pod, error, previous=previous) from error
@@ -200,8 +200,8 @@ class KubeRayBackend:
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         precondition.require("Pod", pod, await self._pod(pod), uid)
-        asked = fault.evict(self.client, self._ref, pod, uid, ceil(grace_s))
-        await self._named(pod, precondition.guarded("Pod", pod, asked))
+        request = fault.evict(self.client, self._ref, pod, uid, ceil(grace_s))
+        await self._named(pod, precondition.guarded("Pod", pod, request))
 
     async def isolate(self, pod: str, name: str) -> None:
         labels = mapping(mapping(await self._pod(pod), "metadata"), "labels")
@@ -272,9 +272,9 @@ class KubeRayBackend:
     async def _raw(self) -> Any:
         return await self._of_cluster(self.client.get(self._path))
 
-    async def _of_cluster(self, asked: Awaitable[T]) -> T:
+    async def _of_cluster(self, request: Awaitable[T]) -> T:
         try:
-            return await asked
+            return await request
         except KubeError as error:
             if error.status != 404:
                 raise
@@ -304,9 +304,9 @@ class KubeRayBackend:
             )
         return raw
 
-    async def _named(self, pod: str, asked: Awaitable[T]) -> T:
+    async def _named(self, pod: str, request: Awaitable[T]) -> T:
         try:
-            return await asked
+            return await request
         except KubeError as error:
             if error.status != 404:
                 raise

@@ -181,9 +181,9 @@ def _no_way(cluster: RayCluster, tried: list[CockpitError]) -> CockpitError:
         return UnreachableError(
             what, one_line(f"Its head is not up: {first.what}"), "Wait for it; see: cockpit pods"
         )
-    words = [one_line(error.why or error.what) for error in tried]
+    reasons = [one_line(error.why or error.what) for error in tried]
     why = "; ".join(
-        f"{way}: {said}" for way, said in zip(("proxy", "port-forward"), words, strict=False)
+        f"{way}: {reason}" for way, reason in zip(("proxy", "port-forward"), reasons, strict=False)
     )
     todo = "Give its address with --dashboard-url, or ask for the right; see: cockpit doctor"
     if all(isinstance(error, NotAllowedError) for error in tried):

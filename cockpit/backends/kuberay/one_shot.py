@@ -71,12 +71,12 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
     except CockpitError as error:
         gone = isinstance(error, KubeError) and error.status == 404
         where = f"RayCluster {ref.name} in namespace {ref.namespace}"
-        words = f"there is no {where}" if gone else one_line(str(error))
+        message = f"there is no {where}" if gone else one_line(str(error))
         now = time.time()
         state = ClusterHealth.DOWN if gone else ClusterHealth.UNKNOWN
         return [
-            ClusterSeen(at_s=now, source=SOURCE, ref=ref, health=state, message=words),
-            SourceHealth(at_s=now, source=SOURCE, ok=False, error=words),
+            ClusterSeen(at_s=now, source=SOURCE, ref=ref, health=state, message=message),
+            SourceHealth(at_s=now, source=SOURCE, ok=False, error=message),
         ]
     pods: list[Pod] | None = None
     told: list[Event] = []
@@ -86,14 +86,14 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
         except CockpitError as error:
             told = [_refused("pods", error)]
     now = time.time()
-    state, words = health_alone(cluster) if pods is None else health(cluster, pods)
+    state, message = health_alone(cluster) if pods is None else health(cluster, pods)
     events: list[Event] = [
         ClusterSeen(
             at_s=now,
             source=SOURCE,
             ref=ref,
             health=state,
-            message=words,
+            message=message,
             ray_version=cluster.ray_version,
             uid=cluster.uid,
         ),
@@ -115,8 +115,8 @@ async def _rayjobs(client: KubeClient, ref: ClusterRef) -> list[Event]:
 
 
 def _refused(kind: str, error: CockpitError) -> SourceHealth:
-    words = one_line(error.why or error.what)
-    return SourceHealth(at_s=time.time(), source=f"{SOURCE}:{kind}", ok=False, error=words)
+    message = one_line(error.why or error.what)
+    return SourceHealth(at_s=time.time(), source=f"{SOURCE}:{kind}", ok=False, error=message)
 
 
 async def _pods(client: KubeClient, cluster: RayCluster) -> list[Pod]:

@@ -69,10 +69,10 @@ class ClusterWatch:
         self._kinds = {name: _Kind() for name in KINDS if name in kinds}
         self._woken = asyncio.Event()
         self._told: dict[type[Event], object] = {}
-        self._told_notices: dict[str, Notice] = {}
+        self._reported_notices: dict[str, Notice] = {}
         self._seen_pods: set[str] = set()
         self._pods: Collection[Pod] = ()
-        self._words = CrashLogs(client, ref.namespace, self._heard)
+        self._crash_logs = CrashLogs(client, ref.namespace, self._on_crash_log)
         self._was_there = False
         self._deleted_s: float | None = None
         self._failed_once: set[str] = set()
@@ -104,10 +104,10 @@ class ClusterWatch:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._words.aclose()
+            await self._crash_logs.aclose()
 
-    def _heard(self) -> None:
-        """A pod's last words came."""
+    def _on_crash_log(self) -> None:
+        """Handle a pod's crash log that has arrived."""
         self._kinds["pods"].news = True
         self._woken.set()
 
@@ -189,7 +189,7 @@ class ClusterWatch:
             return
         known = {name: each.objects.values() for name, each in self._kinds.items()}
         found = explained(known.get("pods", ()), known.get("events", ()), known.get("machines", ()))
-        self._pods = self._words.of(found)
+        self._pods = self._crash_logs.of(found)
         cluster = self.cluster
         if kind is not None:
             kind.news = False
@@ -209,24 +209,24 @@ class ClusterWatch:
         if cluster is None:
             if self._was_there and self._deleted_s is None:
                 self._deleted_s = now
-            words, state = self._gone_words(), ClusterHealth.DOWN
+            message, state = self._missing_message(), ClusterHealth.DOWN
         else:
             self._was_there, self._deleted_s = True, None
             whole = pods is not None and pods.complete
-            state, words = health(cluster, self.pods) if whole else health_alone(cluster)
+            state, message = health(cluster, self.pods) if whole else health_alone(cluster)
         yield from self._if_new(
             ClusterSeen(
                 at_s=now,
                 source=SOURCE,
                 ref=self._ref,
                 health=state,
-                message=words,
+                message=message,
                 ray_version=cluster.ray_version if cluster else "",
                 uid=cluster.uid if cluster else "",
             )
         )
 
-    def _gone_words(self) -> str:
+    def _missing_message(self) -> str:
         where = f"RayCluster {self._ref.name} in namespace {self._ref.namespace}"
         if self._deleted_s is None:
             return f"there is no {where}"
@@ -252,13 +252,13 @@ class ClusterWatch:
         if events is None or not events.news or not events.complete:
             return
         events.news = False
-        told = self._told_notices
+        before = self._reported_notices
         ours = {key: each for key, each in events.objects.items() if self._is_ours(each)}
-        new = [(key, each) for key, each in ours.items() if told.get(key) != each]
+        new = [(key, each) for key, each in ours.items() if before.get(key) != each]
         new.sort(key=lambda item: item[1].at_s)
-        if not told:
+        if not before:
             new = new[-NOTICES_AT_FIRST:]
-        self._told_notices = ours
+        self._reported_notices = ours
         for _, notice in new:
             yield notice
 
@@ -280,7 +280,7 @@ class ClusterWatch:
                 and self.cluster is None
                 and self._deleted_s is None
             ):
-                yield SourceHealth(at_s=now, source=SOURCE, ok=False, error=self._gone_words())
+                yield SourceHealth(at_s=now, source=SOURCE, ok=False, error=self._missing_message())
             elif name == "cluster" or not kind.health.ok or source in self._failed_once:
                 self._failed_once.add(source)
                 yield _source_health(now, source, kind.health)
@@ -295,11 +295,11 @@ class ClusterWatch:
 
 def _source_health(now: float, source: str, health: Health) -> SourceHealth:
     error = health.error
-    words = "" if error is None else one_line(error.why or error.what)
+    message = "" if error is None else one_line(error.why or error.what)
     if health.missing:
-        words = "KubeRay is not installed: its kinds are not known to the API server"
+        message = "KubeRay is not installed: its kinds are not known to the API server"
     return SourceHealth(
-        at_s=now, source=source, ok=health.ok, error=words, retry_at_s=health.retry_at_s
+        at_s=now, source=source, ok=health.ok, error=message, retry_at_s=health.retry_at_s
     )
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from cockpit.backends.kuberay.resources.pod_reason import (
     NOT_READY,
-    last_words,
+    last_log_line,
     reason,
     refusal,
     unschedulable,
     with_context,
-    with_words,
+    with_last_log_line,
 )
 
 
@@ -222,11 +222,11 @@ def test_a_quota_that_is_used_up_is_named_with_its_numbers() -> None:
 
 def test_last_words_are_the_last_line_that_says_something() -> None:
     log = "start\nTraceback:\nValueError: no head\x1b[0m\n\n  \n"
-    assert last_words(log) == "ValueError: no head"
-    assert with_words("crash loop, 2 restarts: exit code 1", log) == (
+    assert last_log_line(log) == "ValueError: no head"
+    assert with_last_log_line("crash loop, 2 restarts: exit code 1", log) == (
         "crash loop, 2 restarts: exit code 1: ValueError: no head"
     )
-    assert with_words("exit code 1: boom", "boom") == "exit code 1: boom"
+    assert with_last_log_line("exit code 1: boom", "boom") == "exit code 1: boom"
 
 
 def test_events_and_machines_fill_in_what_the_pod_does_not_say() -> None:

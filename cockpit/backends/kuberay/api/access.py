@@ -98,17 +98,17 @@ async def _allowed(client: KubeClient, ref: ClusterRef, right: Right) -> bool:
         attributes["subresource"] = subresource
     if right.namespaced:
         attributes["namespace"] = ref.namespace
-    asked = {
+    request = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     }
-    return boolean(mapping(await client.create(REVIEWS, asked), "status"), "allowed")
+    return boolean(mapping(await client.create(REVIEWS, request), "status"), "allowed")
 
 
 async def who_am_i(client: KubeClient) -> str:
     """The user's name as the API server has it; empty where it does not say."""
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    answer = await client.create(path, asked)
+    answer = await client.create(path, request)
     return text(mapping(mapping(answer, "status"), "userInfo"), "username")

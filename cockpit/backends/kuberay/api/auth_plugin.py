@@ -67,7 +67,7 @@ async def ask_plugin(context: KubeContext) -> Login:
         raise NotAllowedError(f"{who} cannot be run.", one_line(str(error))) from error
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            said, complaints = await process.communicate()
+            output, complaints = await process.communicate()
     except TimeoutError as error:
         raise NotAllowedError(
             f"{who} did not answer in {TIMEOUT_S:g} s.",
@@ -80,13 +80,13 @@ async def ask_plugin(context: KubeContext) -> Login:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
-        words = complaints.decode(errors="replace").strip().splitlines() or [""]
+        lines = complaints.decode(errors="replace").strip().splitlines() or [""]
         raise NotAllowedError(
             f"{who} failed with exit code {process.returncode}.",
-            one_line(without_credentials(words[-1])),
+            one_line(without_credentials(lines[-1])),
             f"Log in again: run {name} by hand.",
         )
-    return _login(who, said)
+    return _login(who, output)
 
 
 def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]:
@@ -105,13 +105,13 @@ def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]
     if wants_cluster:
         known = {key: context.cluster[key] for key in _CLUSTER_INFO if key in context.cluster}
         spec["cluster"] = {"server": context.server, **known}
-    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
-    return command, {**os.environ, **pairs, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+    request = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    return command, {**os.environ, **pairs, "KUBERNETES_EXEC_INFO": json.dumps(request)}
 
 
-def _login(who: str, said: bytes) -> Login:
+def _login(who: str, output: bytes) -> Login:
     try:
-        status = loads(said)["status"]
+        status = loads(output)["status"]
         until = str(status.get("expirationTimestamp") or "")
         login = Login(
             token=sendable(

@@ -115,8 +115,8 @@ class KubeClient:
 
     async def table(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """A list as the columns that kubectl prints: of 1,000 pods 140 KB in place of 10 MB."""
-        asked = {**(params or {}), "includeObject": "None"}
-        return _decoded(path, await self._send("GET", path, asked, accept=TABLE))
+        query = {**(params or {}), "includeObject": "None"}
+        return _decoded(path, await self._send("GET", path, query, accept=TABLE))
 
     async def create(self, path: str, body: Any) -> Any:
         return _decoded(path, await self._send("POST", path, body=body))
@@ -143,10 +143,10 @@ class KubeClient:
         """
         go_on = ""
         while True:
-            asked = {**(params or {}), "limit": str(limit)}
+            query = {**(params or {}), "limit": str(limit)}
             if go_on:
-                asked["continue"] = go_on
-            answer = await self.get(path, asked)
+                query["continue"] = go_on
+            answer = await self.get(path, query)
             try:
                 meta, items = answer["metadata"], answer.get("items") or []
                 go_on = str(meta.get("continue") or "")
@@ -181,9 +181,9 @@ class KubeClient:
                         if response.is_success:
                             yield self._chunks(response)
                             return
-                        said = await bounded_body.beginning(response)
+                        content = await bounded_body.beginning(response)
             if response.status_code != 401 or last or not self.credentials.can_change:
-                raise refusal(self.credentials, "GET", path, response.status_code, said)
+                raise refusal(self.credentials, "GET", path, response.status_code, content)
             self.credentials.forget()
 
     async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
@@ -251,7 +251,7 @@ class KubeClient:
                     ):
                         if response.is_success:
                             return await bounded_body.body(response, self._limit_bytes)
-                        said = await bounded_body.beginning(response)
+                        content = await bounded_body.beginning(response)
             status = response.status_code
             if status == 401 and self.credentials.can_change and not retried_login:
                 retried_login = True
@@ -259,7 +259,7 @@ class KubeClient:
                 continue
             wait_s = retry_after_s(method, status, response.headers.get("Retry-After", ""))
             if wait_s is None or waits == WAITS:
-                raise refusal(self.credentials, method, path, status, said)
+                raise refusal(self.credentials, method, path, status, content)
             waits += 1
             await asyncio.sleep(min(wait_s, LONGEST_WAIT_S) * random.uniform(1.0, 1.25))
 
@@ -333,8 +333,8 @@ class KubeClient:
         try:
             yield
         except httpx.ReadTimeout as error:
-            told = unreachable(self.credentials, "it accepted the connection and sent nothing")
-            raise NoDataError(told.what, told.why, told.todo) from error
+            failure = unreachable(self.credentials, "it accepted the connection and sent nothing")
+            raise NoDataError(failure.what, failure.why, failure.todo) from error
         except httpx.TimeoutException as error:
             kind = type(error).__name__
             raise unreachable(self.credentials, f"nothing came in time ({kind})") from error

@@ -231,12 +231,12 @@ def _impersonation(context: KubeContext) -> dict[str, str]:
             "Its entry has several as-groups, or as-user-extra, which cockpit does not send.",
             "Use a kubeconfig with one group at most.",
         )
-    said = {
+    fields = {
         "Impersonate-User": str(who.get("as") or ""),
         "Impersonate-Uid": str(who.get("as-uid") or ""),
         "Impersonate-Group": str(groups[0]) if groups else "",
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _bearer(token: str) -> dict[str, str]:

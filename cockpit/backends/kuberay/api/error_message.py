@@ -35,23 +35,23 @@ def refusal(
     credentials: Credentials, method: str, path: str, status: int, body: bytes
 ) -> CockpitError:
     """The error for an answer that is not a success."""
-    said, reason = (credentials.without_credentials(part) for part in _status(body))
+    message, reason = (credentials.without_credentials(part) for part in _status(body))
     context = one_line(credentials.context.name)
     if status == 401:
         return ForbiddenError(
             f"The API server of context {context} does not know who you are.",
-            "" if said == "Unauthorized" else said,
+            "" if message == "Unauthorized" else message,
             "Your credentials are wrong or have expired: log in to the cluster again.",
             status=status,
         )
     if status == 403:
         return ForbiddenError(
             "You may not do this on the cluster.",
-            said,
+            message,
             "Ask for the right; manifests/kubernetes/rbac.yaml lists what each verb needs.",
             status=status,
         )
-    what = said or f"{method} {one_line(path)} failed with HTTP {status}"
+    what = message or f"{method} {one_line(path)} failed with HTTP {status}"
     return KubeError(what, f"HTTP {status} {reason}".strip(), status=status, reason=reason)
 
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 INPUT, OUTPUT, ERRORS, STATUS, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CANNOT_RUN, NOT_FOUND = 126, 127
-_NOT_FOUND_WORDS = ("executable file not found", "no such file or directory")
-_CANNOT_RUN_WORDS = ("permission denied", "exec format error", "is a directory")
+_NOT_FOUND = ("executable file not found", "no such file or directory")
+_CANNOT_RUN = ("permission denied", "exec format error", "is a directory")
 _NO_CONTAINER = "container not found"
 """The kubelet's, of a pod whose container has ended or has not begun (tried, 1.34)."""
 OUTPUT_LIMIT_BYTES = 16 << 20
@@ -47,13 +47,13 @@ async def run(
     """
     params = _params(container, argv, stdin=False, tty=False)
     opened = await open_websocket(client, _path(namespace, pod), params, (V5, V4))
-    said: dict[int, bytearray] = {OUTPUT: bytearray(), ERRORS: bytearray()}
+    received: dict[int, bytearray] = {OUTPUT: bytearray(), ERRORS: bytearray()}
     status = b""
     try:
         async for channel, data in messages(opened):
-            if channel in said:
-                said[channel] += data
-                if sum(map(len, said.values())) > OUTPUT_LIMIT_BYTES:
+            if channel in received:
+                received[channel] += data
+                if sum(map(len, received.values())) > OUTPUT_LIMIT_BYTES:
                     raise CockpitError(
                         f"{argv[0]!r} in {one_line(pod)} was left.",
                         f"It wrote more than {OUTPUT_LIMIT_BYTES >> 20} MiB.",
@@ -64,8 +64,8 @@ async def run(
     finally:
         await opened.close()
     code, why = _ended(status, pod)
-    errors = said[ERRORS].decode(errors="replace")
-    return ExecResult(code, said[OUTPUT].decode(errors="replace"), errors or why)
+    errors = received[ERRORS].decode(errors="replace")
+    return ExecResult(code, received[OUTPUT].decode(errors="replace"), errors or why)
 
 
 async def attach(
@@ -170,11 +170,11 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
             "Look at the pod, then try again.",
         )
     try:
-        said: Any = loads(status)
-        if said.get("status") == "Success":
+        received: Any = loads(status)
+        if received.get("status") == "Success":
             return 0, ""
-        message = str(said.get("message") or said.get("reason") or "")
-        causes = (said.get("details") or {}).get("causes") or []
+        message = str(received.get("message") or received.get("reason") or "")
+        causes = (received.get("details") or {}).get("causes") or []
         codes = [cause["message"] for cause in causes if cause.get("reason") == "ExitCode"]
         if codes:
             return int(codes[0]), ""
@@ -191,18 +191,18 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
             "Wait for it; see: cockpit pods",
         )
     # containerd and runc tell only in words why a program was not started, its name in quotes.
-    words = message.rpartition('"')[2].lower()
+    text = message.rpartition('"')[2].lower()
     why = one_line(message.rpartition("unable to start container process: ")[2])
     why = why.removeprefix("exec: ").removesuffix(": unknown")
-    if any(told in words for told in _NOT_FOUND_WORDS):
+    if any(phrase in text for phrase in _NOT_FOUND):
         return NOT_FOUND, why
-    if any(told in words for told in _CANNOT_RUN_WORDS):
+    if any(phrase in text for phrase in _CANNOT_RUN):
         return CANNOT_RUN, why
     raise KubeError(
         f"The command in {one_line(pod)} could not be run.",
         why,
-        status=whole(said, "code", 500),
-        reason=one_line(str(said.get("reason") or "")),
+        status=whole(received, "code", 500),
+        reason=one_line(str(received.get("reason") or "")),
     )
 
 
@@ -215,7 +215,7 @@ def _params(
 ) -> list[tuple[str, str]]:
     """A terminal has one stream for both outputs, and the server refuses to be asked for two."""
     flags = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
-    asked = [(name, "true") for name, wanted in flags.items() if wanted]
+    query = [(name, "true") for name, wanted in flags.items() if wanted]
     if container:
-        asked.append(("container", container))
-    return asked + [("command", part) for part in argv]
+        query.append(("container", container))
+    return query + [("command", part) for part in argv]

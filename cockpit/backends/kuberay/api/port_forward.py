@@ -106,10 +106,10 @@ class PortForward:
                 raise result
 
     async def _carry_out(self, opened: ClientConnection, writer: asyncio.StreamWriter) -> None:
-        told: set[int] = set()
+        numbered: set[int] = set()
         async for channel, data in messages(opened):
-            if channel not in told:
-                told.add(channel)  # the first message of each is the port's number
+            if channel not in numbered:
+                numbered.add(channel)  # the first message of each is the port's number
             elif channel == DATA:
                 writer.write(data)
                 await writer.drain()
@@ -129,12 +129,12 @@ async def _carry_in(reader: asyncio.StreamReader, opened: ClientConnection) -> N
             await opened.send(bytes([DATA]) + data)
 
 
-def _reason(said: str) -> str:
+def _reason(text: str) -> str:
     """The runtime's story begins with the places it went through; the end is what counts."""
-    if "connection refused" in said:
+    if "connection refused" in text:
         return "Nothing listens there: connection refused."
-    words = one_line(said, limit=10_000)
-    return words if len(words) <= 200 else f"…{words[-199:]}"
+    line = one_line(text, limit=10_000)
+    return line if len(line) <= 200 else f"…{line[-199:]}"
 
 
 def _private_folder() -> Path:

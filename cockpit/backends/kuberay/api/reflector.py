@@ -91,15 +91,15 @@ class Reflector(Generic[T]):
 
     async def updates(self) -> AsyncIterator[Snapshot[T] | Health]:
         following = asyncio.create_task(self._follow())
-        told: Health | None = None
+        reported: Health | None = None
         try:
             while True:
                 news = await self._has_news()
                 if news and (self._objects or self._complete):
                     yield Snapshot(self._objects, self._complete)
-                if self._health is not None and (self._health is not told or self._health.ok):
-                    told = self._health
-                    yield told
+                if self._health is not None and (self._health is not reported or self._health.ok):
+                    reported = self._health
+                    yield reported
                 if following.done():
                     await following  # a defect of ours: say it
                     return
@@ -165,7 +165,7 @@ class Reflector(Generic[T]):
         self._news.set()
 
     async def _watch(self) -> None:
-        asked = {
+        query = {
             **self._params,
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -174,7 +174,7 @@ class Reflector(Generic[T]):
         }
         begun = time.monotonic()
         self._open = False
-        lines = self._client.lines(self._path, asked, idle_s=SILENT_S, opened=self._opened)
+        lines = self._client.lines(self._path, query, idle_s=SILENT_S, opened=self._opened)
         try:
             async with aclosing(lines) as followed:
                 async for line in followed:

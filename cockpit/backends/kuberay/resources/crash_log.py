@@ -1,6 +1,6 @@
-"""What a container that crashed said last, from its log: the reason that its exit code is not.
+"""The last line in the log of a container that crashed: its exit code gives no reason.
 
-Asked for once for each crash, a few at a time, and only of pods that crash: at rest it costs no
+Requested once for each crash, a few at a time, and only of pods that crash: at rest it costs no
 request, however many pods there are.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import items, mapping, text
-from cockpit.backends.kuberay.resources.pod_reason import with_words
+from cockpit.backends.kuberay.resources.pod_reason import with_last_log_line
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import CockpitError
 
@@ -25,53 +25,53 @@ _Crash = tuple[str, int]
 
 
 class CrashLogs:
-    """`told` is called when words have come: ask `of` again. Belongs to one event loop."""
+    """`on_log` is called when a log has arrived: call `of` again. Belongs to one event loop."""
 
-    def __init__(self, client: KubeClient, namespace: str, told: Callable[[], None]) -> None:
-        self._client, self._told = client, told
+    def __init__(self, client: KubeClient, namespace: str, on_log: Callable[[], None]) -> None:
+        self._client, self._on_log = client, on_log
         self._pods_path = f"/api/v1/namespaces/{namespace}/pods"
-        self._words: dict[_Crash, str] = {}
-        self._asking: dict[_Crash, asyncio.Task[None]] = {}
+        self._logs: dict[_Crash, str] = {}
+        self._requests: dict[_Crash, asyncio.Task[None]] = {}
 
     def of(self, pods: Iterable[Pod]) -> list[Pod]:
-        """The pods, those that crashed with their last words in the reason, once known."""
-        return [self._with_words(pod) if _crashed(pod) else pod for pod in pods]
+        """Add the last line of its log to the reason of each pod that crashed, once it is known."""
+        return [self._with_log(pod) if _crashed(pod) else pod for pod in pods]
 
     async def aclose(self) -> None:
-        asking = list(self._asking.values())
-        for task in asking:
+        requests = list(self._requests.values())
+        for task in requests:
             task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.gather(*requests, return_exceptions=True)
 
-    def _with_words(self, pod: Pod) -> Pod:
+    def _with_log(self, pod: Pod) -> Pod:
         crash = (pod.name, pod.restarts)
-        words = self._words.get(crash)
-        if words is None:
-            if crash not in self._asking and len(self._asking) < AT_ONCE:
-                task = asyncio.create_task(self._ask(crash, previous=_is_restarted(pod)))
-                self._asking[crash] = task
+        log = self._logs.get(crash)
+        if log is None:
+            if crash not in self._requests and len(self._requests) < AT_ONCE:
+                task = asyncio.create_task(self._read_log(crash, previous=_is_restarted(pod)))
+                self._requests[crash] = task
             return pod
-        return replace(pod, reason=with_words(pod.reason, words)) if words else pod
+        return replace(pod, reason=with_last_log_line(pod.reason, log)) if log else pod
 
-    async def _ask(self, crash: _Crash, *, previous: bool) -> None:
+    async def _read_log(self, crash: _Crash, *, previous: bool) -> None:
         path = f"{self._pods_path}/{crash[0]}"
         try:
             containers = items(mapping(await self._client.get(path), "spec"), "containers")
-            asked = {
+            query = {
                 "container": text(containers[0], "name") if containers else "",
                 "previous": str(previous).lower(),
                 "tailLines": str(LINES),
                 "limitBytes": str(LONGEST_BYTES),
             }
-            words = await self._client.text(f"{path}/log", asked)
+            log = await self._client.text(f"{path}/log", query)
         except CockpitError:
-            words = ""  # no right to logs, or the pod is gone: its exit code has to do
+            log = ""  # no right to logs, or the pod is gone: its exit code has to do
         finally:
-            self._asking.pop(crash, None)
-        while len(self._words) >= KEPT:
-            del self._words[next(iter(self._words))]
-        self._words[crash] = words
-        self._told()
+            self._requests.pop(crash, None)
+        while len(self._logs) >= KEPT:
+            del self._logs[next(iter(self._logs))]
+        self._logs[crash] = log
+        self._on_log()
 
 
 def _crashed(pod: Pod) -> bool:

@@ -41,10 +41,12 @@ def health_alone(cluster: RayCluster) -> Verdict:
     head = cluster.condition("HeadPodReady")
     if head is None or not head[0]:
         if not _provisioned(cluster):
-            words = "the head is not ready yet" if head else "its operator has not taken it up yet"
-            return ClusterHealth.STARTING, _failure(cluster) or words
-        words = f": {head[1]}" if head is not None and head[1] else ""
-        return ClusterHealth.DOWN, _failure(cluster) or one_line(f"the head is down{words}")
+            message = (
+                "the head is not ready yet" if head else "its operator has not taken it up yet"
+            )
+            return ClusterHealth.STARTING, _failure(cluster) or message
+        message = f": {head[1]}" if head is not None and head[1] else ""
+        return ClusterHealth.DOWN, _failure(cluster) or one_line(f"the head is down{message}")
     wanted = sum(group.wanted * group.hosts for group in cluster.groups if not group.suspended)
     return _by_count(cluster, min(cluster.ready_workers, wanted), wanted, _failure(cluster))
 

@@ -119,13 +119,13 @@ def worker_groups(cluster: RayCluster, pods: Iterable[Pod]) -> tuple[WorkerGroup
 
 
 def _note(cluster: RayCluster, group: GroupSpec, desired: int, running: int) -> str:
-    said = []
+    notes = []
     if cluster.autoscaled and running > desired:
-        said.append(f"wanted {desired}, running {running}, held by the autoscaler until idle")
+        notes.append(f"wanted {desired}, running {running}, held by the autoscaler until idle")
     if group.replicas != group.wanted:
         bound = f"max {group.max}" if group.replicas > group.max else f"min {group.min}"
-        said.append(f"asks for {group.replicas}, taken as {group.wanted} ({bound})")
-    return "; ".join(said)
+        notes.append(f"asks for {group.replicas}, taken as {group.wanted} ({bound})")
+    return "; ".join(notes)
 
 
 def machine(raw: Any) -> Machine:

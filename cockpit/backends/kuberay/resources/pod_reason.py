@@ -52,11 +52,11 @@ def _reason(raw: Mapping[str, Any]) -> str:
     if not text(mapping(raw, "spec"), "nodeName"):
         return "waits for the scheduler"
     for status in items(mapping(raw, "status"), "initContainerStatuses"):
-        if said := _init(status):
-            return said
+        if found := _init(status):
+            return found
     for status in items(mapping(raw, "status"), "containerStatuses"):
-        if said := _container(status):
-            return said
+        if found := _container(status):
+            return found
     if phase == "Pending":
         return CREATING
     if text(mapping(raw, "status"), "reason") == "NodeLost" or phase == "Unknown":
@@ -93,17 +93,17 @@ def ended(state: Mapping[str, Any]) -> str:
     """How a container ended: `out of memory (OOMKilled)`, `exit code 137 (SIGKILL)`."""
     code, why = whole(state, "exitCode", -1), text(state, "reason")
     if why == "OOMKilled":
-        said = "out of memory (OOMKilled)"
+        found = "out of memory (OOMKilled)"
     elif why in ("ContainerCannotRun", "StartError"):
-        said = "its command cannot be run"
+        found = "its command cannot be run"
     else:
-        said = "ended" if code < 0 else f"exit code {code}{_signal(code)}"
+        found = "ended" if code < 0 else f"exit code {code}{_signal(code)}"
     message = state.get("message")
-    last = last_words(message) if isinstance(message, str) else ""
-    return f"{said}: {last}" if last else said
+    last = last_log_line(message) if isinstance(message, str) else ""
+    return f"{found}: {last}" if last else found
 
 
-def last_words(text: str) -> str:
+def last_log_line(text: str) -> str:
     """The line of a container's last output that says most: its last one that is not empty."""
     lines = [one_line(line) for line in text.splitlines()]
     return next((line for line in reversed(lines) if line), "")
@@ -121,9 +121,9 @@ def refusal(message: str) -> str:
     return one_line(message, LIMIT)
 
 
-def with_words(reason: str, text: str) -> str:
+def with_last_log_line(reason: str, text: str) -> str:
     """The reason with the last words of the container's previous log."""
-    last = last_words(text)
+    last = last_log_line(text)
     return one_line(f"{reason}: {last}", LIMIT) if last and last not in reason else reason
 
 
@@ -158,14 +158,14 @@ def _ended(raw: Mapping[str, Any]) -> str:
 
 def _terminating(raw: Mapping[str, Any]) -> str:
     grace = whole(mapping(raw, "metadata"), "deletionGracePeriodSeconds", -1)
-    said = "terminating" if grace < 0 else f"terminating with {grace} s grace"
+    found = "terminating" if grace < 0 else f"terminating with {grace} s grace"
     disrupted = _condition(raw, "DisruptionTarget")
     if text(disrupted, "status") == "True":
-        said += f", {_disruption(text(disrupted, 'reason'))}"
+        found += f", {_disruption(text(disrupted, 'reason'))}"
     held = mapping(raw, "metadata").get("finalizers")
     if isinstance(held, list) and held:
-        said += f", held by {one_line(str(held[0]))}"
-    return said
+        found += f", held by {one_line(str(held[0]))}"
+    return found
 
 
 def _disruption(reason: str) -> str:

@@ -30,14 +30,14 @@ def is_of(uid: str) -> dict[str, Any]:
     return {"op": "test", "path": "/metadata/uid", "value": uid}
 
 
-async def guarded(kind: str, name: str, asked: Awaitable[T]) -> T:
+async def guarded(kind: str, name: str, request: Awaitable[T]) -> T:
     """Raises ReplacedError where the API server says that a precondition's UID is another.
 
     `409: the UID in the precondition (…) does not match the UID in record (…)`
     (k8s.io/apiserver/pkg/storage, Preconditions.Check).
     """
     try:
-        return await asked
+        return await request
     except KubeError as error:
         if error.status == 409 and "uid in" in error.what.lower():
             raise ReplacedError(kind, one_line(name)) from error

@@ -207,14 +207,14 @@ def _suspended(cluster: RayCluster, old: GroupSpec) -> str:
 
 
 def _together(going: Mapping[str, Sequence[str]], remove: Sequence[str], old: GroupSpec) -> str:
-    said = []
+    notes = []
     for replica, names in going.items():
         if others := [name for name in names if name not in remove]:
             verb = "goes" if len(others) == 1 else "go"
-            said.append(
+            notes.append(
                 f"{', '.join(others)} {verb} too: replica {replica} spans {old.hosts} hosts."
             )
-    return " ".join(said)
+    return " ".join(notes)
 
 
 def _replaced(old: GroupSpec, after: int, removed: int) -> str:

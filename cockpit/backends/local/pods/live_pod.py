@@ -109,9 +109,9 @@ class LivePod:
                 return f"killed by {signal.Signals(-exit_code).name}"
             except ValueError:
                 return f"killed by signal {-exit_code}"
-        return f"exited {exit_code}: {self.last_words() or 'its log is empty'}"
+        return f"exited {exit_code}: {self.last_log_line() or 'its log is empty'}"
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         """The line of the log that says most: the dead subprocess, the exception, or the last."""
         lines = [_RECORD.sub("", one_line(line)) for line in tail(self.log, 400)]
         lines = [line for line in lines if line]
