@@ -8,17 +8,17 @@ from training.bench.batches import Batch, Batches
 from training.bench.communication import Communication, Exchange, collective
 from training.bench.environment import Environment, Gpu, Host, Interface, Variable
 from training.bench.launchers import Launchers
-from training.bench.loading import Loading, Way
-from training.bench.repeated import Spread
+from training.bench.loading import LoaderTimes, Loading
+from training.bench.repeated import Quartiles
 from training.bench.saving import BACKGROUND, Method, Saving
 from training.bench.scaling import APART, STRONG, WEAK, Scaling, points
 from training.bench.targets import Targets
-from training.bench.techniques import PLAIN, Refused, Technique, Techniques
+from training.bench.techniques import PLAIN, Technique, Techniques, UnavailableTechnique
 from training.bench.tracing import Operation, Traced
 
 
-def steady(value: float, within: float = 0.01) -> Spread:
-    return Spread(value, value * (1 - within), value * (1 + within), 9)
+def steady(value: float, within: float = 0.01) -> Quartiles:
+    return Quartiles(value, value * (1 - within), value * (1 + within), 9)
 
 
 def environment(
@@ -62,7 +62,7 @@ def communication(
 
 
 def loading(load_s: float, both_s: float, compute_s: float = 0.1, workers: int = 2) -> Loading:
-    way = Way(workers, steady(load_s), steady(both_s), steady(compute_s / both_s))
+    way = LoaderTimes(workers, steady(load_s), steady(both_s), steady(compute_s / both_s))
     return Loading("digits", "convnet", "cpu", 16, steady(compute_s), (way,))
 
 
@@ -84,15 +84,15 @@ def batches(fp32: dict[int, float], bf16: dict[int, float], most: int = 1 << 16)
     )
 
 
-def techniques(**by_name: Spread) -> Techniques:
+def techniques(**by_name: Quartiles) -> Techniques:
     """Ratios by name."""
-    found = [Technique(PLAIN, steady(100), Spread(1, 1, 1, 9))]
+    found = [Technique(PLAIN, steady(100), Quartiles(1, 1, 1, 9))]
     found += [Technique(name, steady(100), ratio) for name, ratio in by_name.items()]
-    refused = (Refused("compile", "no C++ compiler"),)
+    refused = (UnavailableTechnique("compile", "no C++ compiler"),)
     return Techniques("convnet", "cpu", 2, 16, tuple(found), refused)
 
 
-def launchers(ratio: Spread) -> Launchers:
+def launchers(ratio: Quartiles) -> Launchers:
     return Launchers("convnet", "auto", 2, 16, 20, steady(0.1), steady(0.1), ratio)
 
 
