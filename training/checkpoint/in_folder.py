@@ -110,7 +110,7 @@ class FolderCheckpoints:
     def newest(self) -> Iterator[Path | None]:
         """Rank 0 reads all of it, and says to the others which it is.
 
-        Raises NothingWhole on all ranks when there were some and none is whole.
+        Raises NoUsableCheckpoint on all ranks when there were some and none is whole.
         """
         path = agreed(self._choose() if self._rank == 0 else ("", ""), self._world_size)
         yield Path(path) if path else None

@@ -71,7 +71,7 @@ class RunCheckpoints:
     def newest(self) -> Iterator[Path | None]:
         """The newest that is whole: rank 0 reads all of it, and says to the others which it is.
 
-        Raises NothingWhole on all ranks when the run had some and none is whole.
+        Raises NoUsableCheckpoint on all ranks when the run had some and none is whole.
         """
         with ExitStack() as held:
             choice = self._choose(held) if self._rank == 0 else ("", "")

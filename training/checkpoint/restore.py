@@ -44,10 +44,10 @@ def newest_whole(
 
 
 def agreed(choice: tuple[str, str], ranks: int) -> str:
-    """Rank 0's path, or none, on every rank; raises NothingWhole on all of them with its reason.
+    """Return rank 0's path, or none, on every rank; all raise NoUsableCheckpoint with its reason.
 
     By the ranks' process group. Ray Train's `broadcast_from_rank_zero` goes through an actor whose
-    process each attempt starts anew: 3.6 of the 5.6 s that a killed rank's run took to come back.
+    process each attempt starts again: 3.6 of the 5.6 s that a killed rank's run took to come back.
     """
     said = [choice]
     if ranks > 1:

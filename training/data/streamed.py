@@ -168,8 +168,8 @@ def cut(
 ) -> Iterator[Batch]:
     """The blocks' examples as these micro-batches, wherever one block ends and the next begins.
 
-    Raises NoData when a task did not find or could not read the data, and NotAsDealt when the
-    blocks hold other examples, or too few.
+    Raises NoData when a task did not find or could not read the data, and UnexpectedStreamError
+    when the blocks hold other examples, or too few.
     """
     following = iter(blocks)
     rest: Block = {"number": np.empty(0, np.int64)}

@@ -14,7 +14,7 @@ class Checkpoints(Protocol):
     def newest(self) -> AbstractContextManager[Path | None]:
         """The directory of the newest checkpoint that is whole, if there is one.
 
-        Raises NothingWhole when there were some and none is.
+        Raises NoUsableCheckpoint when there were some and none is.
         """
         ...
 

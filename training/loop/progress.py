@@ -93,7 +93,7 @@ class Progress:
 
         With as many ranks as saved it, all is exact. With another number each step still has the
         examples that it would have had, but their noise and the order of sums are other ones.
-        Raises Unfit when it is not a checkpoint of this model and optimiser.
+        Raises IncompatibleCheckpoint when it is not a checkpoint of this model and optimiser.
         """
         try:
             return self._load(directory, rank, world_size)

@@ -51,7 +51,7 @@ def saved(settings: TrainSettings, data: Data) -> dict[str, Any]:
 
 
 def read(checkpoint: Path) -> Made:
-    """Raises Unfit when the checkpoint does not say."""
+    """Raises IncompatibleCheckpoint when the checkpoint does not say."""
     if not (checkpoint / COUNTS).exists():
         raise IncompatibleCheckpoint(
             f"it has no {COUNTS}, so another version of this code wrote it"

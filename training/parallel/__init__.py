@@ -74,7 +74,7 @@ class Parallel(Protocol):
     def load(self, directory: Path, optimizer: Optimizer, average: Average) -> None:
         """The same, from a checkpoint's directory.
 
-        Raises Unfit when the checkpoint is of another model or optimiser.
+        Raises IncompatibleCheckpoint when the checkpoint is of another model or optimiser.
         """
         ...
 

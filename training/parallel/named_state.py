@@ -44,7 +44,7 @@ class Named:
     def load(
         self, directory: Path, model: nn.Module, optimizer: Optimizer, average: Average
     ) -> None:
-        """This rank's part of them. Raises Unfit when the checkpoint is of another model."""
+        """Load this rank's part. Raises IncompatibleCheckpoint when it is of another model."""
         saved = sharded.saved(directory)
         compare(
             {

@@ -81,7 +81,7 @@ class Whole:
 
 
 def read(directory: Path) -> dict[str, Any]:
-    """By file, on the CPU. Raises Unfit when the checkpoint has the model in parts."""
+    """By file, on the CPU. Raises IncompatibleCheckpoint when the model is saved in parts."""
     if not (directory / MODEL).exists():
         raise IncompatibleCheckpoint(
             "its model is in parts, which fsdp2 reads and with --checkpoint-form full saves whole"
@@ -93,7 +93,7 @@ def read(directory: Path) -> dict[str, Any]:
 
 
 def fit(saved: Mapping[str, Tensor], model: nn.Module) -> None:
-    """Raises Unfit when these are not the weights of such a model."""
+    """Raises IncompatibleCheckpoint when these are not the weights of such a model."""
     compare(shapes(saved), shapes(model.state_dict()))
 
 
@@ -102,7 +102,7 @@ def shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def compare(saved: Mapping[str, torch.Size], own: Mapping[str, torch.Size]) -> None:
-    """Raises Unfit when a model of those shapes is not the one that was saved."""
+    """Raises IncompatibleCheckpoint when a model of those shapes is not the one that was saved."""
     for name in [*own, *saved]:
         if name not in saved or name not in own:
             where = "the checkpoint" if name in saved else "the model"

@@ -33,7 +33,7 @@ class TrialCheckpoints:
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
-        """Raises NothingWhole when the one that Tune says is damaged, or gone and no other is left.
+        """Raises NoUsableCheckpoint when Tune's is damaged or missing, and no other is left.
 
         A search that was killed may know of an older one than the trial has kept.
         """

@@ -83,8 +83,10 @@ class Run:
 
 
 def loaded(path: str, directory: Path, device: torch.device) -> Weights:
-    """Of either form, whole or in parts. Raises Unfit when it is neither, or of who knows what, and
-    DoesNotFit when it says that it is of a model that there cannot be.
+    """Load either form, whole or in parts.
+
+    Raises IncompatibleCheckpoint when it is neither or does not describe its model, and DoesNotFit
+    when there can be no such model.
     """
     made = read(directory)
     model = made.build()

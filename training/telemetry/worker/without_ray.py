@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class _Notes:
-    """To a Witness, the aggregator's handle: `note.remote(…)`, where `note` is this object."""
+    """The aggregator's handle for an AttemptObserver: `note` is this object."""
 
     def __init__(self, line: RelayClient) -> None:
         self._line, self.note = line, self
