@@ -43,7 +43,7 @@ class OverviewView(View):
     OverviewView #outcome { height: 1; }
     OverviewView #charts { height: 3fr; }
     OverviewView #loss { width: 1fr; margin: 0 1 0 0; }
-    OverviewView #throughput { width: 1fr; }
+    OverviewView #samples_per_s { width: 1fr; }
     OverviewView #events { height: 2fr; min-height: 4; }
     .-short OverviewView #charts, .-tiny OverviewView #charts { display: none; }
     .-tiny OverviewView #events, .-tiny OverviewView #sources { display: none; }
