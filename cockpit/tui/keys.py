@@ -18,7 +18,7 @@ VIEWS = (
     "drills",
     "trials",
     "alerts",
-    "machines",
+    "nodes",
     "fleet",
 )
 TITLES = {
@@ -30,7 +30,7 @@ TITLES = {
     "drills": "Drills",
     "trials": "Trials",
     "alerts": "Alerts",
-    "machines": "Machines",
+    "nodes": "K8s nodes",
     "fleet": "Fleet",
 }
 NUMBERS = {
@@ -42,7 +42,7 @@ NUMBERS = {
     "drills": "6",
     "trials": "7",
     "alerts": "8",
-    "machines": "9",
+    "nodes": "9",
     "fleet": "0",
 }
 """The key of each view."""
@@ -71,7 +71,7 @@ class Key:
         return len(self.views) >= len(_ONE_CLUSTER)
 
 
-_TABLES = ("ranks", "pods", "jobs", "drills", "trials", "alerts", "machines", "fleet")
+_TABLES = ("ranks", "pods", "jobs", "drills", "trials", "alerts", "nodes", "fleet")
 _GROUPS = ("overview", "pods")
 ONLY_KUBERNETES = ("cordon", "describe", "exec", "suspend")
 """Verbs that only a cluster in Kubernetes has."""
@@ -139,7 +139,7 @@ KEYS: tuple[Key, ...] = (
         "C",
         "cordon",
         "Cordon or uncordon the node (asks)",
-        ("machines",),
+        ("nodes",),
         "cordon",
     ),
     Key("launch", "L", "L", "launch", "Launch a bundled job", _ONE_CLUSTER, verb="launch"),
@@ -162,7 +162,7 @@ KEYS: tuple[Key, ...] = (
         "y",
         "object",
         "Show the object as YAML",
-        ("overview", "ranks", "pods", "jobs", "trials", "machines"),
+        ("overview", "ranks", "pods", "jobs", "trials", "nodes"),
     ),
     Key(
         "describe",
@@ -170,7 +170,7 @@ KEYS: tuple[Key, ...] = (
         "d",
         "describe",
         "Describe the object, with its events",
-        ("overview", "pods", "jobs", "machines"),
+        ("overview", "pods", "jobs", "nodes"),
         "describe",
     ),
     Key(

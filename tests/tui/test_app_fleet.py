@@ -252,7 +252,7 @@ async def test_the_fleet_sorts_filters_and_follows(cockpit: Open) -> None:
 async def test_one_local_cluster_has_no_fleet(cockpit: Open) -> None:
     async with cockpit() as seen:
         assert "Fleet" not in seen.text
-        assert "Machines" not in seen.text
+        assert "K8s nodes" not in seen.text
         await seen.press("0")
         await seen.sees("Only clusters in Kubernetes are listed here")
         await seen.press("colon", *"cluster x", "enter")

@@ -45,7 +45,7 @@ async def test_a_pod_that_does_not_start_says_why_in_full_when_it_is_selected(
 async def test_replicas_of_several_hosts_are_told_apart(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), size=(200, 50)) as seen:
         await seen.press("4")
-        await seen.sees("REPLICA", "slice-x9", "MACHINE", "gpu-pool-b-1")
+        await seen.sees("REPLICA", "slice-x9", "K8S NODE", "gpu-pool-b-1")
         await seen.press("1")
         await seen.sees("slice (2 hosts)", "gpu (auto)", "NOTE", "wanted 4, running 2")
 
@@ -108,7 +108,7 @@ async def test_a_pod_that_changes_keeps_the_cursor(cockpit: Open) -> None:
 async def test_machines_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), size=(120, 30)) as seen:
         await seen.press("9")
-        await seen.sees("Machines · 5", "cordoned", "not ready", "kubelet stopped posting")
+        await seen.sees("K8s nodes · 5", "cordoned", "not ready", "kubelet stopped posting")
         (line,) = (line for line in seen.text.splitlines() if line.startswith("gpu-pool-a-2"))
         assert line.split()[1:5] == ["cordoned", "2", "1", "16/16"]
 
@@ -116,14 +116,14 @@ async def test_machines_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> 
 async def test_cordoning_names_the_machine_and_who_runs_there(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("9", "j", "C")
-        await seen.sees("Cordon this machine?", "gpu-pool-a-1", "worker-4xk9p", "Ranks there: 0.")
+        await seen.sees("Cordon this K8s node?", "gpu-pool-a-1", "worker-4xk9p", "Ranks there: 0.")
         await seen.press("enter")
         await seen.until(lambda: not isinstance(seen.app.screen, Confirm))
         assert seen.asked == []
         await seen.press("C", "y")
         await seen.until(lambda: seen.asked == [("cordon", "gpu-pool-a-1", "True")])
         await seen.press("j", "C")
-        await seen.sees("Uncordon this machine?", "gpu-pool-a-2")
+        await seen.sees("Uncordon this K8s node?", "gpu-pool-a-2")
         await seen.press("y")
         await seen.until(lambda: seen.asked[1:] == [("cordon", "gpu-pool-a-2", "False")])
 

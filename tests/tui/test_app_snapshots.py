@@ -104,7 +104,7 @@ def test_the_question_before_a_kill(
 
 
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "200x50"])
-@pytest.mark.parametrize("view", ["overview", "pods", "jobs", "machines", "fleet"])
+@pytest.mark.parametrize("view", ["overview", "pods", "jobs", "nodes", "fleet"])
 def test_view_on_kubernetes(
     on_kubernetes: Callable[[bool], CockpitApp],
     snap_compare: Compare,
@@ -126,7 +126,7 @@ def test_the_fleet_to_choose_from(
 
 @pytest.mark.parametrize(
     ("view", "keys"),
-    [("overview", ("U",)), ("overview", ("plus",)), ("machines", ("j", "C")), ("jobs", ("L",))],
+    [("overview", ("U",)), ("overview", ("plus",)), ("nodes", ("j", "C")), ("jobs", ("L",))],
     ids=["suspend", "scale", "cordon", "launch"],
 )
 def test_the_question_before_a_change_on_kubernetes(

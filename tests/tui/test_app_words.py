@@ -119,3 +119,8 @@ def test_the_simulated_kill_hits_rank_one() -> None:
     plan = plan_kill(at(digits(), 60).session.store, "rank:1", 0)
     assert plan.pod.name == "demo-workers-2"
     assert "rank 1 of 2" in plan.lines[1]
+
+
+def test_machines_is_an_alias_of_the_view_of_nodes() -> None:
+    assert commands.parse("machines") == commands.parse("nodes")
+    assert commands.parse("nodes")[0].name == "nodes"

@@ -1,4 +1,4 @@
-"""Changes that reach past one pod or job: suspend a cluster, cordon a machine.
+"""Changes that reach past one pod or job: suspend a cluster, cordon a K8s node.
 
 Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 """
@@ -11,7 +11,7 @@ from cockpit.model.error import UsageError
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.changes import allowed, asked
-from cockpit.tui.views.nodes.rows import OnMachine, on_machines
+from cockpit.tui.views.nodes.rows import OnNode, on_nodes
 
 
 async def suspend(app: AppBase, suspended: bool | None = None) -> None:
@@ -36,25 +36,25 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
 
 
 async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
-    """Keep new pods off the machine, or let them on again; None: the other of what is."""
+    """Keep new pods off the K8s node, or let them on again; None: the other of what is."""
     actions = allowed(app, "cordon", "Nothing was cordoned.")
     machine = app.store.machines.get(name)
     if machine is None:
         names = ", ".join(sorted(app.store.machines)[:10]) or "none are known"
-        raise UsageError(f"There is no machine {name!r}.", f"Machines: {names}.")
+        raise UsageError(f"There is no K8s node {name!r}.", f"K8s nodes: {names}.")
     if cordoned is None:
         cordoned = not machine.cordoned
     if cordoned == machine.cordoned:
         raise UsageError(f"{name} is {'cordoned' if cordoned else 'not cordoned'} already.")
-    here = on_machines(app.store).get(name, OnMachine())
+    here = on_nodes(app.store).get(name, OnNode())
     if cordoned:
-        lines = [f"Cordon machine {name}: no new pod is placed on it.", *_there(here)]
+        lines = [f"Cordon K8s node {name}: no new pod is placed on it.", *_there(here)]
         lines.append("They stay. A pod that is killed there comes back elsewhere, or waits.")
         lines = lines if here.pods else lines[:-1]
-        question = asked(app, "Cordon this machine?", lines, "Cordon")
+        question = asked(app, "Cordon this K8s node?", lines, "Cordon")
     else:
-        lines = [f"Uncordon machine {name}: new pods may be placed on it again.", *_there(here)]
-        question = asked(app, "Uncordon this machine?", lines, "Uncordon", destroys=False)
+        lines = [f"Uncordon K8s node {name}: new pods may be placed on it again.", *_there(here)]
+        question = asked(app, "Uncordon this K8s node?", lines, "Uncordon", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.cordon(name, cordoned))
         app.notify(
@@ -79,8 +79,8 @@ def _taken(store: Store, name: str) -> list[str]:
     return lines
 
 
-def _there(here: OnMachine) -> list[str]:
-    """What of this cluster runs on a machine."""
+def _there(here: OnNode) -> list[str]:
+    """What of this cluster runs on a K8s node."""
     if not here.pods:
         return ["No pod of this cluster runs there."]
     names = ", ".join(pod.name for pod in here.pods[:4]) + (" …" if len(here.pods) > 4 else "")

@@ -63,7 +63,7 @@ _BY_NAME = {command.name: command for command in COMMANDS} | {
         "ctx": "context",
         "ns": "namespace",
         "clusters": "fleet",
-        "nodes": "machines",
+        "machines": "nodes",
         "x": "shell",
     }.items()
 }

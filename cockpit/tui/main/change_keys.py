@@ -65,7 +65,7 @@ class Changing(Viewing):
         if target is not None and target.kind == "machine":
             self.cockpit.attempt(cluster.cordon(self.cockpit, target.name))
         else:
-            self.notify("Select a machine (9) first.", timeout=4)
+            self.notify("Select a K8s node (9) first.", timeout=4)
 
     def action_shell(self) -> None:
         from cockpit.tui.changes import shell

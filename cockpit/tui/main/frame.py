@@ -90,9 +90,9 @@ class Tabs(Line):
 
 
 def views_of(look: Look) -> tuple[str, ...]:
-    """The views that have something to show here: machines and a fleet only Kubernetes has."""
+    """The views that have something to show here: K8s nodes and a fleet only Kubernetes has."""
     there = {
-        "machines": look.on_kubernetes or bool(look.store.machines),
+        "nodes": look.on_kubernetes or bool(look.store.machines),
         "fleet": look.fleet is not None,
     }
     return tuple(name for name in VIEWS if there.get(name, True))

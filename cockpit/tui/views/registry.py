@@ -44,10 +44,10 @@ def make(name: str) -> View:
             from cockpit.tui.views.trials.view import TrialsView
 
             return TrialsView()
-        case "machines":
-            from cockpit.tui.views.nodes.view import MachinesView
+        case "nodes":
+            from cockpit.tui.views.nodes.view import NodesView
 
-            return MachinesView()
+            return NodesView()
         case "fleet":
             from cockpit.tui.views.fleet.view import FleetView
 

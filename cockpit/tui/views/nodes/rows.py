@@ -1,4 +1,4 @@
-"""Machines (Kubernetes nodes) as rows, each with what of this cluster runs on it."""
+"""Kubernetes nodes as rows, each with the pods and ranks of this cluster on it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cockpit.store.store import Store
 from cockpit.tui.views.pods.rows import few
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
-MACHINE_COLUMNS = (
-    Column("machine", "MACHINE", min_width=16, cut="middle"),
+NODE_COLUMNS = (
+    Column("machine", "K8S NODE", min_width=16, cut="middle"),
     Column("status", "STATUS", width=9),
     Column("pods", "PODS", width=4, align="right"),
     Column("ranks", "RANKS", align="right", priority=1),
@@ -29,8 +29,8 @@ MACHINE_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class OnMachine:
-    """What of this cluster is on a machine."""
+class OnNode:
+    """The pods, ranks and GPUs of this cluster on a K8s node."""
 
     pods: tuple[Pod, ...] = ()
     ranks: tuple[int, ...] = ()
@@ -40,8 +40,8 @@ class OnMachine:
         return sum(pod.gpus for pod in self.pods)
 
 
-def on_machines(store: Store) -> dict[str, OnMachine]:
-    """By the machine's name; pods that have ended hold nothing any more."""
+def on_nodes(store: Store) -> dict[str, OnNode]:
+    """By the node's name, without pods that have ended."""
     run = current_run(store)
     attempt = run.attempt if run else None
     ranks: dict[str, list[int]] = {}
@@ -53,7 +53,7 @@ def on_machines(store: Store) -> dict[str, OnMachine]:
         if pod.host and pod.ended_s is None:
             pods.setdefault(pod.host, []).append(pod)
     return {
-        host: OnMachine(
+        host: OnNode(
             tuple(found),
             tuple(sorted(rank for pod in found if pod.ip for rank in ranks.get(pod.ip, ()))),
         )
@@ -61,8 +61,8 @@ def on_machines(store: Store) -> dict[str, OnMachine]:
     }
 
 
-def machine_rows(store: Store, now_s: float) -> list[Row]:
-    there = on_machines(store)
+def node_rows(store: Store, now_s: float) -> list[Row]:
+    there = on_nodes(store)
     return [_row(machine, there, now_s) for _, machine in sorted(store.machines.items())]
 
 
@@ -75,8 +75,8 @@ def status(machine: Machine) -> tuple[str, str]:
     return ("pressure", "warning") if machine.reason else ("ready", "good")
 
 
-def _row(machine: Machine, there: Mapping[str, OnMachine], now_s: float) -> Row:
-    here = there.get(machine.name, OnMachine())
+def _row(machine: Machine, there: Mapping[str, OnNode], now_s: float) -> Row:
+    here = there.get(machine.name, OnNode())
     word, style = status(machine)
     gpus = f"{here.gpus:g}/{machine.gpus:g}" if machine.gpus else format.DASH
     reason = one_line(machine.reason)

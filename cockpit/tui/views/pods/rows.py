@@ -104,7 +104,7 @@ _REPLICA = _word(Column("replica", "REPLICA", priority=4, cut="middle"), lambda 
 _IP = _word(Column("ip", "IP", priority=7), lambda pod: pod.ip)
 _HOST = _word(Column("host", "HOST", priority=8), lambda pod: pod.host)
 _MACHINE = _word(
-    Column("machine", "MACHINE", min_width=10, priority=4, cut="middle"), lambda pod: pod.host
+    Column("machine", "K8S NODE", min_width=10, priority=4, cut="middle"), lambda pod: pod.host
 )
 _REASON = _Field(
     Column("reason", "REASON", min_width=17, grow=1),

@@ -68,7 +68,7 @@ class PodsView(View):
             self._say(self.cockpit.store.pods.get(message.key))
 
     def _say(self, pod: Pod | None) -> None:
-        """In full what the table may have cut: the name, the machine, why it does not start."""
+        """In full what the table may have cut: the name, the K8s node, why it does not start."""
         told = (pod, self.size.width)
         if told != self._about:
             self._about = told
