@@ -4,36 +4,36 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.tui.views.charts.viewport import WEIGHTS, Lens, Reach
+from cockpit.tui.views.charts.viewport import WEIGHTS, Reach, Viewport
 
 REACH = Reach(1000.0, 2000.0, 2000.0)
 
 
 def test_zooming_without_a_cursor_keeps_following_the_newest() -> None:
-    lens = Lens().zoomed(0.5, REACH)
+    lens = Viewport().zoomed(0.5, REACH)
     assert lens.shown(REACH) == (1500.0, 2000.0)
     later = Reach(1000.0, 2100.0, 2100.0)
     assert lens.shown(later) == (1600.0, 2100.0)
 
 
 def test_the_cursor_stays_where_it_is_on_the_screen() -> None:
-    lens = Lens(cursor=1200.0).zoomed(0.5, REACH)
+    lens = Viewport(cursor=1200.0).zoomed(0.5, REACH)
     start, end = lens.shown(REACH)
     assert end - start == 500.0
     assert (1200.0 - start) / (end - start) == pytest.approx(0.2)
 
 
 def test_zooming_out_ends_with_all_of_it() -> None:
-    lens = Lens(cursor=1200.0).zoomed(0.3, REACH).zoomed(100, REACH)
+    lens = Viewport(cursor=1200.0).zoomed(0.3, REACH).zoomed(100, REACH)
     assert (lens.span, lens.end) == (None, None)
 
 
 def test_nothing_shorter_than_the_least_is_shown() -> None:
-    assert Lens().zoomed(1e-9, REACH).span == 2.0
+    assert Viewport().zoomed(1e-9, REACH).span == 2.0
 
 
 def test_panning_stops_at_the_beginning_and_follows_at_the_end() -> None:
-    lens = Lens().zoomed(0.2, REACH)
+    lens = Viewport().zoomed(0.2, REACH)
     earlier = lens.panned(-0.5, REACH)
     assert earlier.shown(REACH) == (1700.0, 1900.0)
     assert earlier.panned(-99, REACH).shown(REACH) == (1000.0, 1200.0)
@@ -41,13 +41,13 @@ def test_panning_stops_at_the_beginning_and_follows_at_the_end() -> None:
 
 
 def test_all_of_it_can_be_panned_only_into_what_another_run_has_more() -> None:
-    assert Lens().panned(0.5, REACH) == Lens()
+    assert Viewport().panned(0.5, REACH) == Viewport()
     longer = Reach(1000.0, 2000.0, 4000.0)
-    assert Lens().panned(0.5, longer).shown(longer) == (1500.0, 2500.0)
+    assert Viewport().panned(0.5, longer).shown(longer) == (1500.0, 2500.0)
 
 
 def test_the_cursor_begins_at_the_newest_and_takes_the_window_along() -> None:
-    lens = Lens().zoomed(0.1, REACH).moved(-1, 10.0, REACH)
+    lens = Viewport().zoomed(0.1, REACH).moved(-1, 10.0, REACH)
     assert lens.cursor == 1995.0
     lens = lens.moved(-12, 10.0, REACH)
     assert lens.cursor == 1875.0
@@ -55,11 +55,11 @@ def test_the_cursor_begins_at_the_newest_and_takes_the_window_along() -> None:
     assert start <= 1875.0 < end
     assert end - start == pytest.approx(100.0)
     assert lens.moved(-999, 10.0, REACH).cursor == 1000.0
-    assert lens.following() == Lens(span=100.0)
+    assert lens.following() == Viewport(span=100.0)
 
 
 def test_smoothing_goes_round() -> None:
-    lens, seen = Lens(), []
+    lens, seen = Viewport(), []
     for _ in WEIGHTS:
         lens = lens.smoother()
         seen.append(lens.weight)

@@ -12,14 +12,20 @@ from cockpit.tui.views.charts.available_charts import (
     THROUGHPUT,
     plots_of,
 )
-from cockpit.tui.views.charts.curve_builder import Compared, Scene, marks_on, outliers, reach_of
+from cockpit.tui.views.charts.curve_builder import (
+    Compared,
+    CurveBuilder,
+    marks_on,
+    outliers,
+    reach_of,
+)
 from cockpit.tui.views.charts.curve_cache import step_at, time_at
 from cockpit.tui.views.charts.curves import marks_of
-from cockpit.tui.views.charts.viewport import Lens
+from cockpit.tui.views.charts.viewport import Viewport
 from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.marks import Mark
 
-BY_STEP = Lens(axis=Axis.STEP)
+BY_STEP = Viewport(axis=Axis.STEP)
 
 
 def run_of(name: str, begun_s: float, seconds: int, steps_a_second: int = 10) -> RunView:
@@ -33,25 +39,25 @@ def run_of(name: str, begun_s: float, seconds: int, steps_a_second: int = 10) ->
 
 def test_another_run_begins_where_this_one_does() -> None:
     run, other = run_of("new", 5000.0, 50), run_of("old", 1000.0, 90)
-    one, two = Scene().curves(LOSS, run, [Compared("old", other)], Lens())
+    one, two = CurveBuilder().curves(LOSS, run, [Compared("old", other)], Viewport())
     assert (one.label, two.label) == ("new", "old")
     assert one.times[0] == two.times[0] == 5000.0
     assert two.times[-1] == 5089.0
     assert one.color != two.color
-    reach = reach_of(run, [Compared("old", other)], Lens(), 5050.0)
+    reach = reach_of(run, [Compared("old", other)], Viewport(), 5050.0)
     assert reach == (5000.0, 5050.0, 5089.0)
 
 
 def test_by_step_two_runs_stand_at_their_steps() -> None:
     run, other = run_of("new", 5000.0, 50), run_of("old", 1000.0, 50, steps_a_second=20)
-    one, two = Scene().curves(LOSS, run, [Compared("old", other)], BY_STEP)
+    one, two = CurveBuilder().curves(LOSS, run, [Compared("old", other)], BY_STEP)
     assert (one.times[-1], two.times[-1]) == (490.0, 980.0)
     assert reach_of(run, [Compared("old", other)], BY_STEP, 5050.0) == (0.0, 490.0, 980.0)
 
 
 def test_a_scene_takes_in_what_comes() -> None:
-    run, scene = run_of("r", 0.0, 50), Scene()
-    smooth = Lens(axis=Axis.STEP, weight=0.9)
+    run, scene = run_of("r", 0.0, 50), CurveBuilder()
+    smooth = Viewport(axis=Axis.STEP, weight=0.9)
     before = scene.curves(LOSS, run, [], smooth)[0]
     size = len(before.times)
     run.progress.append(50.0, 500.0)
@@ -102,7 +108,10 @@ def test_step_parts_are_curves_of_one_chart() -> None:
     run = run_of("r", 0.0, 3)
     for name in ("data_wait_s", "comm_s"):
         run.curves.append(name, 1.0, 0.1)
-    assert [c.label for c in Scene().curves(STEP_PARTS, run, [], Lens())] == ["data wait", "comm"]
+    assert [c.label for c in CurveBuilder().curves(STEP_PARTS, run, [], Viewport())] == [
+        "data wait",
+        "comm",
+    ]
 
 
 def test_bands_lie_on_the_axis_of_their_curve() -> None:
@@ -110,7 +119,7 @@ def test_bands_lie_on_the_axis_of_their_curve() -> None:
     for second in range(30):
         run.bands.append("loss.p10", 100.0 + second, 1.0)
         run.bands.append("loss.p90", 100.0 + second, 3.0)
-    curve = Scene().curves(LOSS, run, [], BY_STEP)[0]
+    curve = CurveBuilder().curves(LOSS, run, [], BY_STEP)[0]
     assert curve.band is not None
     assert list(curve.band[0].source.times) == list(curve.times)
 

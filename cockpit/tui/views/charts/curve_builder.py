@@ -11,8 +11,8 @@ from cockpit.store.run import RankView, RunView
 from cockpit.store.selectors import ranks_in_order
 from cockpit.store.series import Curves, Series
 from cockpit.tui.views.charts.available_charts import Plot
-from cockpit.tui.views.charts.curve_cache import Placing, Tracks, begun_s, step_at
-from cockpit.tui.views.charts.viewport import Lens, Reach
+from cockpit.tui.views.charts.curve_cache import CurveCache, Placing, begun_s, step_at
+from cockpit.tui.views.charts.viewport import Reach, Viewport
 from cockpit.tui.widgets.chart.marks import Mark
 from cockpit.tui.widgets.chart.picture import Curve
 from training.telemetry.metric_table import CURVES
@@ -34,10 +34,10 @@ class Compared:
 
 
 @dataclass(slots=True)
-class Scene:
+class CurveBuilder:
     """Makes curves, and remembers which ranks it chose."""
 
-    tracks: Tracks = field(default_factory=Tracks)
+    tracks: CurveCache = field(default_factory=CurveCache)
     _chosen: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
     def forget(self) -> None:
@@ -45,7 +45,7 @@ class Scene:
         self._chosen.clear()
 
     def curves(
-        self, plot: Plot, run: RunView, compared: Sequence[Compared], lens: Lens
+        self, plot: Plot, run: RunView, compared: Sequence[Compared], lens: Viewport
     ) -> list[Curve]:
         """The whole run, then the others, which begin where it began or stand by step."""
         placing = placing_of(run, run, lens)
@@ -70,7 +70,7 @@ class Scene:
                 found.append(self._curve(series, other.name, number, at, lens, breaks))
         return [curve for curve in found if len(curve.times)]
 
-    def of_ranks(self, plot: Plot, run: RunView, lens: Lens, now_s: float) -> list[Curve]:
+    def of_ranks(self, plot: Plot, run: RunView, lens: Viewport, now_s: float) -> list[Curve]:
         """One curve a rank; of a large world the highest, the lowest, and those in the middle."""
         placing = placing_of(run, run, lens)
         breaks = breaks_of(run, lens)
@@ -98,7 +98,7 @@ class Scene:
         label: str,
         number: int,
         placing: Placing,
-        lens: Lens,
+        lens: Viewport,
         breaks: Sequence[float],
         band: tuple[Series, Series] | None = None,
     ) -> Curve:
@@ -138,7 +138,7 @@ def _newest(series: Series) -> float:
     return fmean(finite) if finite else math.inf
 
 
-def placing_of(run: RunView, first: RunView, lens: Lens) -> Placing:
+def placing_of(run: RunView, first: RunView, lens: Viewport) -> Placing:
     """Where a run's points stand, such that it begins together with the first one."""
     if lens.by_step:
         return Placing(progress=run.progress)
@@ -147,7 +147,7 @@ def placing_of(run: RunView, first: RunView, lens: Lens) -> Placing:
     return Placing(shift_s=(begun_s(first) or 0.0) - (begun_s(run) or 0.0))
 
 
-def breaks_of(run: RunView, lens: Lens, shift_s: float = 0.0) -> list[float]:
+def breaks_of(run: RunView, lens: Viewport, shift_s: float = 0.0) -> list[float]:
     """Where attempts began. By step there is no hole: the next goes on where the last was."""
     if lens.by_step:
         return []
@@ -155,7 +155,9 @@ def breaks_of(run: RunView, lens: Lens, shift_s: float = 0.0) -> list[float]:
     return sorted(at_s + shift_s for at_s in started if at_s is not None)
 
 
-def reach_of(run: RunView, compared: Sequence[Compared], lens: Lens, end_s: float) -> Reach | None:
+def reach_of(
+    run: RunView, compared: Sequence[Compared], lens: Viewport, end_s: float
+) -> Reach | None:
     """All there is to see; None before the first sample of the run."""
     if lens.by_step:
         steps = run.progress.values
@@ -185,7 +187,7 @@ def reach_of(run: RunView, compared: Sequence[Compared], lens: Lens, end_s: floa
     return Reach(start, newest, max(ends))
 
 
-def marks_on(marks: Sequence[Mark], run: RunView, lens: Lens) -> list[Mark]:
+def marks_on(marks: Sequence[Mark], run: RunView, lens: Viewport) -> list[Mark]:
     """Marks by time, where they stand on the axis; by step, none from before the first."""
     if not lens.by_step:
         return list(marks)

@@ -35,7 +35,7 @@ class Track:
     """What was smoothed."""
 
 
-class Tracks:
+class CurveCache:
     """All that a view draws."""
 
     def __init__(self) -> None:

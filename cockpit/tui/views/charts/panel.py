@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 
 from cockpit.tui.views.charts.available_charts import Plot
-from cockpit.tui.views.charts.viewport import Lens, Reach
+from cockpit.tui.views.charts.viewport import Reach, Viewport
 from cockpit.tui.widgets.chart.chart import Curve, LineChart, Look, Mark
 
 WHEEL = 0.8
@@ -52,7 +52,7 @@ class Panel(LineChart):
         plot: Plot,
         curves: Sequence[Curve],
         marks: Sequence[Mark],
-        lens: Lens,
+        lens: Viewport,
         reach: Reach | None,
         origin: float,
         *,

@@ -9,7 +9,7 @@ from textual.content import Content
 from cockpit import format
 from cockpit.store.run import RunView
 from cockpit.tui.views.charts.curve_cache import step_at, time_at
-from cockpit.tui.views.charts.viewport import Lens, Reach
+from cockpit.tui.views.charts.viewport import Reach, Viewport
 from cockpit.tui.widgets.chart.axis import Axis, place_text
 from cockpit.tui.widgets.chart.marks import MARKS, Mark
 
@@ -28,7 +28,7 @@ _WORDS = {
 def line(
     width: int,
     run: RunView | None,
-    lens: Lens,
+    lens: Viewport,
     reach: Reach | None,
     marks: Sequence[Mark],
     *,
@@ -65,7 +65,7 @@ def line(
     return Content.assemble(left, " " * gap, right)
 
 
-def window_words(lens: Lens, reach: Reach | None, begun: float) -> str:
+def window_words(lens: Viewport, reach: Reach | None, begun: float) -> str:
     """What part of the axis is shown."""
     by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(lens.axis, "")
     if lens.span is None or reach is None:
@@ -83,7 +83,7 @@ def window_words(lens: Lens, reach: Reach | None, begun: float) -> str:
 
 def _cursor(
     run: RunView,
-    lens: Lens,
+    lens: Viewport,
     cursor: float,
     span: float,
     marks: Sequence[Mark],

@@ -16,11 +16,11 @@ from cockpit.tui.main.frame import Line
 from cockpit.tui.view_state import Look
 from cockpit.tui.views.charts import scope_line
 from cockpit.tui.views.charts.available_charts import LOSS, PLOTS, Plot, plots_of
-from cockpit.tui.views.charts.curve_builder import Compared, Scene, marks_on, reach_of
+from cockpit.tui.views.charts.curve_builder import Compared, CurveBuilder, marks_on, reach_of
 from cockpit.tui.views.charts.curve_cache import begun_s, step_at, time_at
 from cockpit.tui.views.charts.curves import end, marks_of
 from cockpit.tui.views.charts.panel import Panel
-from cockpit.tui.views.charts.viewport import Lens, Reach
+from cockpit.tui.views.charts.viewport import Reach, Viewport
 from cockpit.tui.views.view import View
 from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.marks import Mark
@@ -51,14 +51,14 @@ class ChartsView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lens = Lens()
+        self.lens = Viewport()
         self.per_rank = False
         self.full = False
         self.compared_by_key: dict[str, Compared] = {}
         self.words = ""
         """Only charts whose title holds them are shown."""
         self.selected = LOSS.id
-        self._scene = Scene()
+        self._scene = CurveBuilder()
         self._shown: Shown | None = None
         self._columns = 0
 
@@ -151,7 +151,7 @@ class ChartsView(View):
         return panels
 
     def forget(self) -> None:
-        self.lens, self.compared_by_key, self.words = Lens(), {}, ""
+        self.lens, self.compared_by_key, self.words = Viewport(), {}, ""
         self._shown = None
         self._scene.forget()
 

@@ -27,7 +27,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Lens:
+class Viewport:
     """One for all charts of the view: they stay in step."""
 
     axis: Axis = Axis.CLOCK
@@ -50,7 +50,7 @@ class Lens:
         span = reach.newest - reach.start if self.span is None else self.span
         return end - span, end
 
-    def zoomed(self, factor: float, reach: Reach, about: float | None = None) -> Lens:
+    def zoomed(self, factor: float, reach: Reach, about: float | None = None) -> Viewport:
         """`factor` below 1 shows less. `about` stays where it is on the screen; without, the
         cursor does, or the newest place while that is followed."""
         start, end = self.shown(reach)
@@ -67,7 +67,7 @@ class Lens:
         share = (about - start) / (end - start) if end > start else 1.0
         return replace(self, span=span)._ending(about + (1 - share) * span, reach)
 
-    def panned(self, share: float, reach: Reach) -> Lens:
+    def panned(self, share: float, reach: Reach) -> Viewport:
         """Move by a share of what is shown; what has no past or future stays where it is."""
         start, end = self.shown(reach)
         if self.span is None and reach.end <= reach.newest:
@@ -75,7 +75,7 @@ class Lens:
         lens = self if self.span is not None else replace(self, span=end - start)
         return lens._ending(end + share * (end - start), reach)
 
-    def moved(self, cells: int, cell_size: float, reach: Reach) -> Lens:
+    def moved(self, cells: int, cell_size: float, reach: Reach) -> Viewport:
         """The cursor by so many cells; the first move puts it at the newest place. At an edge it
         takes what is shown along."""
         start, end = self.shown(reach)
@@ -91,14 +91,14 @@ class Lens:
             lens = lens._ending(place + size, reach)
         return lens
 
-    def following(self) -> Lens:
+    def following(self) -> Viewport:
         """Back to the newest, as near as before, without a cursor."""
         return replace(self, end=None, cursor=None)
 
-    def whole(self) -> Lens:
+    def whole(self) -> Viewport:
         return replace(self, span=None, end=None)
 
-    def smoother(self) -> Lens:
+    def smoother(self) -> Viewport:
         """The next weight; after the most, none."""
         at = WEIGHTS.index(self.weight) if self.weight in WEIGHTS else -1
         return replace(self, weight=WEIGHTS[(at + 1) % len(WEIGHTS)])
@@ -108,7 +108,7 @@ class Lens:
         at = AXES.index(self.axis) if self.axis in AXES else -1
         return AXES[(at + 1) % len(AXES)]
 
-    def _ending(self, end: float, reach: Reach) -> Lens:
+    def _ending(self, end: float, reach: Reach) -> Viewport:
         span = self.span or 0.0
         end = max(end, reach.start + span)
         if (reach.newest <= end and end - reach.newest < 0.02 * span) or end > reach.end:
