@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -175,6 +176,28 @@ shutil.rmtree = rmtree
     assert "Device or resource busy" in done.stderr
     assert run("storage", "off", "cockpit-d26", where).returncode == 0
     eventually(lambda: not left_behind("cockpit-d26"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user changes the mode of the directory")
+def test_directory_that_cannot_be_made_read_only_is_refused_and_nothing_is_left(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    where = str(checkpoint.parent)
+    status = tmp_path / "status"
+    status.write_text("Name: python\nCapEff:\t00000000a80425fb\n")  # as in a default container
+    source = pod_script.source("storage").replace("/proc/self/status", str(status))
+    refused = 'raise PermissionError(1, "Operation not permitted")'
+    source = source.replace('fcntl.ioctl(fd, SET_FLAGS, struct.pack("l", value))', refused)
+    assert refused in source
+    for verb in (("check", "read-only", where), ("read-only", "cockpit-d27", where, LONG)):
+        argv = [sys.executable, "-c", source, *verb]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10)
+        assert done.returncode == 3, done.stdout  # not allowed
+        assert ("LINUX_IMMUTABLE" in done.stderr) == (verb[0] == "check"), done.stderr
+    assert [path.name for path in checkpoint.parent.parent.iterdir()] == ["run"]
+    assert run("storage", "check", "read-only", where).returncode == 0
+    argv = [sys.executable, "-c", source, "check", "busy", where]
+    assert subprocess.run(argv, check=False, timeout=10).returncode == 0
 
 
 def known(process: int) -> str:

@@ -39,7 +39,7 @@ class Directory:
         for_s = float(order.values["for_s"])
         pod, where = _place(victims, victims.storage_path, "directory of checkpoints")
         name = _name(order)
-        await pod_script.run(context.backend, pod.name, "storage", "check", where)
+        await pod_script.run(context.backend, pod.name, "storage", "check", self.way, where)
         writers = str(order.values.get("writers", ""))
 
         async def apply() -> None:

@@ -35,6 +35,7 @@ from cockpit.drills.pod_scripts.process import ended
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h, on 64 bits."""
 IMMUTABLE = 0x10
+CAP_LINUX_IMMUTABLE = 9
 BLOCK = 4 << 20
 LOCK_S, REMOVE_S = 10.0, 10.0
 
@@ -68,12 +69,14 @@ def shared(directory: Path) -> Path:
 
 @contextmanager
 def locked_state(directory: Path) -> Iterator[None]:
-    """For one process at a time; its file is removed with the last fault."""
+    """For one process at a time; its file is removed with the last fault, or one that failed."""
     lock = shared(directory).with_suffix(".lock")
     with locked(lock, LOCK_S):
-        yield
-        if not shared(directory).exists():
-            lock.unlink()
+        try:
+            yield
+        finally:
+            if not shared(directory).exists():
+                lock.unlink()
 
 
 def read_only(name: str, directory: Path, seconds: float) -> None:
@@ -218,17 +221,27 @@ def detach() -> None:
         os.dup2(null, number)
 
 
-def check(directory: Path) -> None:
+def check(way: str, directory: Path) -> None:
     if not directory.is_dir():
         raise FileNotFoundError(errno.ENOENT, "this pod does not see it", str(directory))
     if not os.access(directory.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "this user may not write there", str(directory.parent))
+    if way == "read-only" and os.geteuid() == 0 and not may_set_immutable():
+        why = "root without the capability LINUX_IMMUTABLE cannot make it read-only"
+        raise PermissionError(errno.EPERM, why, str(directory))
+
+
+def may_set_immutable() -> bool:
+    """Return whether this process has the capability LINUX_IMMUTABLE (capabilities(7))."""
+    status = Path("/proc/self/status").read_text()
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> CAP_LINUX_IMMUTABLE & 1)
 
 
 def main() -> None:
     verb, *rest = sys.argv[1:]
     if verb == "check":
-        check(Path(rest[0]))
+        check(rest[0], Path(rest[1]))
     elif verb == "read-only":
         read_only(rest[0], Path(rest[1]), float(rest[2]))
     elif verb == "busy":
