@@ -180,10 +180,10 @@ shutil.rmtree = rmtree
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user changes the mode of the directory")
 def test_directory_that_cannot_be_made_read_only_is_refused_and_nothing_is_left(
-    checkpoint: Path, tmp_path: Path
+    checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     where = str(checkpoint.parent)
-    status = tmp_path / "status"
+    status = tmp_path_factory.mktemp("proc") / "status"
     status.write_text("Name: python\nCapEff:\t00000000a80425fb\n")  # as in a default container
     source = pod_script.source("storage").replace("/proc/self/status", str(status))
     refused = 'raise PermissionError(1, "Operation not permitted")'
