@@ -72,7 +72,7 @@ def test_the_kernel_that_is_asked_for_is_the_one_that_runs(name: str) -> None:
         (TrainSettings(precision="tf32"), "precision=tf32 is of NVIDIA GPUs since Ampere"),
         (TrainSettings(memory_fraction=0.5), "memory_fraction is of a GPU's memory"),
         (TrainSettings(allocator="backend:native"), "allocator is of a GPU's memory"),
-        (TrainSettings(nccl_algorithm="ring"), "CPUs speak by gloo"),
+        (TrainSettings(nccl_algorithm="ring"), "CPUs use gloo"),
         (TrainSettings(comm_hook="bf16"), "comm_hook: of what ranks send each other"),
         (TrainSettings(bucket_mb=1, static_graph=True), "bucket_mb, static_graph: of what"),
         (TrainSettings(model="resnet18", dropout=0.5), "dropout=0.5: resnet18 has none"),
