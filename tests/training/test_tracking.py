@@ -43,7 +43,7 @@ def of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """As cockpit launches it, and as telemetry names its run."""
     for name, value in context("raysubmit_7").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(attempt_observer, "_witness", AttemptObserver(None, "ab12", 1, 0))
+    monkeypatch.setattr(attempt_observer, "_observer", AttemptObserver(None, "ab12", 1, 0))
 
 
 def run(settings: TrainSettings, checkpoints: Path) -> dict[str, Any]:

@@ -80,7 +80,7 @@ async def test_the_mouse_points_zooms_and_opens(cockpit: Open) -> None:
         stretch = panel.stretch
         assert stretch is not None
         assert stretch.cell(view.lens.cursor or 0.0) == 30
-        assert view.selected == "throughput"
+        assert view.selected == "samples_per_s"
         panel.post_message(Panel.Scrolled(panel, stretch.place(30), 0.5))
         await seen.until(lambda: view.lens.span is not None)
         panel.post_message(Panel.Opened(panel))
