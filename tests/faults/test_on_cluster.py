@@ -132,7 +132,7 @@ def test_without_its_operator_the_pods_go_on_and_a_change_says_what_to_do() -> N
     (row,) = ask("local", "status")
     assert row["health"] == "degraded"
     assert "operator not running" in row["message"]
-    run("scale", "workers", "0", "--yes").is_a_sentence(3, f"cockpit local down {NAME}", plan=2)
+    run("scale", "workers", "0", "--yes").is_a_sentence(3, f"cockpit local down {NAME}", plan=3)
     assert [pod["phase"] for pod in ask("status")["pods"]].count("Running") == 2
     assert [pod["phase"] for pod in ask("pods")].count("Running") == 2
 
