@@ -72,6 +72,11 @@ ENDED_WITH_JOB = {
     JobStatus.FAILED: RunState.ERRORED,
     JobStatus.SUCCEEDED: RunState.FINISHED,
 }
+JOB_LOST_AFTER_S = 10.0
+"""A run is over when Ray has not listed its job for this long, although it answers. Ray refuses to
+delete a job that is not over, so the GCS lost its state: the head was replaced without GCS fault
+tolerance. The margin is for a GCS that is still loading its state."""
+JOB_LOST = "Ray no longer lists its job: the head was replaced, and its state was lost with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +192,8 @@ class Store:
             case SourceHealth():
                 self.past.take_health(event)
                 self._source(event)
+                if event.source == "ray" and event.ok:
+                    self._end_lost_jobs(event.at_s)
             case PodsListed():
                 self.past.take_pods(event)
                 self._pods(event)
@@ -287,6 +294,23 @@ class Store:
         self.jobs = {**rayjobs, **jobs}
         for run in list(self.runs.values()):
             self._end_with_job(run)
+        if event.source == "ray":
+            self._end_lost_jobs(event.at_s)
+
+    def _end_lost_jobs(self, at_s: float) -> None:
+        """End the runs whose job Ray listed before, and has not listed for JOB_LOST_AFTER_S.
+
+        Called for health events too: a recording has a list of jobs only where it changes.
+        """
+        for run in list(self.runs.values()):
+            if run.state.is_over:
+                continue
+            if run.submission_id in self.jobs:
+                run.job_listed, run.job_missing_s = True, None
+            elif run.job_listed and run.job_missing_s is None:
+                run.job_missing_s = at_s
+            elif run.job_missing_s is not None and at_s - run.job_missing_s >= JOB_LOST_AFTER_S:
+                self._end(run, run.job_missing_s, RunState.ERRORED, "lost", JOB_LOST)
 
     def _pods(self, event: PodsListed) -> None:
         pods = {pod.name: pod for pod in event.pods}
@@ -351,11 +375,18 @@ class Store:
         job = self.jobs.get(run.submission_id)
         if job is None or not job.status.is_over or run.state.is_over:
             return
-        ended_s = max(job.ended_s or 0.0, run.states[-1][0] if run.states else 0.0)
-        run.enter(ended_s, ENDED_WITH_JOB[job.status])
-        run.message = run.message or f"its job is {job.status.value}: {one_line(job.message)}"
+        message = f"its job is {job.status.value}: {one_line(job.message)}"
+        state = ENDED_WITH_JOB[job.status]
+        self._end(run, job.ended_s or 0.0, state, job.status.value.lower(), message)
+
+    def _end(
+        self, run: RunView, at_s: float, state: RunState, job_status: str, message: str
+    ) -> None:
+        ended_s = max(at_s, run.states[-1][0] if run.states else 0.0)
+        run.enter(ended_s, state)
+        run.message = run.message or message
         if (attempt := run.attempt) is not None and attempt.ended_s is None:
-            attempt.ended_s, attempt.reason = ended_s, f"job {job.status.value.lower()}"
+            attempt.ended_s, attempt.reason = ended_s, f"job {job_status}"
         self._run_ended(run)
 
     def _attempt_started(self, event: AttemptStarted) -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.model.event import AttemptStarted, Event, JobsListed, MetricsReported, RunSeen
+from cockpit.model.event import (
+    AttemptStarted,
+    Event,
+    JobsListed,
+    MetricsReported,
+    RunSeen,
+    SourceHealth,
+)
 from cockpit.model.run import Job, JobStatus, Placement, RunState
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
@@ -35,6 +42,14 @@ def listed(at_s: float, status: JobStatus, *, source: str = "ray") -> JobsListed
     return JobsListed(at_s=START_S + at_s, source=source, jobs=(job,))
 
 
+def no_jobs(at_s: float) -> JobsListed:
+    return JobsListed(at_s=START_S + at_s, source="ray", jobs=())
+
+
+def healthy(at_s: float, *, source: str = "ray", ok: bool = True) -> SourceHealth:
+    return SourceHealth(at_s=START_S + at_s, source=source, ok=ok)
+
+
 def reported(at_s: float, **metrics: float) -> MetricsReported:
     return MetricsReported(
         at_s=START_S + at_s, source="telemetry", run_id="a", attempt=1, metrics=metrics
@@ -55,6 +70,45 @@ RUNS = {
         listed(0, JobStatus.RUNNING),
         seen(1, RunState.RUNNING),
     ],
+    "a job that Ray lost": [
+        seen(0, RunState.RUNNING),
+        listed(1, JobStatus.RUNNING),
+        no_jobs(30),
+        healthy(35),
+        healthy(41),
+    ],
+    "a job that Ray lost, and that was submitted again": [
+        seen(0, RunState.RUNNING, job_id="01"),
+        listed(1, JobStatus.RUNNING),
+        no_jobs(30),
+        healthy(41),
+        listed(50, JobStatus.RUNNING),
+        seen(60, RunState.RUNNING, job_id="02"),
+        healthy(80),
+    ],
+    "a job that is missing for a moment": [
+        seen(0, RunState.RUNNING),
+        listed(1, JobStatus.RUNNING),
+        no_jobs(30),
+        healthy(35),
+        listed(39, JobStatus.RUNNING),
+        healthy(41),
+    ],
+    "a job that Ray does not list while it does not answer": [
+        seen(0, RunState.RUNNING),
+        listed(1, JobStatus.RUNNING),
+        no_jobs(30),
+        healthy(41, ok=False),
+        healthy(42, source="telemetry"),
+    ],
+    "a job that the backend lists still": [
+        seen(0, RunState.RUNNING),
+        listed(1, JobStatus.RUNNING, source="backend"),
+        listed(1, JobStatus.RUNNING),
+        no_jobs(30),
+        healthy(41),
+    ],
+    "a job that Ray never listed": [seen(0, RunState.RUNNING), no_jobs(1), healthy(41)],
     "an earlier driver's stream later": [
         listed(10, JobStatus.STOPPED),
         seen(20, RunState.RUNNING, job_id="02", of="train-2"),
@@ -74,7 +128,24 @@ def test_a_run_is_over_with_its_job_in_whatever_order_that_is_told(events: list[
     assert (running_summary.ended_s is None) is (run.ended_s is None)
     assert running_summary.submission == run.submission_id
     ends = [marker for marker in markers if marker is not None and marker.kind == "end"]
-    assert len(ends) == run.state.is_over
+    assert len(ends) == sum(state.is_over for _, state in run.states)
+
+
+def test_a_run_whose_job_ray_lost_ended_in_an_error_when_the_job_was_first_missing() -> None:
+    store = Store()
+    for event in RUNS["a job that Ray lost"]:
+        store.apply(event)
+    run = store.runs["a"]
+    assert (run.state, run.ended_s) == (RunState.ERRORED, START_S + 30)
+    assert "no longer lists its job" in run.message
+
+
+def test_a_run_whose_job_is_submitted_again_goes_on() -> None:
+    store = Store()
+    for event in RUNS["a job that Ray lost, and that was submitted again"]:
+        store.apply(event)
+    run = store.runs["a"]
+    assert (run.state, run.ended_s) == (RunState.RUNNING, None)
 
 
 def test_a_recording_that_goes_on_knows_its_job_still(tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from cockpit.model.event import (
     MetricsReported,
     RankSampled,
     RunSeen,
+    SourceHealth,
 )
 from cockpit.model.run import Job, RankSample, RunState, RunSummary
 from cockpit.store.selectors import reported_step
 from cockpit.store.series import Series
-from cockpit.store.store import ENDED_WITH_JOB
+from cockpit.store.store import ENDED_WITH_JOB, JOB_LOST_AFTER_S
 
 POINTS = 4_096
 
@@ -60,6 +61,8 @@ class RunningSummary:
     _seen_s: float = -math.inf
     _listed: dict[str, tuple[JobsListed, float]] = field(default_factory=dict)
     """By source: the jobs as it told them last, and the moment of that."""
+    _job_listed: bool = False
+    _job_missing_s: float | None = None
     _newest: dict[int, RankSample] = field(default_factory=dict)
     _samples_per_s: Series = field(default_factory=lambda: Series(POINTS))
     _step_time_s: Series = field(default_factory=lambda: Series(POINTS))
@@ -79,7 +82,12 @@ class RunningSummary:
                 return Marker(when_s, "attempt", f"attempt {event.attempt}")
             case JobsListed():
                 self._listed[event.source] = event, when_s
-                return self._end_with_job(when_s)
+                ended = self._end_with_job(when_s)
+                if event.source == "ray":
+                    ended = ended or self._end_lost_job(event.at_s, when_s)
+                return ended
+            case SourceHealth() if event.source == "ray" and event.ok:
+                return self._end_lost_job(event.at_s, when_s)
             case MetricsReported():
                 step = None if self._stepped else reported_step(event.metrics)
                 self.steps = max(self.steps, step or 0)
@@ -106,6 +114,19 @@ class RunningSummary:
         self.state, self._running = ENDED_WITH_JOB[job.status], False
         self.ended_s = job.ended_s or listed_at_s
         return Marker(max(when_s, listed_when_s), "end", self.state.value)
+
+    def _end_lost_job(self, at_s: float, when_s: float) -> Marker | None:
+        """As in the store: Ray listed its job before, and answers without it now."""
+        if self.state.is_over:
+            return None
+        if self._job() is not None:
+            self._job_listed, self._job_missing_s = True, None
+        elif self._job_listed and self._job_missing_s is None:
+            self._job_missing_s = at_s
+        elif self._job_missing_s is not None and at_s - self._job_missing_s >= JOB_LOST_AFTER_S:
+            self.state, self._running, self.ended_s = RunState.ERRORED, False, self._job_missing_s
+            return Marker(when_s, "end", self.state.value)
+        return None
 
     def _job(self) -> tuple[Job, float, float] | None:
         """The run's own, and when it was listed; Ray's word on it counts before the backend's."""
