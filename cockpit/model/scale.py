@@ -5,12 +5,13 @@ Counts are replicas, which are pods unless a replica spans several hosts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cockpit.format import plural
-from cockpit.model.cluster import WorkerGroup
+from cockpit.model.cluster import Pod, WorkerGroup
 from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,22 @@ def plan_scale(
             or "Ray's autoscaler continues to change this number."
         )
     return ScalePlan(group, before, after, low, high, tuple(line for line in lines if line))
+
+
+def require_removable(group: str, remove: Iterable[str], pods: Iterable[Pod]) -> None:
+    """Raises UsageError for a name in `remove` of no living pod, or of one of another group."""
+    living = {pod.name: pod for pod in pods if pod.ended_s is None}
+    for name in remove:
+        pod = living.get(name)
+        if pod is None:
+            names = sorted(pod.name for pod in living.values() if pod.group == group)
+            raise UsageError(
+                f"There is no pod {one_line(name)!r} in group {group}.",
+                f"Pods: {', '.join(names[:8]) or 'none'}.",
+                "cockpit pods lists them.",
+            )
+        if pod.group != group:
+            raise UsageError(f"Pod {name} is of group {pod.group}, not of {group}.")
 
 
 def clamped(wanted: int, low: int, high: int) -> tuple[int, str]:

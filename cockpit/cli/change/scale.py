@@ -11,7 +11,7 @@ from cockpit.backends.protocol import Scaled
 from cockpit.cli.options import confirm, connect, permission
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
-from cockpit.model.scale import plan_scale, unit, wanted_replicas
+from cockpit.model.scale import plan_scale, require_removable, unit, wanted_replicas
 from cockpit.store.store import Store
 
 WAIT_S = 180.0
@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         permission.require(session, "scale")
         connect.wait_for(session, ("backend",))
         group = _group(session.store, args.group)
+        if session.store.pods:  # they may not be listed without the right to
+            require_removable(group.name, args.remove, session.store.pods.values())
         wanted = None if args.replicas is None else wanted_replicas(args.replicas, group)
         uid = session.store.uid
         plan = plan_scale(

@@ -15,7 +15,7 @@ from cockpit.backends.kuberay.api.fields import mapping, whole
 from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import UsageError
-from cockpit.model.scale import autoscaler_effect, clamped
+from cockpit.model.scale import autoscaler_effect, clamped, require_removable
 from cockpit.model.text import one_line
 
 Step = Mapping[str, Any]
@@ -149,14 +149,10 @@ def _replicas_of(
     names: Sequence[str], pods: Sequence[Pod], old: GroupSpec
 ) -> dict[str, tuple[str, ...]]:
     """By replica, all pods that go when those named go: the hosts of one go together."""
+    require_removable(old.name, names, pods)
     known = {pod.name: pod for pod in pods}
     going: dict[str, tuple[str, ...]] = {}
     for name in names:
-        if name not in known:
-            listed = ", ".join(sorted(known)[:8]) or "none"
-            raise UsageError(
-                f"There is no pod {one_line(name)!r} in group {old.name}.", f"Pods: {listed}."
-            )
         replica = known[name].replica if old.hosts > 1 else ""
         together = tuple(pod.name for pod in pods if replica and pod.replica == replica)
         going[replica or name] = together or (name,)
