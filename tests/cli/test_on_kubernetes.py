@@ -156,21 +156,24 @@ def test_one_look_at_the_only_cluster_of_the_namespace(run: Run) -> None:
     assert not pods["trainer-gpu-c"]["ready"]
 
 
-def test_one_look_and_the_whole_list_say_the_same_of_a_pod(run: Run) -> None:
-    same = ("group", "node_type", "phase", "ready", "ip", "restarts", "reason", "host")
+def test_one_shot_query_and_watched_list_agree_on_each_pod(run: Run) -> None:
+    same = (
+        *("uid", "group", "node_type", "phase", "ready", "ip", "restarts", "reason", "host"),
+        *("created_s", "replica"),
+    )
 
     def of(pods: list[dict[str, Any]]) -> dict[str, list[Any]]:
         return {pod["name"]: [pod[key] for key in same] for pod in pods}
 
     def agree() -> bool:
         [_, out, _] = run("status", "-o", "json")
-        glanced.update(of(json.loads(out)["pods"]))
+        one_shot.update(of(json.loads(out)["pods"]))
         listed.update(of(rows(run, "pods")))
-        return glanced == listed
+        return one_shot == listed
 
-    glanced: dict[str, list[Any]] = {}
+    one_shot: dict[str, list[Any]] = {}
     listed: dict[str, list[Any]] = {}
-    # The scheduler may change its words on a pod between the two looks.
+    # The scheduler may change its message on a pod between the two queries.
     wait_until(agree, 30)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.one_shot import glance
+from cockpit.backends.kuberay.one_shot import one_shot_events
 from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, PodPhase
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
 
@@ -32,6 +32,7 @@ class Client:
     def __init__(self, *workers: tuple[str, ...], error: Exception | None = None) -> None:
         self.workers, self.error = workers, error
         self.read: list[str] = []
+        self.tables = 0
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         self.read.append(path.rpartition("/")[2])
@@ -42,20 +43,29 @@ class Client:
         return CLUSTER
 
     async def table(self, path: str, params: Mapping[str, str]) -> Any:
-        selector = params["labelSelector"]
-        rows: tuple[tuple[str, ...], ...] = ()
-        if selector.endswith("node-type=head"):
-            rows = (HEAD,)
-        elif "group=gpu" in selector:
-            rows = self.workers
+        assert params == {"labelSelector": "ray.io/cluster=trainer"}
+        self.tables += 1
         return {
             "columnDefinitions": [{"name": name} for name in COLUMNS],
-            "rows": [{"cells": list(row)} for row in rows],
+            "rows": [
+                {"cells": list(row), "object": {"metadata": metadata(row[0])}}
+                for row in (HEAD, *self.workers)
+            ],
         }
 
 
+def metadata(name: str) -> dict[str, Any]:
+    kind, group = ("head", "headgroup") if name == HEAD[0] else ("worker", "gpu")
+    return {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": {"ray.io/node-type": kind, "ray.io/group": group},
+    }
+
+
 async def look(client: Client, *kinds: str) -> dict[type, Event]:
-    events = await glance(cast("KubeClient", client), REF, kinds)
+    events = await one_shot_events(cast("KubeClient", client), REF, kinds)
     return {type(event): event for event in events}
 
 
@@ -70,13 +80,21 @@ async def test_a_table_tells_groups_pods_and_health() -> None:
     head, well, waiting = listed.pods
     assert (head.node_type, head.group, head.ready) == (NodeType.HEAD, "headgroup", True)
     assert (well.group, well.restarts, well.ip, well.host) == ("gpu", 3, "10.0.0.2", "node-2")
-    assert listed.at_s - head.created_s == pytest.approx(5 * 86_400 + 3 * 3_600, abs=5)
+    assert head.created_s == 1_767_323_045.0
     assert (waiting.phase, waiting.ready, waiting.ip) == (PodPhase.PENDING, False, "")
     assert waiting.reason == "Pending"
     groups = found[GroupsListed]
     assert isinstance(groups, GroupsListed)
     assert (groups.groups[0].desired, groups.groups[0].ready) == (2, 1)
     assert isinstance(found[SourceHealth], SourceHealth)
+
+
+async def test_uid_and_labels_come_with_the_one_request_for_the_table() -> None:
+    client = Client(WELL)
+    listed = (await look(client, "pods"))[PodsListed]
+    assert isinstance(listed, PodsListed)
+    assert [pod.uid for pod in listed.pods] == ["uid-of-trainer-head", "uid-of-trainer-gpu-a"]
+    assert (client.tables, client.read) == (1, ["trainer"])
 
 
 @pytest.mark.parametrize(
