@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from cockpit.actions import audit
 from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.launch import rayjob, resubmit, submission
+from cockpit.launch import catalog, rayjob, resubmit, submission
+from cockpit.launch.job import BundledJob
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.error import CockpitError, UsageError
@@ -128,6 +129,9 @@ class ClusterActions:
             terminal = await self._backend.attach(pod, argv, tty=tty, rows=rows, columns=columns)
         self._write(change)
         return terminal
+
+    def bundled_jobs(self) -> tuple[BundledJob, ...]:
+        return catalog.bundled_jobs()
 
     async def launch(
         self, name: str, settings: Mapping[str, str], via: Literal["job", "rayjob"] = "job"

@@ -13,9 +13,9 @@ import pytest
 from cockpit.backends.local import GroupSpec, LocalBackend, status
 from cockpit.backends.local.files import RunFiles
 from cockpit.backends.local.pods.process import find
-from cockpit.cli.options import connect
 from cockpit.launch import submission
 from cockpit.model.recovery import FAST
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import AttemptView, RunView
@@ -114,7 +114,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
             async with Dashboard(backend.dashboard) as dashboard:
                 return (await submission.launch(dashboard, replace(spec, recovery=FAST))).id
 
-        with connect.session_on(backend) as session:
+        with builder.session_on(backend) as session:
             session.call(launch())
             yield Stage(session, backend)
 

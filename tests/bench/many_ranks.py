@@ -19,8 +19,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from cockpit.backends.local import LocalBackend
-from cockpit.cli.options import connect
 from cockpit.model.event import Event, RankSampled
+from cockpit.session import builder
 from cockpit.session.session import Session
 from tests.bench import played
 from tests.bench.cluster import head_alone
@@ -81,7 +81,7 @@ def playing(backend: LocalBackend, directory: Path, ranks: int) -> Iterator[Play
         if isinstance(event, RankSampled):
             late_s.append(time.time() - event.at_s)
 
-    with connect.session_on(backend, listeners=[heard]) as session:
+    with builder.session_on(backend, listeners=[heard]) as session:
         job = session.call(submit(backend, ("python", "played.py", str(ranks)), directory))
         if not session.wait(
             lambda store: any(run.samples_seen for run in store.runs.values()), START_TIMEOUT_S

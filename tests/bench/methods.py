@@ -17,9 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cockpit.backends.local import LocalBackend
-from cockpit.cli.options import connect
 from cockpit.launch import submission
 from cockpit.model.run import RunState
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import RunView
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with (
         TemporaryDirectory() as directory,
         two_workers() as backend,
-        connect.session_on(backend) as session,
+        builder.session_on(backend) as session,
     ):
         for turn in range(args.turns):
             for job in args.jobs:

@@ -25,13 +25,13 @@ from tempfile import TemporaryDirectory
 
 from cockpit.backends.local import GroupSpec
 from cockpit.backends.protocol import Backend
-from cockpit.cli.options import connect
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.launch import submission
 from cockpit.model.cluster import ClusterRef, Resources
 from cockpit.model.drill import Drill, Recovery
 from cockpit.model.recovery import PROFILES, RecoveryProfile
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.selectors import current_run
@@ -154,7 +154,7 @@ def measure(
     name: str, profile: RecoveryProfile, backend: Backend, storage: str, drills: int, place: str
 ) -> Iterator[Row]:
     case = CASES[name]
-    with connect.session_on(backend) as session:
+    with builder.session_on(backend) as session:
         session.call(_launch(backend, case, profile, storage))
         for number in range(drills):
             _settle(session, case)

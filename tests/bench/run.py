@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cockpit.backends.local import LocalBackend
-from cockpit.cli.options import connect
 from cockpit.launch import submission
+from cockpit.session import builder
 from cockpit.session.session import Session
 from tests.bench import noted
 from tests.bench.cluster import WORKERS
@@ -31,7 +31,7 @@ def training(
     shutil.copy(Path(noted.__file__), code)
     script = ["python", "noted.py", str(directory), str(WORKERS), str(int(mute_every_other_epoch))]
     say("starting a run …")
-    with connect.session_on(backend) as session:
+    with builder.session_on(backend) as session:
         job = session.call(submit(backend, tuple(script), code))
         if not session.wait(
             lambda store: any(run.checkpoints for run in store.runs.values()), START_TIMEOUT_S

@@ -36,6 +36,7 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Job, JobStatus
+from cockpit.session import builder
 from tests.simulated_backend import ScriptedBackend
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
@@ -89,12 +90,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(connect, "backend", lambda *_, **__: made)
     monkeypatch.setattr(connect, "SETTLE_S", 0.2)
     # The dashboard of nobody: sources fail at once and the looks go on without them.
-    original = connect.session_on
+    original = builder.session_on
 
     def only_backend(cluster: Any, *, sources: Sequence[str] = ()) -> Any:
         return original(cluster, sources=())
 
-    monkeypatch.setattr(connect, "session_on", only_backend)
+    monkeypatch.setattr(builder, "session_on", only_backend)
     monkeypatch.setattr(
         connect, "wait_for", lambda s, *_: s.wait(lambda store: "backend" in store.sources, 5)
     )
@@ -186,11 +187,11 @@ WHERE = "Cluster: context prod, namespace ml, RayCluster trainer."
 def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drill's sources are those of a watched session: here it has none."""
     from cockpit.cli.drill import run
-    from cockpit.cli.options import monitored_session
+    from cockpit.session import monitored
     from cockpit.session.session import Session
 
-    monkeypatch.setattr(monitored_session, "session_on", Session)
-    monkeypatch.setattr(monitored_session, "prober_on", lambda session: None)
+    monkeypatch.setattr(monitored, "monitored_session_on", Session)
+    monkeypatch.setattr(monitored, "prober_on", lambda session: None)
     monkeypatch.setattr(run, "SOURCES", ("backend",))
 
 
@@ -354,6 +355,26 @@ def test_the_plan_says_what_the_autoscaler_will_make_of_it(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        ("trainer-gpu-z", "There is no pod 'trainer-gpu-z' in group gpu."),
+        ("trainer-head", "Pod trainer-head is of group headgroup, not of gpu."),
+        ("trainer-gpu-e", "There is no pod 'trainer-gpu-e' in group gpu."),
+    ],
+)
+def test_scale_refuses_to_remove_pod_of_other_group_or_ended_pod(
+    pod: str, why: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = replace(ONE, name="trainer-gpu-e", phase=PodPhase.FAILED, ended_s=1.0)
+    listed = PodsListed(at_s=2.0, source="backend", pods=(HEAD, ONE, ended))
+    cluster.events = events(ClusterHealth.READY, GPU, listed)
+    argv = ["scale", "gpu", "0", "--remove", pod, "--yes", "--cluster", "trainer"]
+    assert cli.main(argv) == 2
+    assert why in capsys.readouterr().err
+    assert changes(cluster) == []
+
+
 def test_replicas_of_several_hosts_are_counted_as_replicas(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -484,13 +505,13 @@ def test_a_rayjob_is_launched_and_followed_to_its_end(
         return str(spec.name)
 
     sessions: list[Any] = []
-    original = connect.session_on
+    original = builder.session_on
 
     def remembered(cluster: Any, *, sources: Sequence[str] = ()) -> Any:
         sessions.append(original(cluster, sources=sources))
         return sessions[-1]
 
-    monkeypatch.setattr(connect, "session_on", remembered)
+    monkeypatch.setattr(builder, "session_on", remembered)
     monkeypatch.setattr(Cluster, "create_rayjob", create)
     argv = ["launch", "checkpointed", "--via", "rayjob", "--own-cluster", "--deadline", "60", "-f"]
     assert cli.main([*argv, "--replicas", "gpu=2"]) == 1

@@ -14,6 +14,7 @@ import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
+from cockpit.session import builder
 from tests.local_cluster import running_cluster
 
 pytestmark = pytest.mark.ray
@@ -53,11 +54,10 @@ def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_run_is_launched_seen_killed_and_stopped(
     job: str, ask: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cockpit.cli.options import connect
     from cockpit.session.session import Session
 
     backend = LocalBackend("verbs")
-    with connect.session_on(backend) as session:
+    with builder.session_on(backend) as session:
         _until_checkpoint(session, job)
 
     whole = ask("status")
@@ -95,7 +95,7 @@ def test_a_run_is_launched_seen_killed_and_stopped(
     assert target not in {rank["pod"] for rank in ask("ranks")}
 
     assert "AttemptEnded" in {event["reason"] for event in ask("events")}
-    with connect.session_on(backend) as session:
+    with builder.session_on(backend) as session:
         _until_checkpoint(session, job, attempt=2)  # its ranks have logs of their own
     assert main(["logs", "0", "--grep", "resumed at step"]) == 0
     assert "resumed at step" in capsys.readouterr().out
@@ -103,7 +103,7 @@ def test_a_run_is_launched_seen_killed_and_stopped(
     assert "Its ranks are: 0, 1." in capsys.readouterr().err
 
     assert main(["stop", job, "--yes"]) == 0
-    with connect.session_on(backend, sources=("ray",)) as session:
+    with builder.session_on(backend, sources=("ray",)) as session:
         assert isinstance(session, Session)
         assert session.wait(lambda s: job in s.jobs and s.jobs[job].status.is_over, 60)
     assert main(["logs", job, "--grep", "resumed at step"]) == 0
@@ -114,7 +114,7 @@ def test_a_run_is_launched_seen_killed_and_stopped(
     again = capsys.readouterr().out.strip()
     assert main(["delete", again, "--yes"]) == 2, "it runs"
     assert main(["stop", again, "--yes"]) == 0
-    with connect.session_on(backend, sources=("ray",)) as session:
+    with builder.session_on(backend, sources=("ray",)) as session:
         assert session.wait(lambda s: again in s.jobs and s.jobs[again].status.is_over, 60)
     assert main(["delete", again, "--yes"]) == 0
     assert [row["name"] for row in ask_after(capsys, ask)] == [job]

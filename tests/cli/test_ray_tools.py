@@ -14,9 +14,9 @@ import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
-from cockpit.cli.options import connect
 from cockpit.cli.read.chrome_trace import run_events, trace
 from cockpit.model.run import Checkpoint, Phase
+from cockpit.session import builder
 from tests.events import RUN, before_the_kill, reduced, the_recovery
 from tests.local_cluster import running_cluster
 
@@ -65,7 +65,7 @@ def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
     with redirect_stdout(out):
         assert main(["launch", "checkpointed", *settings]) == 0
     name = out.getvalue().strip()
-    with connect.session_on(cluster) as session:
+    with builder.session_on(cluster) as session:
         assert session.wait(
             lambda store: any((run.step or 0) > 5 for run in store.runs.values()), 240
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cockpit.cli.main import main
-from cockpit.cli.options import connect
+from cockpit.session import builder
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
 
@@ -71,7 +71,7 @@ def test_a_run_recovers_from_the_kill_of_a_worker_pod(
 
 def _wait_for_checkpoint(cluster: RealCluster) -> None:
     """Until the run has made steps and has something to come back to."""
-    with connect.session_on(cluster.backend()) as session:
+    with builder.session_on(cluster.backend()) as session:
         found = session.wait(
             lambda store: any(run.checkpoints for run in store.runs.values()), START_TIMEOUT_S
         )

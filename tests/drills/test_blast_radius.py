@@ -10,7 +10,7 @@ import pytest
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.drill import run
 from cockpit.cli.main import main
-from cockpit.cli.options import connect, monitored_session
+from cockpit.cli.options import connect
 from cockpit.config import file
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Aim, Order
@@ -23,6 +23,7 @@ from cockpit.model.cluster import Pod, WorkerGroup
 from cockpit.model.drill import Verdict
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.event import GroupsListed, SourceHealth
+from cockpit.session import monitored
 from cockpit.session.session import Session
 from cockpit.tui.commands import drill_form
 from tests.drills.ground import Obedient, ScriptedContext, experiment
@@ -168,8 +169,8 @@ def test_flags_beat_the_configuration(
     at = SourceHealth(at_s=1.0, source="backend", ok=True)
     backend = ScriptedBackend([group(3), pods(1.0, HEAD, *workers(3)), at])
     monkeypatch.setattr(connect, "backend", lambda *_: backend)
-    monkeypatch.setattr(monitored_session, "session_on", Session)
-    monkeypatch.setattr(monitored_session, "prober_on", lambda session: None)
+    monkeypatch.setattr(monitored, "monitored_session_on", Session)
+    monkeypatch.setattr(monitored, "prober_on", lambda session: None)
     monkeypatch.setattr(run, "SOURCES", ("backend",))
     where = file.path()
     where.parent.mkdir(parents=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli.options import connect
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 @pytest.fixture(scope="module")
 def session(ray_on_kubernetes: RealCluster) -> Iterator[Session]:
-    with connect.session_on(ray_on_kubernetes.backend()) as session:
+    with builder.session_on(ray_on_kubernetes.backend()) as session:
         assert session.wait(lambda store: len(store.nodes) >= 2 and bool(store.machines), 60.0)
         yield session
     ray_on_kubernetes.wait_ready(1)

@@ -23,11 +23,11 @@ from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.cli.drill import recovery as verb
 from cockpit.cli.main import main
-from cockpit.cli.options import connect
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import baseline, is_complete, recovery
 from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.model.event import DrillInjected
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
@@ -105,7 +105,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
 
 @pytest.fixture
 def session(facts: Facts) -> Iterator[Session]:
-    with connect.session_on(LocalBackend(NAME)) as session:
+    with builder.session_on(LocalBackend(NAME)) as session:
         assert session.wait(_is_at_pace, 180), session.store.jobs
         yield session
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from cockpit.cli.options import connect
 from cockpit.drills.engine import undo
 from cockpit.drills.faults import parameters
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank
@@ -51,7 +51,7 @@ def session(
             stdout=said,
             stderr=subprocess.STDOUT,
         ) as stays,
-        connect.session_on(ray_on_kubernetes.backend()) as session,
+        builder.session_on(ray_on_kubernetes.backend()) as session,
     ):
         try:
             begun = session.wait(lambda store: steps(store, 1) >= 20, 240.0)

@@ -13,7 +13,6 @@ import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
-from cockpit.cli.options import connect
 from cockpit.config import paths
 from cockpit.drills.engine import undo
 from cockpit.drills.engine.interrupted import Undone, undo_entries
@@ -26,6 +25,7 @@ from cockpit.drills.pod_scripts.process import Process, is_alive, living
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank
@@ -46,7 +46,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     with running_cluster(NAME, [GroupSpec("workers", replicas=2, min=0, max=2)]) as backend:
         settings = [f"--set=storage_path={results}", "--set=epochs=100000", "--workers=2"]
         assert main(["launch", "checkpointed", *settings, "--set=max_failures=-1"]) == 0
-        with connect.session_on(backend) as session:
+        with builder.session_on(backend) as session:
             assert session.wait(lambda store: steps(store, attempt=1) >= 20, 240.0)
             yield session
 

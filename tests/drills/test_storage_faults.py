@@ -9,9 +9,9 @@ import pytest
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.local import GroupSpec
-from cockpit.cli.options import connect
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Verdict
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
@@ -29,7 +29,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A run of two ranks that makes a checkpoint every few seconds."""
     storage = tmp_path_factory.mktemp("storage")
     workers = [GroupSpec("workers", replicas=2, min=0, max=2)]
-    with running_cluster("storage", workers) as backend, connect.session_on(backend) as session:
+    with running_cluster("storage", workers) as backend, builder.session_on(backend) as session:
         settings = {
             "epochs": "100000",
             "batch_size": "16",  # epochs of a second, and so checkpoints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli.main import main
-from cockpit.cli.options import connect
+from cockpit.session import builder
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
@@ -38,7 +38,7 @@ def launch(job: str, settings: dict[str, str], *where: str) -> int:
 
 def ended(backend: Backend, name: str) -> RunView:
     """The run of that name, when its last word has arrived."""
-    with connect.session_on(backend) as session:
+    with builder.session_on(backend) as session:
 
         def found(store: Store) -> RunView | None:
             return next((run for run in store.runs.values() if run.name == name), None)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from cockpit.actions.drills import DrillActions
 from cockpit.backends.protocol import Terminal
 from cockpit.backends.without_kubernetes import ONLY_KUBERNETES
-from cockpit.cli.screen.actions import ScreenActions
 from cockpit.launch.job import BundledJob
 from cockpit.model.cluster import (
     ClusterHealth,
@@ -62,7 +62,7 @@ STEPS_PER_S = 20
 GIB = 1 << 30
 
 
-class SimulatedActions(ScreenActions):
+class SimulatedActions(DrillActions):
     """The real actions on a scripted backend; Ray's jobs API and the list of jobs are in memory."""
 
     def __init__(self, session: Session, ray: JobsApi) -> None:

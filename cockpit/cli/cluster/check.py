@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
 from cockpit.model.error import CockpitError
+from cockpit.session import builder
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Check:
 def answers(name: str, backend: Backend) -> Check:
     """Whether the dashboard lists its nodes."""
     try:
-        with connect.session_on(backend, sources=("ray",)) as session:
+        with builder.session_on(backend, sources=("ray",)) as session:
             connect.wait_for(session, ("ray",))
             state = session.store.sources.get("ray")
     except CockpitError as error:

@@ -11,7 +11,6 @@ from typing import Any
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.cluster import demo_cluster
 from cockpit.cli.drill import recovery
-from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row
 from cockpit.cli.output.streams import tell
@@ -20,6 +19,7 @@ from cockpit.insight.recovery.text import sentence
 from cockpit.model.drill import Recovery
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
+from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store import selectors
 from cockpit.store.run import RunView
@@ -47,7 +47,7 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
             after.callback(demo_cluster.end, args, tell)
 
         backend = demo_cluster.start(args, tell, claimed)
-        session = after.enter_context(connect.session_on(backend))
+        session = after.enter_context(builder.session_on(backend))
         actions = DrillActions(session)
         job_id = session.call(actions.launch("checkpointed", demo_cluster.settings(args)))
         tell(f"Launched {job_id}; waiting for its first checkpoint …")

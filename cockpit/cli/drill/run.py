@@ -10,7 +10,7 @@ from cockpit.actions.drills import DrillActions
 from cockpit.cli.drill import plan as drill_plan
 from cockpit.cli.drill import result as drill_result
 from cockpit.cli.drill.progress import Lines, follow, waited
-from cockpit.cli.options import confirm, connect, monitored_session
+from cockpit.cli.options import confirm, connect
 from cockpit.cli.output.streams import tell
 from cockpit.drills.engine import interrupted as orphans
 from cockpit.drills.engine.drill import Experiment
@@ -24,6 +24,7 @@ from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError, ExitCode, UnreachableError, UsageError
 from cockpit.model.text import one_line
 from cockpit.report import drill_junit
+from cockpit.session import monitored
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
@@ -43,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
         tell(f"{error.what} So it is unknown what is available here.")
         confirm.confirmed(args, steps_said(day, None))
         return int(ExitCode.DONE)
-    with monitored_session.session_on(backend) as session:
+    with monitored.monitored_session_on(backend) as session:
         connect.wait_for(session, SOURCES, connect.TARGET_SETTLE_S)
         limits = drill_plan.configured_limits(args)
-        actions = DrillActions(session, monitored_session.prober_on(session), limits)
+        actions = DrillActions(session, monitored.prober_on(session), limits)
         if plan is not None:
             return _one(args, session, actions, plan)
         assert day is not None

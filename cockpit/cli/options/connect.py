@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output.streams import tell
-from cockpit.session.session import Listener, Session, Source
-from cockpit.sources.polling.interval import Pace
-from cockpit.sources.ray.cluster import RaySource
-from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.telemetry.source import TelemetrySource
+from cockpit.session import builder
+from cockpit.session.session import Session
 
 if TYPE_CHECKING:
     from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
@@ -23,12 +20,11 @@ if TYPE_CHECKING:
     from cockpit.store.store import Store
 
 SETTLE_S = 5.0
+"""How long a one-shot query waits for its slowest source; what is missing is shown as missing."""
 TARGET_SETTLE_S = 30.0
-"""For verbs that choose what they hit from what the sources report: a slow head is no empty one."""
-"""How long one look waits for its slowest source; what is missing then is shown as missing."""
-ALL = ("backend", "ray", "telemetry")
+"""For verbs that choose a target from what the sources report: a slow head is no empty one."""
 
-__all__ = ["Session", "backend", "session", "session_on", "wait_for"]
+__all__ = ["Session", "backend", "session", "wait_for"]
 
 Say = Callable[[str], None]
 
@@ -119,30 +115,12 @@ def _local(where: Place, say: Say) -> Backend | None:
 def session(
     args: argparse.Namespace,
     *,
-    sources: Sequence[str] = ALL,
+    sources: Sequence[str] = builder.POLLED,
     kinds: Collection[str] | None = None,
     once: bool = False,
 ) -> Session:
     """A session on the chosen cluster with those of the sources that are wanted; not started."""
-    return session_on(backend(args, kinds=kinds, once=once), sources=sources)
-
-
-def session_on(
-    cluster: Backend, *, sources: Sequence[str] = ALL, listeners: Sequence[Listener] = ()
-) -> Session:
-    """A session with these sources; not started. At rest they poll a shared API server rarely."""
-    pace = Pace() if cluster.ref.backend == "kuberay" else None
-
-    def make() -> Sequence[Source]:
-        dashboard = Dashboard(cluster.dashboard)
-        made: list[Source] = []
-        if "ray" in sources:
-            made.append(RaySource(dashboard, pace=pace))
-        if "telemetry" in sources:
-            made.append(TelemetrySource(dashboard, pace=pace))
-        return made
-
-    return Session(cluster, make, pace=pace, listeners=listeners)
+    return builder.session_on(backend(args, kinds=kinds, once=once), sources=sources)
 
 
 def wait_for(session: Session, sources: Sequence[str], timeout_s: float = SETTLE_S) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from cockpit.cli.options import connect, monitored_session
+from cockpit.cli.options import connect
 from cockpit.cli.output.streams import tell
 from cockpit.model.error import ExitCode
 from cockpit.model.event import Notice
 from cockpit.model.text import one_line
 from cockpit.recorder.writing.recorder import Recorder
+from cockpit.session import monitored
 from cockpit.session.monitored import MonitoredSession
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.logs import JobLogSource
@@ -35,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    session = monitored_session.session_on(connect.backend(args, say=tell), record=args.run)
+    session = monitored.monitored_session_on(connect.backend(args, say=tell), record=args.run)
     watch = Watch(session, args.run)
     with _closed_in_the_end(session), _ended_by_a_signal(watch):
         watch.until_over(forever=args.forever)

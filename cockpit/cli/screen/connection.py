@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cockpit.actions.drills import DrillActions
 from cockpit.backends.pod_log import PodLogSource
 from cockpit.backends.protocol import Backend
-from cockpit.cli.options import monitored_session
-from cockpit.cli.screen.actions import ScreenActions
 from cockpit.config import file
 from cockpit.drills.plan import blast_radius
+from cockpit.session import monitored
 from cockpit.session.session import Session, Source
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.logs import JobLogSource
@@ -24,10 +24,10 @@ def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = T
 
     `undoes`: what an earlier drill left there a moment ago is undone.
     """
-    session = monitored_session.session_on(backend)
+    session = monitored.monitored_session_on(backend)
     session.start()
     limits = blast_radius.parse(file.read().tables.get("drills", {}))
-    actions = ScreenActions(session, monitored_session.prober_on(session), limits)
+    actions = DrillActions(session, monitored.prober_on(session), limits)
     if undoes:
         actions.begin_undo()
     return Connection(

@@ -1,16 +1,23 @@
-"""The screen on Kubernetes: one RayCluster, the fleet beside it, and how to get to another."""
+"""The screen on Kubernetes: one RayCluster, and a session of its own on all clusters."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+
 from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
+from cockpit.backends.kuberay.resources.clusters import FleetSource
+from cockpit.backends.without_kubernetes import WithoutOperator
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
 from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.screen import connection as on_backend
-from cockpit.cli.screen import fleet
-from cockpit.model.cluster import ClusterRef
-from cockpit.model.error import CockpitError
+from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.error import CockpitError, UnreachableError
+from cockpit.model.event import Event
 from cockpit.model.text import one_line
+from cockpit.session.session import Session, Source
 from cockpit.tui.changes.actions import Connection, Log
 
 
@@ -18,7 +25,7 @@ def connection(
     where: Place, configured: KubeConfig, say: Log, *, undoes: bool = True
 ) -> Connection:
     """On the cluster that is meant; without a session while it is to be chosen there."""
-    beside = fleet.session(configured)
+    beside = _fleet(configured)
 
     def reconnect(ref: ClusterRef, say: Log) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
@@ -48,3 +55,37 @@ def _chosen(where: Place, configured: KubeConfig, say: Log) -> ClusterRef | None
             raise
         say(one_line(str(error)))
         return None
+
+
+def _fleet(configured: KubeConfig) -> Session:
+    """Start a session with one watch a context; one that does not answer delays no other."""
+
+    def sources() -> Sequence[Source]:
+        return [
+            FleetSource(context.name, partial(kubernetes.credentials, configured, context.name))
+            for context in configured.contexts
+        ]
+
+    made = Session(NoCluster(), sources)
+    made.start()
+    return made
+
+
+class NoCluster(WithoutOperator):
+    """The backend of a session on many clusters: it yields nothing and refuses every change."""
+
+    WHY = "no cluster is chosen"
+
+    @property
+    def ref(self) -> ClusterRef:
+        return ClusterRef("kuberay", "")
+
+    async def watch(self) -> AsyncIterator[Event]:
+        await asyncio.Event().wait()
+        yield Event(at_s=0.0, source="")  # never: it makes this a generator
+
+    async def dashboard(self) -> DashboardRoute:
+        raise UnreachableError("There is no dashboard: no cluster is chosen.")
+
+    async def capabilities(self) -> Mapping[str, Capability]:
+        return self.refused()

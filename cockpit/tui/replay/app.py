@@ -65,7 +65,7 @@ class ReplayScreen(MainScreen):
     @property
     def player(self) -> Player | None:
         """None until the recording is open."""
-        from cockpit.tui.replay.session import ReplaySession
+        from cockpit.session.replay import ReplaySession
 
         session = self.cockpit.session
         return session.player if isinstance(session, ReplaySession) else None

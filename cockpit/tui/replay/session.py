@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from cockpit.backends.protocol import Scaled, Terminal
-from cockpit.backends.recorded import RecordedBackend
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.engine.interrupted import Undone
 from cockpit.drills.engine.journal import Entry
@@ -14,39 +13,12 @@ from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.gamedays.runner import GameDayRun
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.launch.job import BundledJob
-from cockpit.model.cluster import ClusterRef
 from cockpit.model.drill import DrillRecord
 from cockpit.model.error import NotAllowedError
-from cockpit.model.event import Event
 from cockpit.model.run import Job
 from cockpit.recorder.reading.player import Player
-from cockpit.session.session import Session
+from cockpit.session.replay import ReplaySession
 from cockpit.tui.changes.actions import Connection, Via
-
-BUDGET_S = 0.09
-"""Of each tick of the screen: a long way is gone in parts, and keys are answered between them."""
-
-
-class ReplaySession(Session):
-    """Its store is the player's, and its clock is the moment that is shown."""
-
-    def __init__(self, player: Player) -> None:
-        name = player.recording.run.name or player.recording.path.stem
-        ref = player.store.ref or ClusterRef("recording", name)
-        super().__init__(RecordedBackend(ref), clock=lambda: player.position_s)
-        self.store = player.store
-        self.player = player
-
-    def dispatch(self, event: Event) -> None:
-        """Nothing is added to what was recorded."""
-
-    def drain(self) -> bool:
-        """Go on with the clock. Returns whether anything has changed."""
-        return self.player.advance(BUDGET_S)
-
-    def close(self) -> None:
-        super().close()
-        self.player.recording.close()
 
 
 class RecordedActions:

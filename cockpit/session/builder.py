@@ -1,0 +1,46 @@
+"""Build the session on a cluster: its backend's watch, and the sources of Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cockpit.session.session import Listener, Session, Source
+from cockpit.sources.polling.interval import Pace
+from cockpit.sources.ray.cluster import RaySource
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.telemetry.source import TelemetrySource
+
+if TYPE_CHECKING:
+    from cockpit.backends.protocol import Backend
+
+POLLED = ("ray", "telemetry")
+"""The sources of a session that is not monitored, beside the backend's watch."""
+
+
+def session_on(
+    cluster: Backend, *, sources: Sequence[str] = POLLED, listeners: Sequence[Listener] = ()
+) -> Session:
+    """Return a session with those of `POLLED` that are in `sources`; not started."""
+    pace = pace_of(cluster)
+    return Session(
+        cluster,
+        lambda: polled_sources(Dashboard(cluster.dashboard), pace, sources),
+        pace=pace,
+        listeners=listeners,
+    )
+
+
+def pace_of(cluster: Backend) -> Pace | None:
+    """Return the pace at which sources poll an API server that others share, else None."""
+    return Pace() if cluster.ref.backend == "kuberay" else None
+
+
+def polled_sources(
+    dashboard: Dashboard, pace: Pace | None, wanted: Sequence[str] = POLLED
+) -> Sequence[Source]:
+    made: dict[str, Source] = {
+        "ray": RaySource(dashboard, pace=pace),
+        "telemetry": TelemetrySource(dashboard, pace=pace),
+    }
+    return [source for name, source in made.items() if name in wanted]
