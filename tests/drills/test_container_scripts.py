@@ -58,15 +58,17 @@ def test_memory_that_runs_out_kills_the_rank_and_not_who_filled_it(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     rank, other = (subprocess.Popen(inside(group, sys.executable, "-c", EATING)) for _ in range(2))
     try:
-        used = run(inside(group, *script("memory", "look")))
+        used = run(inside(group, *script("memory_hog", "measure")))
         assert int(used.stdout.split()[0]) == LIMIT, used.stderr
         found = living(rank.pid)
-        filled = run(inside(group, *script("memory", "fill", "d1", "20", "100", "1", str(found))))
+        filled = run(
+            inside(group, *script("memory_hog", "fill", "d1", "20", "100", "1", str(found)))
+        )
         assert filled.returncode == 0, filled.stderr
         assert rank.wait(TIMEOUT_S) == -signal.SIGKILL
         eventually(lambda: not list(tmp_path.iterdir()))
         assert other.poll() is None, "it was as large, and liked better"
-        left = run(inside(group, *script("memory", "look")))
+        left = run(inside(group, *script("memory_hog", "measure")))
         assert int(left.stdout.split()[1]) < LIMIT / 2, "all of it is given back"
     finally:
         for child in (rank, other):
@@ -84,7 +86,7 @@ def test_memory_that_is_let_go_before_it_runs_out_leaves_the_rank_as_it_was(
         eventually(lambda: str(rank.pid) in (group / "cgroup.procs").read_text().split())
         before = score.read_text()
         found = living(rank.pid)
-        run(inside(group, *script("memory", "fill", "d1", "600", "70", "0.2", str(found))))
+        run(inside(group, *script("memory_hog", "fill", "d1", "600", "70", "0.2", str(found))))
         assert score.read_text().strip() == "1000"
         use = (
             group / ("memory.current" if cgroup.IS_SECOND else "memory.usage_in_bytes")
@@ -109,9 +111,9 @@ def test_a_rank_that_is_first_to_die_by_itself_is_hit_but_not_by_two_faults_at_o
         eventually(lambda: str(rank.pid) in (group / "cgroup.procs").read_text().split())
         Path(f"/proc/{rank.pid}/oom_score_adj").write_text("1000")
         found = str(living(rank.pid))
-        first = run(inside(group, *script("memory", "fill", "d1", "600", "40", "0.2", found)))
+        first = run(inside(group, *script("memory_hog", "fill", "d1", "600", "40", "0.2", found)))
         assert first.returncode == 0, first.stderr
-        second = run(inside(group, *script("memory", "fill", "d2", "600", "40", "0.2", found)))
+        second = run(inside(group, *script("memory_hog", "fill", "d2", "600", "40", "0.2", found)))
         assert "another memory fault lasts" in second.stderr
         assert "before its time" in run(inside(group, *script("release", "d1"))).stdout
     finally:

@@ -31,9 +31,9 @@ Answer = Callable[[str, str, tuple[str, ...]], ExecResult]
 
 def answer(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
     """A pod in which everything is as it was told."""
-    if script == "look":
+    if script == "inspect":
         return ExecResult(0, "".join(f"{pid}:7\n" for pid in words[1:]) or "21:7\n", "")
-    return ExecResult(0, f"{4 << 30} {1 << 30}\n" if words == ("look",) else "done\n", "")
+    return ExecResult(0, f"{4 << 30} {1 << 30}\n" if words == ("measure",) else "done\n", "")
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Pods(ScriptedBackend):
     ran: list[tuple[str, ...]] = field(default_factory=list)
 
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
-        scripts = ("look", "kill", "stop", "hog", "memory", "release", "container")
+        scripts = ("inspect", "kill", "stop", "cpu_hog", "memory_hog", "release", "container")
         (script,) = (name for name in scripts if pod_script.argv(name)[2] == argv[2])
         self.ran.append((pod, script, *argv[3:]))
         return self.said(pod, script, tuple(argv[3:]))
@@ -69,7 +69,7 @@ async def prepared(
     name: str, backend: Pods, given: Mapping[str, str] | None = None, victims: Victims = BOTH
 ) -> Prepared:
     found = fault(name)
-    order = Order("drill-a.1", parameters.parsed(found.kind, given or {}), Random(0))
+    order = Order("drill-a.1", parameters.parsed(found, given or {}), Random(0))
     return await found.prepare(Place(backend), victims, order)
 
 
@@ -81,7 +81,7 @@ async def test_a_right_that_is_missing_is_told_before_anything_is_done(name: str
     backend = Pods(ref=KUBE, said=refuse)
     with pytest.raises(NotAllowedError):
         await prepared(name, backend)
-    assert [call[1] for call in backend.ran] in (["look"], ["memory"], ["container"])
+    assert [call[1] for call in backend.ran] in (["inspect"], ["memory_hog"], ["container"])
 
 
 @pytest.mark.parametrize("name", [*PROCESSES, "cpu-hog", "memory-hog", "container-kill"])
@@ -93,14 +93,14 @@ def test_who_has_no_way_into_pods_has_no_such_fault(name: str) -> None:
 @pytest.mark.parametrize("name", ["rank-kill", "rank-freeze", "slow-rank", "memory-hog"])
 async def test_a_rank_that_is_gone_is_named_and_nobody_is_hit(name: str) -> None:
     def one_is_gone(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
-        if script == "look" and words[1:] == ("12",):
+        if script == "inspect" and words[1:] == ("12",):
             return ExecResult(1, "", "process 12 has ended\n")
         return answer(pod, script, words)
 
     backend = Pods(ref=KUBE, said=one_is_gone)
     with pytest.raises(CockpitError, match=r"Rank 1 .process 12 in pod t-workers-2. is not there"):
         await prepared(name, backend)
-    assert {call[1] for call in backend.ran} == {"look"}
+    assert {call[1] for call in backend.ran} == {"inspect"}
 
 
 async def test_a_pod_that_is_gone_is_told_as_what_is_missing() -> None:
@@ -186,4 +186,4 @@ async def test_memory_is_filled_up_to_the_limit_and_the_ranks_die_first() -> Non
     assert "from 1.00 to 96 % of 4.00 GiB" in ready.lines[0]
     assert "rank 1" in ready.lines[0]
     await ready.apply()
-    assert backend.ran[-1] == (TWO.name, "memory", "fill", "drill-a.1", "30", "96", "5", "12:7")
+    assert backend.ran[-1] == (TWO.name, "memory_hog", "fill", "drill-a.1", "30", "96", "5", "12:7")

@@ -76,7 +76,7 @@ def keeper(held: Path) -> Process:
 
 def test_a_rank_is_found_by_its_number(start: Start) -> None:
     child = start()
-    assert run("look", "rank", str(child.pid)).stdout.split() == [str(identity(child))]
+    assert run("inspect", "rank", str(child.pid)).stdout.split() == [str(identity(child))]
 
 
 def test_what_is_no_rank_is_not_hit(start: Start) -> None:
@@ -84,7 +84,7 @@ def test_what_is_no_rank_is_not_hit(start: Start) -> None:
     gone.kill()
     gone.wait()
     for child, why in ((idle, "no rank"), (other, "no rank"), (gone, "has ended")):
-        looked = run("look", "rank", str(child.pid))
+        looked = run("inspect", "rank", str(child.pid))
         assert looked.returncode == 1
         assert why in looked.stderr
 
@@ -93,9 +93,9 @@ def test_a_program_is_found_by_its_name_and_not_by_words_about_it(start: Start) 
     raylet, dashboard = start("/opt/ray/raylet"), start("dashboard.py")
     start("grep raylet")
     inside = POD | {"PATH": os.defpath}
-    assert str(identity(raylet)) in run("look", "raylet").stdout.split()
-    assert str(identity(dashboard)) in run("look", "dashboard.py").stdout.split()
-    nobody = run("look", "raylet", environment=inside)
+    assert str(identity(raylet)) in run("inspect", "raylet").stdout.split()
+    assert str(identity(dashboard)) in run("inspect", "dashboard.py").stdout.split()
+    nobody = run("inspect", "raylet", environment=inside)
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "runs raylet" in nobody.stderr
 
@@ -115,10 +115,10 @@ def test_a_local_pod_has_only_its_own_processes(start: Start, tmp_path: Path) ->
         start(environment={}, cwd=other),
     )
     for child in ours:
-        looked = run("look", "rank", str(child.pid), environment=POD, cwd=pod)
+        looked = run("inspect", "rank", str(child.pid), environment=POD, cwd=pod)
         assert looked.stdout.strip() == str(identity(child)), looked.stderr
     for child in strangers:
-        looked = run("look", "rank", str(child.pid), environment=POD, cwd=pod)
+        looked = run("inspect", "rank", str(child.pid), environment=POD, cwd=pod)
         assert looked.returncode == 1
         assert "not of this pod" in looked.stderr
 
@@ -241,7 +241,7 @@ def test_who_is_gone_cannot_be_frozen(start: Start, tmp_path: Path) -> None:
 def test_busy_processes_end_with_whoever_started_them(
     tmp_path: Path, ended: signal.Signals
 ) -> None:
-    assert "2 busy processes" in run("hog", "d1", "600", "2").stdout
+    assert "2 busy processes" in run("cpu_hog", "d1", "600", "2").stdout
     (held,) = tmp_path.glob("*.json")
     holding = keeper(held)
     children = Path(f"/proc/{holding.pid}/task/{holding.pid}/children").read_text().split()
@@ -254,7 +254,9 @@ def test_busy_processes_end_with_whoever_started_them(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("script", "words"), [("hog", ("d1", "1", "0")), ("memory", ("look",))])
+@pytest.mark.parametrize(
+    ("script", "words"), [("cpu_hog", ("d1", "1", "0")), ("memory_hog", ("measure",))]
+)
 def test_a_local_pod_is_not_pressed_since_it_shares_its_machine(
     script: str, words: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cockpit.drills.pod_scripts.locked import locked, sync, write_atomically
+from cockpit.drills.pod_scripts.file_lock import locked, sync, write_atomically
 from cockpit.drills.pod_scripts.process import Failed, ended
 
 FLIPPED = 64

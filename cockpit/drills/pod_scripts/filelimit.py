@@ -12,7 +12,6 @@ the last the process gets its own limit back.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 import tempfile
@@ -20,9 +19,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.locked import locked, write_atomically
-from cockpit.drills.pod_scripts.marker import claim, refuse, require
-from cockpit.drills.pod_scripts.process import Failed, Process, ended, is_alive, living, parsed
+from cockpit.drills.pod_scripts.file_lock import locked, write_atomically
+from cockpit.drills.pod_scripts.marker import claim, marker, refuse, require
+from cockpit.drills.pod_scripts.process import (
+    Failed,
+    Process,
+    ended,
+    is_alive,
+    leave_behind,
+    living,
+    parsed,
+)
 
 LOCK_S = 10.0
 
@@ -84,10 +91,6 @@ def change_all(name: str, processes: Sequence[Process], most: int | None) -> Non
                 lock.unlink()
 
 
-def marker(name: str) -> Path:
-    return Path(tempfile.gettempdir()) / f".{name}"
-
-
 def on(name: str, most: int, seconds: float, processes: Sequence[Process]) -> None:
     claim(marker(name))
     try:
@@ -95,13 +98,8 @@ def on(name: str, most: int, seconds: float, processes: Sequence[Process]) -> No
     except BaseException:
         off(name, processes)
         raise
-    sys.stdout.flush()
-    if os.fork():
+    if leave_behind():
         return
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
     ends = time.monotonic() + seconds
     while time.monotonic() < ends and marker(name).exists():
         time.sleep(0.2)

@@ -1,15 +1,21 @@
-"""The file that is there while a fault lasts: with it ends the process that would end the fault.
+"""The file that exists while a fault lasts: without it, the process that ends the fault does so.
 
-An undo that comes before its fault puts a word into it, by which the fault does not begin later.
+An undo that comes before its fault writes into it that the fault may not begin.
 """
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from cockpit.drills.pod_scripts.process import Failed
 
 REFUSED = "refused"
+
+
+def marker(name: str) -> Path:
+    """Of a fault whose effect is on this pod alone."""
+    return Path(tempfile.gettempdir()) / f".{name}"
 
 
 def claim(path: Path) -> None:

@@ -5,10 +5,10 @@
     network.py off NAME [refuse]
 
 KIND is `partition`, `loss` (AMOUNT percent), `delay` (AMOUNT milliseconds) or `rate` (AMOUNT
-kilobits a second). The first two touch what goes to and comes from the PEERs, by nftables; the
-others all that the pod sends, by tc, which has no simpler way. Everything is in a table, or a
-queueing discipline, of our own; a process that is left behind takes it away after SECONDS. Where
-the kernel has no netem, another one holds back what is late (`late.py`).
+kilobits a second). The first two drop packets to and from the PEERs, by nftables; the others change
+all that the pod sends, by tc. Everything is in a table, or a queueing discipline, of our own, which
+a process that is left behind removes after SECONDS. Where the kernel has no netem, another process
+delays the packets (`packet_delay.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.late import LOOK_S, forward, handed, tap
-from cockpit.drills.pod_scripts.marker import claim, refuse
-from cockpit.drills.pod_scripts.process import Failed
+from cockpit.drills.pod_scripts.marker import claim, marker, refuse
+from cockpit.drills.pod_scripts.packet_delay import LOOK_S, forward, redirect, tap
+from cockpit.drills.pod_scripts.process import Failed, ended, has_capability, leave_behind
 
 NET_ADMIN = 12
 """Its bit of a process's capabilities (linux/capability.h)."""
@@ -34,30 +33,24 @@ CHECKED = "c0ccheck"
 PROGRAMS = {"partition": "nft", "loss": "nft", "delay": "tc", "rate": "tc"}
 
 
-class Refused(Exception):
-    """A right is missing."""
-
-
 def check(kind: str) -> bool:
-    """Whether a process has to hold packets back, since the kernel cannot."""
+    """Whether a process has to delay the packets, since the kernel cannot."""
     if os.environ.get("COCKPIT_LOCAL_POD"):
-        raise RuntimeError("this pod shares the network of its machine")
-    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    effective = next(line for line in status if line.startswith("CapEff:"))
-    if not int(effective.split()[1], 16) >> NET_ADMIN & 1:
-        raise Refused("the container lacks the capability NET_ADMIN")
+        raise Failed("this pod shares the network of its machine")
+    if not has_capability(NET_ADMIN):
+        raise PermissionError("the container lacks the capability NET_ADMIN")
     if shutil.which(PROGRAMS[kind], path=path()) is None:
-        raise RuntimeError(f"the image has no program {PROGRAMS[kind]}")
+        raise Failed(f"the image has no program {PROGRAMS[kind]}")
     if kind != "delay" or has_netem():
         return False
     try:
         taken = tap(CHECKED)
     except OSError as error:
-        raise RuntimeError(
+        raise Failed(
             f"the kernel cannot delay packets (sch_netem), nor a process ({error})"
         ) from None
     try:
-        for command in handed(CHECKED, "lo"):
+        for command in redirect(CHECKED, "lo"):
             must(run(*command))
     finally:
         os.close(taken)
@@ -87,7 +80,7 @@ def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]
         must(run("nft", "-f", "-", text="\n".join([*rules, "}"])))
     elif by_process:
         taken = tap(tap_of(name))
-        add_qdisc, add_filter = handed(device(), tap_of(name))
+        add_qdisc, add_filter = redirect(device(), tap_of(name))
         must(run(*add_qdisc))
         if (done := run(*add_filter)).returncode:
             run("tc", "qdisc", "del", "dev", device(), "clsact")
@@ -98,14 +91,9 @@ def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]
             "rate": ("tbf", "rate", f"{amount:g}kbit", "burst", "32kbit", "latency", "400ms"),
         }[kind]
         must(run("tc", "qdisc", "add", "dev", device(), "root", "handle", handle_of(name), *shape))
-    if os.fork():
-        print(f"{kind} for {seconds:g} s")
+    print(f"{kind} for {seconds:g} s")
+    if leave_behind():
         return
-    # From here on alone: what started us does not wait for it, and its hang-up does not end it.
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
     ends = time.monotonic() + seconds
 
     def goes_on() -> bool:
@@ -142,11 +130,6 @@ def tap_of(name: str) -> str:
     return f"c0c{zlib.crc32(name.encode()):08x}"
 
 
-def marker(name: str) -> Path:
-    """A file that is there while the fault is: with it goes the process that would end it."""
-    return Path(tempfile.gettempdir()) / f".{name}"
-
-
 def device() -> str:
     """The interface of the default route."""
     for line in Path("/proc/net/route").read_text(encoding="ascii").splitlines():
@@ -165,7 +148,7 @@ def run(*argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]
 
 def must(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode:
-        raise RuntimeError(reason(done))
+        raise Failed(reason(done))
 
 
 def reason(done: subprocess.CompletedProcess[str]) -> str:
@@ -177,22 +160,14 @@ def path() -> str:
     return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
 
-def main(argv: Sequence[str]) -> int:
-    verb, rest = argv[0], argv[1:]
-    try:
-        if verb == "check":
-            check(rest[0])
-        elif verb == "on":
-            on(rest[0], rest[1], float(rest[2]), float(rest[3]), rest[4:])
-        else:
-            off(rest[0], "refuse" in rest[1:])
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return 3
-    except (Failed, RuntimeError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def main() -> None:
+    verb, name, *rest = sys.argv[1:]
+    if verb == "check":
+        check(name)
+    elif verb == "on":
+        on(name, rest[0], float(rest[1]), float(rest[2]), rest[3:])
+    else:
+        off(name, "refuse" in rest)
 
 
-sys.exit(main(sys.argv[1:]))
+sys.exit(ended(main))

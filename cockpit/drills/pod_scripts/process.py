@@ -142,6 +142,30 @@ def is_inside(place: Path) -> bool:
     return False
 
 
+def has_capability(number: int) -> bool:
+    """Whether this process has the capability of this bit (linux/capability.h)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    effective = next(line for line in status if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> number & 1)
+
+
+def leave_behind() -> bool:
+    """Fork: True in the process that answers, False in the one that stays, detached from it."""
+    sys.stdout.flush()
+    if os.fork():
+        return True
+    os.setsid()
+    close_streams()
+    return False
+
+
+def close_streams() -> None:
+    """Connect the standard streams to /dev/null, so that no caller waits for their end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+
+
 def ended(work: Callable[[], None]) -> int:
     """Run `work`; return an exit code (`cockpit.drills.engine.pod_script`), and print an error."""
     try:

@@ -1,8 +1,8 @@
-"""Let a process stand still, all the time or a part of each moment, for some seconds.
+"""Stop a process with SIGSTOP for some seconds, all the time or a part of each moment.
 
-stop.py KEY SECONDS STILL_S RUN_S PID:START
+stop.py KEY SECONDS STOP_S RUN_S PID:START
 
-It is stopped for STILL_S and runs for RUN_S, in turns; with RUN_S 0 it never runs. At the end it
+It is stopped for STOP_S and runs for RUN_S, alternating; with RUN_S 0 it never runs. At the end it
 runs.
 """
 
@@ -12,20 +12,20 @@ import signal
 import sys
 import time
 
-from cockpit.drills.pod_scripts.held import Effect, hold
 from cockpit.drills.pod_scripts.process import Process, ended, parsed, send
+from cockpit.drills.pod_scripts.timed_effect import Effect, hold
 
-LONGEST_STILL_S = 2.0
-"""In turns; longer would be a hang."""
+LONGEST_STOP_S = 2.0
+"""While it alternates; longer would be a hang."""
 
 
-def standing(process: Process, still_s: float, run_s: float) -> Effect:
+def stopping(process: Process, stop_s: float, run_s: float) -> Effect:
     """Ends by itself once the process is gone.
 
-    On a busy machine we are woken late, and it runs for longer than it should: then it also stands
-    still for longer, so that its part of the time stays what was asked for.
+    On a busy machine this process wakes late, and the other runs for longer than it should: then it
+    is also stopped for longer, so that the share of the time stays what was asked for.
     """
-    due_s = still_s
+    due_s = stop_s
     try:
         while send(process, signal.SIGSTOP):
             yield due_s
@@ -33,15 +33,15 @@ def standing(process: Process, still_s: float, run_s: float) -> Effect:
                 began_s = time.monotonic()
                 send(process, signal.SIGCONT)
                 yield run_s
-                due_s = min((time.monotonic() - began_s) * still_s / run_s, LONGEST_STILL_S)
+                due_s = min((time.monotonic() - began_s) * stop_s / run_s, LONGEST_STOP_S)
     finally:
         send(process, signal.SIGCONT)
 
 
 def main() -> None:
-    key, seconds, still_s, run_s, process = sys.argv[1:]
+    key, seconds, stop_s, run_s, process = sys.argv[1:]
     hit = parsed(process)
-    hold(key, float(seconds), standing(hit, float(still_s), float(run_s)), stopped=[hit])
+    hold(key, float(seconds), stopping(hit, float(stop_s), float(run_s)), stopped=[hit])
     print(f"holds {process}")
 
 

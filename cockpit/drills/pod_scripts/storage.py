@@ -28,9 +28,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.locked import RETRY_S, locked, write_atomically
+from cockpit.drills.pod_scripts.file_lock import RETRY_S, locked, write_atomically
 from cockpit.drills.pod_scripts.marker import claim, is_refused, refuse, require
-from cockpit.drills.pod_scripts.process import ended
+from cockpit.drills.pod_scripts.process import close_streams, ended, has_capability, leave_behind
 
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h, on 64 bits."""
@@ -57,7 +57,7 @@ def set_flags(directory: Path, value: int) -> None:
         os.close(fd)
 
 
-def marker(name: str, directory: Path) -> Path:
+def marker_of(name: str, directory: Path) -> Path:
     """There while this fault lasts. Beside the directory, which cannot be written to then."""
     return directory.parent / f".{name}.json"
 
@@ -80,17 +80,17 @@ def locked_state(directory: Path) -> Iterator[None]:
 
 
 def read_only(name: str, directory: Path, seconds: float) -> None:
-    claim(marker(name, directory))
+    claim(marker_of(name, directory))
     try:
         with locked_state(directory):
-            require(marker(name, directory))
+            require(marker_of(name, directory))
             make_read_only(name, directory)
     except BaseException:
-        marker(name, directory).unlink(missing_ok=True)
+        marker_of(name, directory).unlink(missing_ok=True)
         raise
     print(f"{directory} is read-only for {seconds:g} s")
     if not leave_behind():
-        wait(marker(name, directory), seconds)
+        wait(marker_of(name, directory), seconds)
         off(name, directory)
 
 
@@ -134,15 +134,16 @@ def writable_again(name: str, directory: Path) -> None:
 def busy(name: str, directory: Path, seconds: float, writers: int) -> None:
     folder = directory.parent / f".{name}"
     folder.mkdir()
-    if is_refused(marker(name, directory)):
+    if is_refused(marker_of(name, directory)):
         folder.rmdir()
-        claim(marker(name, directory))
+        claim(marker_of(name, directory))
     quiet = write_once(folder / "probe")
     pids = []
     for number in range(writers):
         pid = os.fork()
         if not pid:
-            detach()
+            os.setsid()
+            close_streams()
             ends = time.monotonic() + seconds
             while time.monotonic() < ends and folder.exists():
                 with suppress(FileNotFoundError):  # it was ended early
@@ -176,7 +177,7 @@ def write_once(path: Path) -> float:
 
 def off(name: str, directory: Path, never: bool = False) -> None:
     """Also when it is off already. With `never` it may not begin later."""
-    own, folder = marker(name, directory), directory.parent / f".{name}"
+    own, folder = marker_of(name, directory), directory.parent / f".{name}"
     has_not_begun = never and refuse(own)
     if not has_not_begun and (own.exists() or shared(directory).exists()):
         with locked_state(directory):
@@ -205,37 +206,14 @@ def end_writers(name: str, folder: Path) -> None:
             time.sleep(RETRY_S)
 
 
-def leave_behind() -> bool:
-    """True in the process that answers, False in the one that stays and is nobody's child."""
-    sys.stdout.flush()
-    if os.fork():
-        return True
-    detach()
-    return False
-
-
-def detach() -> None:
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-
-
 def check(way: str, directory: Path) -> None:
     if not directory.is_dir():
         raise FileNotFoundError(errno.ENOENT, "this pod does not see it", str(directory))
     if not os.access(directory.parent, os.W_OK):
         raise PermissionError(errno.EACCES, "this user may not write there", str(directory.parent))
-    if way == "read-only" and os.geteuid() == 0 and not may_set_immutable():
+    if way == "read-only" and os.geteuid() == 0 and not has_capability(CAP_LINUX_IMMUTABLE):
         why = "root without the capability LINUX_IMMUTABLE cannot make it read-only"
         raise PermissionError(errno.EPERM, why, str(directory))
-
-
-def may_set_immutable() -> bool:
-    """Return whether this process has the capability LINUX_IMMUTABLE (capabilities(7))."""
-    status = Path("/proc/self/status").read_text()
-    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
-    return bool(int(effective.split()[1], 16) >> CAP_LINUX_IMMUTABLE & 1)
 
 
 def main() -> None:

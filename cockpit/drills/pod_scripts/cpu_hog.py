@@ -1,4 +1,4 @@
-"""Keep processors busy: hog.py KEY SECONDS COUNT [PID:START]
+"""Keep processors busy: cpu_hog.py KEY SECONDS COUNT [PID:START]
 
 COUNT processes, or with 0 as many as the container may run at once; on the processors that the
 process may use, where one is named.
@@ -11,8 +11,8 @@ import signal
 import sys
 
 from cockpit.drills.pod_scripts.cgroup import cpus
-from cockpit.drills.pod_scripts.held import Effect, hold
 from cockpit.drills.pod_scripts.process import IS_LOCAL, Failed, ended, is_alive, parsed
+from cockpit.drills.pod_scripts.timed_effect import Effect, hold
 
 
 def busy(count: int, processors: set[int]) -> Effect:

@@ -1,7 +1,7 @@
-"""Print whom a fault would hit, one `PID:START` a line. Changes nothing.
+"""Print the processes that a fault would hit, one `PID:START` a line. Changes nothing.
 
-look.py rank PID…
-look.py raylet | gcs_server | dashboard.py
+inspect.py rank PID…
+inspect.py raylet | gcs_server | dashboard.py
 """
 
 from __future__ import annotations

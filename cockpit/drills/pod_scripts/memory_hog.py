@@ -1,11 +1,11 @@
 """Fill the memory of this container until it is short of it.
 
-    memory.py look
-    memory.py fill KEY SECONDS PERCENT FILL_S [PID:START…]
+    memory_hog.py measure
+    memory_hog.py fill KEY SECONDS PERCENT FILL_S [PID:START…]
 
-What is filled is a file in memory: the kernel counts it as the container's and as no process's. So
-it does not kill us but whom it likes least, and that are the processes that are named: ranks. It
-ends when one of them is gone, when the kernel has killed something, or after SECONDS.
+What is filled is a file in memory: the kernel charges it to the container and to no process. So it
+does not kill us but the process with the highest score, one of those that are named: ranks. It
+ends when one of them has ended, when the kernel has killed something, or after SECONDS.
 """
 
 from __future__ import annotations
@@ -16,8 +16,15 @@ import time
 from collections.abc import Sequence
 
 from cockpit.drills.pod_scripts.cgroup import killed_for_memory, memory_limit, memory_used
-from cockpit.drills.pod_scripts.held import Effect, Scores, hold, is_scored, score_of, set_score
 from cockpit.drills.pod_scripts.process import IS_LOCAL, Failed, Process, ended, is_alive, parsed
+from cockpit.drills.pod_scripts.timed_effect import (
+    Effect,
+    Scores,
+    hold,
+    is_scored,
+    score_of,
+    set_score,
+)
 
 FIRST_TO_DIE = 1000
 LOOK_S = 0.05
@@ -56,7 +63,7 @@ def main() -> None:
     if IS_LOCAL:
         raise Failed("this pod shares the memory of its machine")
     limit = memory_limit()
-    if sys.argv[1] == "look":
+    if sys.argv[1] == "measure":
         print(limit, memory_used())
         return
     key, seconds, percent, fill_s = sys.argv[2:6]

@@ -1,7 +1,7 @@
-"""What lasts is held by a process that stays behind in the pod and ends it after its time.
+"""Effects that last: a process that stays behind in the pod, the keeper, ends each after its time.
 
-It writes down what it holds, in a file named by a key, before it begins: so `release` finds it, and
-what it left when it was killed itself.
+Before it begins it writes what it has to undo to a file named by a key: `release` finds it there,
+also what a keeper that was killed has left.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cockpit.drills.pod_scripts.process import (
     IS_LOCAL,
     Failed,
     Process,
+    close_streams,
     is_alive,
     living,
     parsed,
@@ -84,9 +85,7 @@ def keep(
     """The keeper, which never returns."""
     said, is_own = b"it has ended", False
     try:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
+        close_streams()
         until = time.monotonic() + seconds
         write(path, stopped, scores)
         is_own = True
