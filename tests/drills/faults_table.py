@@ -25,7 +25,7 @@ def faults() -> str:
         "|---|---|---|---|---|---|",
     ]
     for fault in catalog.faults():
-        kind = fault.kind
+        kind = fault
         parameters = ", ".join(f"`{p.name}` {_value(p.default)}" for p in kind.parameters)
         ends = "by itself" if kind.ends_by_itself and not kind.undo else kind.undo
         cells = (

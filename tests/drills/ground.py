@@ -15,7 +15,6 @@ from cockpit.drills.faults.fault import (
     Aim,
     DrillContext,
     Fault,
-    FaultKind,
     Order,
     Parameter,
     Prepared,
@@ -93,13 +92,15 @@ class Obedient:
     hit: list[Victims] = field(default_factory=list)
 
     @property
-    def kind(self) -> FaultKind:
-        return FaultKind(
-            self.name, "does what it is told", Aim.POD, (Parameter("much", 1.0, "how much"),)
+    def fault(self) -> Fault:
+        return Fault(
+            self.name,
+            "does what it is told",
+            Aim.POD,
+            self.prepare,
+            (Parameter("much", 1.0, "how much"),),
+            unavailable=dict.fromkeys(("kuberay", "local", "address"), self.obstacle_here),
         )
-
-    def obstacle(self, backend: str) -> str:
-        return self.obstacle_here
 
     async def prepare(self, ground: DrillContext, victims: Victims, order: Order) -> Prepared:
         if self.missing:
@@ -148,14 +149,15 @@ def plan(*faults: str, **changes: object) -> DrillPlan:
 
 def experiment(
     ground: ScriptedContext,
-    faults: Fault | Mapping[str, Fault],
+    faults: Fault | Obedient | Mapping[str, Fault | Obedient],
     wanted: DrillPlan | None = None,
     *,
     prober: Prober | None = None,
     journal: Journal | None = None,
     timing: Timing = TIMING,
 ) -> Experiment:
-    known = faults if isinstance(faults, Mapping) else {faults.kind.name: faults}
+    given = faults if isinstance(faults, Mapping) else {faults.name: faults}
+    known = {name: one.fault if isinstance(one, Obedient) else one for name, one in given.items()}
     return Experiment(
         ground,
         wanted or plan(*known),

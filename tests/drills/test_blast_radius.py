@@ -12,6 +12,7 @@ from cockpit.cli.drill import run
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from cockpit.config import file
+from cockpit.drills.faults import chaos
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Aim, Order
 from cockpit.drills.faults.parameters import parsed as values
@@ -142,9 +143,9 @@ async def test_random_kills_wait_while_pods_are_missing() -> None:
     there = ground(6, backend)
     there.dispatch(pods(2.0, HEAD, *workers(4)))
     kills = fault("random-kills")
-    order = Order("d.1", values(kills.kind, {}), Random(1))
+    order = Order("d.1", values(kills, {}), Random(1))
     with pytest.raises(NotAllowedError, match="would hit 3 of the 6 pods"):
-        await kills._kill(there, fault("pod-kill"), (), order, 1)  # type: ignore[attr-defined]
+        await chaos.kill_one(there, fault("pod-kill"), (), order, 1)
     assert not backend.asked
 
 
@@ -217,7 +218,7 @@ def test_shipped_game_days_hit_more_than_a_third_only_where_they_say_so() -> Non
                 hit = sum(
                     spec.target.count
                     for spec in plan.faults
-                    if fault(spec.fault).kind.aim is not Aim.CHECKPOINT
+                    if fault(spec.fault).aim is not Aim.CHECKPOINT
                 )
                 assert hit <= 1 or plan.blast_radius.max_share, f"{name}: {step.name}"
 

@@ -11,7 +11,7 @@ import pytest
 
 from cockpit.backends.protocol import ExecResult
 from cockpit.drills.engine.journal import Journal
-from cockpit.drills.faults import cluster
+from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Victims
 from cockpit.drills.plan.plan import FaultSpec, TargetSpec
 from cockpit.model.cluster import Node, WorkerGroup
@@ -42,11 +42,11 @@ async def drained(backend: Draining, directory: Path, target: TargetSpec) -> lis
     """The pods that are deleted after a drain that fails."""
     nodes = tuple(Node(f"node-{p.name}", p.ip, "", False, alive=True) for p in (ONE, TWO))
     events = [*trained(), NodesListed(at_s=99.0, source="ray", nodes=nodes)]
-    fault = FaultSpec("node-drain", {"deadline_s": "0"}, target)
+    spec = FaultSpec("node-drain", {"deadline_s": "0"}, target)
     drill = experiment(
         ScriptedContext(events, backend),
-        cluster.FAULTS["node-drain"],
-        plan(faults=(fault,)),
+        fault("node-drain"),
+        plan(faults=(spec,)),
         journal=Journal(directory),
     )
     record = await drill.conduct()
@@ -82,7 +82,7 @@ async def test_scale_down_counts_replicas_of_several_hosts(least: int, error: st
         ]
     )
     order = Order("drill-1.1", {"for_s": 1.0}, Random(1))
-    preparing = cluster.FAULTS["scale-down"].prepare(ground, Victims(hosts[:1]), order)
+    preparing = fault("scale-down").prepare(ground, Victims(hosts[:1]), order)
     if error:
         with pytest.raises(CockpitError, match=error):
             await preparing

@@ -172,8 +172,8 @@ def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_told(capsys: Cap
 def test_random_kills_say_that_any_of_them_may_be_hit(what: str, whom: str) -> None:
     ground = ScriptedContext(trained())
     kills = fault("random-kills")
-    order = Order("d.1", values(kills.kind, {"fault": what}), Random(1))
-    victims = choose(ground.store, kills.kind, TargetSpec(), order.random)
+    order = Order("d.1", values(kills, {"fault": what}), Random(1))
+    victims = choose(ground.store, kills, TargetSpec(), order.random)
     prepared = asyncio.run(kills.prepare(ground, victims, order))
     assert prepared.lines[1] == f"Each kill draws again: any {whom} there may be hit, also twice."
 

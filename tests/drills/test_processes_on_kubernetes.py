@@ -166,7 +166,7 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
 ) -> None:
     victim = the_rank(session)
     before = restarts(ray_on_kubernetes, victim.pod)
-    kind = fault("rank-freeze").kind
+    kind = fault("rank-freeze")
     order = Order("drill-k.1", parameters.parsed(kind, {"for_s": "600"}), Random(0))
     victims = Victims((session.store.pods[victim.pod],), (victim,))
     frozen = session.call(fault("rank-freeze").prepare(session, victims, order), 30.0)

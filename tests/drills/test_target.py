@@ -32,5 +32,5 @@ def test_a_source_that_did_not_answer_is_not_taken_for_the_absence_of_a_run(
     if health is not None:
         store.apply(health)
     with pytest.raises(CockpitError) as raised:
-        choose(store, catalog.fault("rank-kill").kind, TargetSpec(), Random(1))
+        choose(store, catalog.fault("rank-kill"), TargetSpec(), Random(1))
     assert raised.value.why == why

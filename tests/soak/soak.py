@@ -248,7 +248,7 @@ class Soak:
                 self._next_faults = list(self._faults)
                 self._chance.shuffle(self._next_faults)
             fault = self._next_faults.pop()
-        known = {parameter.name for parameter in catalog.fault(fault).kind.parameters}
+        known = {parameter.name for parameter in catalog.fault(fault).parameters}
         values = [f"{name}={value}" for name, value in SHORT.items() if name in known]
         seed = self._chance.randrange(1 << 16)
         argv = ["drill", "run", fault, "--yes", "--allow-head", "--seed", str(seed)]

@@ -9,8 +9,8 @@ from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import tell
 from cockpit.drills.faults import catalog
-from cockpit.drills.faults.availability import why_not
-from cockpit.drills.faults.fault import FaultKind, Parameter
+from cockpit.drills.faults.catalog import why_not
+from cockpit.drills.faults.fault import Fault, Parameter
 from cockpit.drills.gamedays import file
 from cockpit.model.cluster import Capability
 from cockpit.model.error import CockpitError, ExitCode
@@ -21,9 +21,9 @@ COLUMNS = ("name", "summary", "available")
 def run(args: argparse.Namespace) -> int:
     kind, rights = _cluster(args)
     rows = [
-        _row(fault.kind, why_not(fault, kind, rights) if kind else None)
+        _row(fault, why_not(fault, kind, rights) if kind else None)
         for fault in catalog.faults()
-        if args.name in fault.kind.name
+        if args.name in fault.name
     ]
     days = [_day_row(name) for name in file.shipped() if args.name in name]
     if (args.output or "table") != "table":
@@ -65,7 +65,7 @@ def _cluster(args: argparse.Namespace) -> tuple[str, dict[str, Capability]]:
         return "", {}
 
 
-def _row(kind: FaultKind, why: str | None) -> dict[str, Any]:
+def _row(kind: Fault, why: str | None) -> dict[str, Any]:
     return {
         "kind": "fault",
         "name": kind.name,

@@ -17,7 +17,7 @@ from cockpit.model.error import UsageError
 
 def plan(args: argparse.Namespace) -> DrillPlan:
     """Raises UsageError for a fault, parameter or probe that there is not."""
-    kind = fault_named(args.name).kind
+    kind = fault_named(args.name)
     given = dict(_pair(text) for text in args.set)
     if args.for_s is not None:
         if not any(one.name == "for_s" for one in kind.parameters):

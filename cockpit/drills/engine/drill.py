@@ -107,9 +107,9 @@ class Experiment:
             found = self._fault(spec.fault)
             if why := found.obstacle(self._context.backend.ref.backend):
                 raise UsageError(f"There is no {spec.fault} on this cluster.", as_sentence(why))
-            given = parameters.parsed(found.kind, spec.values)
+            given = parameters.parsed(found, spec.values)
             victims = await self._context.ask(
-                partial(target.choose, kind=found.kind, spec=spec.target, random=random)
+                partial(target.choose, kind=found, spec=spec.target, random=random)
             )
             order = Order(f"{self.id}.{number}", given, random, self.plan.blast_radius)
             prepared = await found.prepare(self._context, victims, order)
@@ -123,7 +123,7 @@ class Experiment:
             pod
             for one in armed
             # A checkpoint is damaged through a pod, which is not hit itself.
-            if one.fault.kind.aim is not Aim.CHECKPOINT
+            if one.fault.aim is not Aim.CHECKPOINT
             for pod in one.victims.pods
         ]
         blast_radius.require_within(store, pods, self.plan.blast_radius)
@@ -204,7 +204,7 @@ class Experiment:
     async def _inject(self, one: Armed) -> None:
         """Journal, then fault, then the event that says so with the instant before it."""
         name = f"{self.id}.{len(self._log.drills) + 1}"
-        ask, kind = self._context.ask, one.fault.kind
+        ask, kind = self._context.ask, one.fault
         seen = await ask(lambda store: target.as_now(store, one.victims))
         reading = await ask(lambda store: baseline(store, seen.run_id))
         workload, profile = await ask(lambda store: target.workload(store, seen))

@@ -1,12 +1,10 @@
-"""Running a script of ours inside a pod: how faults reach processes, files and networks there.
+"""Run scripts inside pods: how faults reach processes, files and networks there.
 
-The scripts lie beside this module in `scripts/`: plain Python with nothing but the standard
-library, for any Python from 3.9 on, since they run in the pod's. They are sent as text with each
-call; nothing is installed. What a script imports of its neighbours is put before it. A script
-prints what it did; on a failure it prints one line on standard error and exits with 1, or with 3
-when a right is missing. An effect that lasts is held by a process that the script leaves behind,
-which ends it by itself after its time: a fault is undone also when nobody is there any more to undo
-it.
+The scripts are `cockpit.drills.pod_scripts`: plain Python of the standard library, for any Python
+from 3.9 on. They are sent as text with each call, after the text of the modules that they import;
+nothing is installed. A script prints what it did; on a failure it prints one line on standard error
+and exits with 1, or with 3 when a right is missing. An effect that lasts is ended after its time by
+a process that the script leaves behind, also when cockpit has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from cockpit.backends.protocol import Backend, ExecResult
-from cockpit.drills.faults.fault import Undo
+from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.text import one_line
 
@@ -98,6 +96,25 @@ async def run_in_each(backend: Backend, calls: Iterable[tuple[str, ...]]) -> Non
     failed = [result for result in ran if isinstance(result, BaseException)]
     for error in sorted(failed, key=lambda error: has_answered(error)):
         raise error
+
+
+def prepared(
+    context: DrillContext,
+    order: Order,
+    lines: Iterable[str],
+    calls: Iterable[tuple[str, ...]],
+    undo: Iterable[Undo] = (),
+    for_s: float = 0.0,
+) -> Prepared:
+    """Return the fault that these calls of `run_in_each` begin, and that lasts for `for_s`."""
+    listed = tuple(calls)
+    return Prepared(
+        lines=tuple(lines),
+        apply=lambda: run_in_each(context.backend, listed),
+        undo=tuple(undo),
+        lasts_s=for_s,
+        parameters=order.used,
+    )
 
 
 def has_answered(error: BaseException) -> bool:

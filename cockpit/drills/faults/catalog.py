@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 
 from cockpit.drills.faults.fault import Fault
+from cockpit.model.cluster import Capability
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "pods": ("pod-kill", "pod-delete", "container-kill", "head-kill"),
     "processes": (
-        "rank-kill",
-        "raylet-kill",
-        "rank-freeze",
-        "slow-rank",
-        "gcs-kill",
-        "dashboard-kill",
+        "rank-kill", "raylet-kill", "rank-freeze", "slow-rank", "gcs-kill", "dashboard-kill",
     ),
     "pressure": ("cpu-hog", "memory-hog"),
     "cluster": ("node-drain", "spot-preemption", "evict", "scale-down"),
     "network": (
-        "network-partition",
-        "network-loss",
-        "network-delay",
-        "network-rate",
-        "network-isolate",
+        "network-partition", "network-loss", "network-delay", "network-rate", "network-isolate",
     ),
     "storage": (
-        "storage-full",
-        "storage-read-only",
-        "storage-slow",
-        "checkpoint-corrupt",
+        "storage-full", "storage-read-only", "storage-slow", "checkpoint-corrupt",
         "checkpoint-delete",
     ),
     "chaos": ("random-kills",),
-}
+}  # fmt: skip
 """By module of `cockpit.drills.faults`, each of which has FAULTS: its faults by name."""
 
 SLIP = 0.8
@@ -49,9 +38,8 @@ def fault(name: str) -> Fault:
     """Raises UsageError for a name that there is not."""
     for family, names in FAMILIES.items():
         if name in names:
-            module = import_module(f"cockpit.drills.faults.{family}")
-            found: Fault = module.FAULTS[name]
-            return found
+            rows: tuple[Fault, ...] = import_module(f"cockpit.drills.faults.{family}").FAULTS
+            return next(row for row in rows if row.name == name)
     raise UsageError(
         f"There is no fault {one_line(name, 60)!r}{perhaps(name, NAMES)}",
         todo="cockpit drill list shows all.",
@@ -73,3 +61,27 @@ def perhaps(name: str, names: Iterable[str]) -> str:
 def faults() -> tuple[Fault, ...]:
     """All of them, in the catalogue's order."""
     return tuple(fault(name) for name in NAMES)
+
+
+RIGHTS = {
+    "delete pods": "delete_pod",
+    "exec in": "exec",
+    "evict pods": "evict",
+    "network policies": "isolate",
+    "cordon machines": "cordon",
+    "scale groups": "scale",
+}
+"""By the first words of what a `Fault` needs: the verb of `Backend.capabilities` that tells.
+Other needs are of the pod or the machine: they are looked at when a drill is prepared."""
+
+
+def why_not(fault: Fault, backend: str, rights: Mapping[str, Capability]) -> str:
+    """Return why there is no such fault for this user here, in one line; empty where there is."""
+    if why := fault.obstacle(backend):
+        return why
+    for need in fault.needs:
+        verb = next((verb for words, verb in RIGHTS.items() if need.startswith(words)), "")
+        capability = rights.get(verb)
+        if capability is not None and not capability.allowed:
+            return f"{need}: {capability.why_not}"
+    return ""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import (
     Aim,
     DrillContext,
     Fault,
-    FaultKind,
     Order,
     Parameter,
     Prepared,
@@ -19,6 +18,7 @@ from cockpit.drills.faults.fault import (
     injected,
 )
 from cockpit.drills.faults.parameters import parsed
+from cockpit.drills.faults.pods import NO_DELETE
 from cockpit.drills.plan import target
 from cockpit.drills.plan.blast_radius import require_within
 from cockpit.drills.plan.plan import TargetSpec
@@ -31,80 +31,66 @@ RETRY_S = 1.0
 back."""
 
 
-@dataclass(frozen=True, slots=True)
-class RandomKills:
+async def random_kills(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     """The waits between kills are drawn from an exponential distribution (a Poisson process)."""
+    mtbf_s, for_s = float(order.values["mtbf_s"]), float(order.values["for_s"])
+    chosen = fault(str(order.values["fault"]))
+    groups = tuple(dict.fromkeys(pod.group for pod in victims.pods))
+    if mtbf_s <= 0:
+        raise CockpitError("The mean time between failures has to be more than 0 s.")
 
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        return fault("pod-kill").obstacle(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        mtbf_s, for_s = float(order.values["mtbf_s"]), float(order.values["for_s"])
-        chosen = fault(str(order.values["fault"]))
-        groups = tuple(dict.fromkeys(pod.group for pod in victims.pods))
-        if mtbf_s <= 0:
-            raise CockpitError("The mean time between failures has to be more than 0 s.")
-
-        async def kills() -> None:
-            number = 0
+    async def kills() -> None:
+        number = 0
+        due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
+        while True:
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            try:
+                await kill_one(context, chosen, groups, order, number + 1)
+            except CockpitError as error:
+                _notify(context, order.drill_id, f"not killed: {one_line(error.what)}")
+                due_s = time.monotonic() + RETRY_S
+                continue
+            number += 1
             due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
-            while True:
-                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-                try:
-                    await self._kill(context, chosen, groups, order, number + 1)
-                except CockpitError as error:
-                    _tell(context, order.drill_id, f"not killed: {one_line(error.what)}")
-                    due_s = time.monotonic() + RETRY_S
-                    continue
-                number += 1
-                due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
 
-        async def begin() -> None:
-            """The first wait begins."""
+    async def begin() -> None:
+        """The first wait begins."""
 
-        return Prepared(
-            lines=(
-                f"For {for_s:g} s, {chosen.kind.name} at random, every {mtbf_s:g} s on average, "
-                f"in {'group ' + ', '.join(groups) if groups else 'all groups'}.",
-                f"Each kill draws again: any {_drawn_from(chosen)} there may be hit, also twice.",
-                "It waits while as many pods of a group are missing as the blast radius allows.",
-            ),
-            apply=begin,
-            meanwhile=kills,
-            lasts_s=for_s,
-            parameters=order.used,
-        )
+    return Prepared(
+        lines=(
+            f"For {for_s:g} s, {chosen.name} at random, every {mtbf_s:g} s on average, "
+            f"in {'group ' + ', '.join(groups) if groups else 'all groups'}.",
+            f"Each kill draws again: any {_drawn_from(chosen)} there may be hit, also twice.",
+            "It waits while as many pods of a group are missing as the blast radius allows.",
+        ),
+        apply=begin,
+        meanwhile=kills,
+        lasts_s=for_s,
+        parameters=order.used,
+    )
 
-    async def _kill(
-        self,
-        context: DrillContext,
-        chosen: Fault,
-        groups: tuple[str, ...],
-        order: Order,
-        number: int,
-    ) -> None:
-        spec = TargetSpec(groups=groups)
-        victims = await context.ask(
-            lambda store: target.choose(store, chosen.kind, spec, order.random)
-        )
-        await context.ask(
-            lambda store: require_within(store, victims.pods, order.blast_radius, with_missing=True)
-        )
-        name = f"{order.drill_id}.{number}"
-        one = replace(order, drill_id=name, values=parsed(chosen.kind, {}))
-        prepared = await chosen.prepare(context, victims, one)
-        drill = injected(name, chosen.kind, victims, context.clock(), prepared)
-        await prepared.apply()
-        context.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
+
+async def kill_one(
+    context: DrillContext, chosen: Fault, groups: tuple[str, ...], order: Order, number: int
+) -> None:
+    spec = TargetSpec(groups=groups)
+    victims = await context.ask(lambda store: target.choose(store, chosen, spec, order.random))
+    await context.ask(
+        lambda store: require_within(store, victims.pods, order.blast_radius, with_missing=True)
+    )
+    name = f"{order.drill_id}.{number}"
+    one = replace(order, drill_id=name, values=parsed(chosen, {}))
+    prepared = await chosen.prepare(context, victims, one)
+    drill = injected(name, chosen, victims, context.clock(), prepared)
+    await prepared.apply()
+    context.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
 
 
 def _drawn_from(chosen: Fault) -> str:
-    return "rank" if chosen.kind.aim is Aim.RANK else "worker pod"
+    return "rank" if chosen.aim is Aim.RANK else "worker pod"
 
 
-def _tell(context: DrillContext, drill_id: str, message: str) -> None:
+def _notify(context: DrillContext, drill_id: str, message: str) -> None:
     context.dispatch(
         Notice(
             at_s=context.clock(),
@@ -117,16 +103,15 @@ def _tell(context: DrillContext, drill_id: str, message: str) -> None:
     )
 
 
-FAULTS: dict[str, Fault] = {
-    "random-kills": RandomKills(
-        FaultKind(
-            "random-kills", "kills at random times, with a mean time between failures", Aim.POD,
-            (
-                Parameter("mtbf_s", 60.0, "mean seconds between two kills"),
-                Parameter("for_s", 300.0, "how long"),
-                Parameter("fault", "pod-kill", "what is done", ("pod-kill", "rank-kill")),
-            ),
-            needs=("what the chosen fault needs",),
-        )
-    )
-}  # fmt: skip
+FAULTS = (
+    Fault(
+        "random-kills", "kills at random times, with a mean time between failures", Aim.POD,
+        random_kills,
+        (
+            Parameter("mtbf_s", 60.0, "mean seconds between two kills"),
+            Parameter("for_s", 300.0, "how long"),
+            Parameter("fault", "pod-kill", "what is done", ("pod-kill", "rank-kill")),
+        ),
+        needs=("what the chosen fault needs",), unavailable=NO_DELETE,
+    ),
+)  # fmt: skip

@@ -1,24 +1,22 @@
-"""What the cluster does to its own: a drain, an eviction, a preemption, a scale-down."""
+"""Faults of the cluster itself: a drain, an eviction, a preemption, a scale-down."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.faults.fault import (
+    NO_EXEC,
     Aim,
     DrillContext,
     Fault,
-    FaultKind,
     Order,
     Parameter,
     Prepared,
     Undo,
     Victims,
-    no_way_in,
 )
 from cockpit.drills.faults.pods import named
 from cockpit.model.cluster import NodeType
@@ -56,180 +54,147 @@ async def _draining(
     return apply, lambda undo: undo.pod in drained
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDrain:
-    """Ray is told that the nodes go away at a deadline, and nobody takes them away.
+async def node_drain(context: DrillContext, victims: Victims, order: Order) -> Prepared:
+    """Announce to Ray that the nodes end at a deadline, and end none of them.
 
     Ray declares such a node dead at the deadline and never uses it again, though its pod runs on:
     what is left is a pod that is not ready, until it is replaced.
     """
-
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        deadline_s = _number(order, "deadline_s")
-        apply, took_effect = await _draining(context, victims, order, deadline_s)
-
-        return Prepared(
-            lines=tuple(
-                f"Drain the Ray node of {named(pod)}, with a deadline in {deadline_s:g} s."
-                for pod in victims.pods
-            ),
-            apply=apply,
-            undo=tuple(
-                Undo(
-                    "replace",
-                    f"replace {pod.name}, whose node Ray uses no more",
-                    pod=pod.name,
-                    uid=pod.uid,
-                )
-                for pod in victims.pods
-            ),
-            took_effect=took_effect,
-            # Ray needs a moment to declare the node dead.
-            lasts_s=deadline_s + 1.0,
-            parameters=order.used,
-        )
+    deadline_s = float(order.values["deadline_s"])
+    apply, took_effect = await _draining(context, victims, order, deadline_s)
+    return Prepared(
+        lines=tuple(
+            f"Drain the Ray node of {named(pod)}, with a deadline in {deadline_s:g} s."
+            for pod in victims.pods
+        ),
+        apply=apply,
+        undo=tuple(
+            Undo(
+                "replace",
+                f"replace {pod.name}, whose node Ray uses no more",
+                pod=pod.name,
+                uid=pod.uid,
+            )
+            for pod in victims.pods
+        ),
+        took_effect=took_effect,
+        # Ray needs a moment to declare the node dead.
+        lasts_s=deadline_s + 1.0,
+        parameters=order.used,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class SpotPreemption:
+async def spot_preemption(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     """A spot instance: its notice, as a drain with a deadline, and at the deadline its end."""
+    notice_s = float(order.values["notice_s"])
+    notice, _ = await _draining(context, victims, order, notice_s)
 
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        notice_s = _number(order, "notice_s")
-        notice, _ = await _draining(context, victims, order, notice_s)
-
-        async def end() -> None:
-            await asyncio.sleep(notice_s)
-            for pod in victims.pods:
-                await context.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0)
-
-        return Prepared(
-            lines=tuple(
-                f"Give notice to {named(pod)} (a drain), and kill it after {notice_s:g} s."
-                for pod in victims.pods
-            ),
-            apply=notice,
-            meanwhile=end,
-            # A little more than the notice: the kill is part of the fault.
-            lasts_s=notice_s + 1.0,
-            parameters=order.used,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Evict:
-    """`kubectl drain` of the machine, as far as this cluster's pods on it go."""
-
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        return "" if backend == "kuberay" else "it is not on Kubernetes"
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        grace_s, for_s = _number(order, "grace_s"), _number(order, "for_s")
-        cordons = bool(order.values["cordon"])
-        await _require(context.backend, *(("evict", "cordon") if cordons else ("evict",)))
-        hosts = tuple(dict.fromkeys(pod.host for pod in victims.pods if pod.host))
-        unknown = [pod.name for pod in victims.pods if not pod.host]
-        if cordons and unknown:
-            raise CockpitError(f"Pod {unknown[0]} is on no machine yet.")
-        known = await context.ask(lambda store: dict(store.machines))
-        cordoned = {name for name, machine in known.items() if machine.cordoned}
-        uids = {name: machine.uid for name, machine in known.items()}
-        fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
-
-        async def apply() -> None:
-            for host in fresh:
-                await context.backend.cordon(host, True, uid=uids.get(host, ""))
-            for pod in victims.pods:
-                await context.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
-
-        return Prepared(
-            lines=(
-                *(f"Cordon machine {host} for {for_s:g} s." for host in fresh),
-                *(f"Evict {named(pod)}, grace {grace_s:g} s." for pod in victims.pods),
-            ),
-            apply=apply,
-            undo=tuple(
-                Undo("uncordon", f"let pods onto node {h} again", name=h, uid=uids.get(h, ""))
-                for h in fresh
-            ),
-            lasts_s=for_s if fresh else 0.0,
-            grace_s=grace_s,
-            parameters=order.used,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleDown:
-    """Somebody, or an autoscaler, takes workers away in the middle of a run."""
-
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        return "its groups are not ours to scale" if backend == "address" else ""
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s = _number(order, "for_s")
-        leaving: dict[str, list[str]] = {}
+    async def end() -> None:
+        await asyncio.sleep(notice_s)
         for pod in victims.pods:
-            leaving.setdefault(pod.group, []).append(pod.name)
-        groups = await context.ask(lambda store: {name: store.groups.get(name) for name in leaving})
-        uid = await context.ask(lambda store: store.uid)
-        before: dict[str, int] = {}
-        after: dict[str, int] = {}
+            await context.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0)
+
+    return Prepared(
+        lines=tuple(
+            f"Give notice to {named(pod)} (a drain), and kill it after {notice_s:g} s."
+            for pod in victims.pods
+        ),
+        apply=notice,
+        meanwhile=end,
+        # A little more than the notice: the kill is part of the fault.
+        lasts_s=notice_s + 1.0,
+        parameters=order.used,
+    )
+
+
+async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepared:
+    """`kubectl drain` of the node, for the pods of this cluster on it."""
+    grace_s, for_s = float(order.values["grace_s"]), float(order.values["for_s"])
+    cordons = bool(order.values["cordon"])
+    await _require(context.backend, *(("evict", "cordon") if cordons else ("evict",)))
+    hosts = tuple(dict.fromkeys(pod.host for pod in victims.pods if pod.host))
+    unknown = [pod.name for pod in victims.pods if not pod.host]
+    if cordons and unknown:
+        raise CockpitError(f"Pod {unknown[0]} is on no machine yet.")
+    known = await context.ask(lambda store: dict(store.machines))
+    cordoned = {name for name, machine in known.items() if machine.cordoned}
+    uids = {name: machine.uid for name, machine in known.items()}
+    fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
+
+    async def apply() -> None:
+        for host in fresh:
+            await context.backend.cordon(host, True, uid=uids.get(host, ""))
+        for pod in victims.pods:
+            await context.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
+
+    return Prepared(
+        lines=(
+            *(f"Cordon machine {host} for {for_s:g} s." for host in fresh),
+            *(f"Evict {named(pod)}, grace {grace_s:g} s." for pod in victims.pods),
+        ),
+        apply=apply,
+        undo=tuple(
+            Undo("uncordon", f"let pods onto node {h} again", name=h, uid=uids.get(h, ""))
+            for h in fresh
+        ),
+        lasts_s=for_s if fresh else 0.0,
+        grace_s=grace_s,
+        parameters=order.used,
+    )
+
+
+async def scale_down(context: DrillContext, victims: Victims, order: Order) -> Prepared:
+    """A user or an autoscaler removes workers during a run."""
+    for_s = float(order.values["for_s"])
+    leaving: dict[str, list[str]] = {}
+    for pod in victims.pods:
+        leaving.setdefault(pod.group, []).append(pod.name)
+    groups = await context.ask(lambda store: {name: store.groups.get(name) for name in leaving})
+    uid = await context.ask(lambda store: store.uid)
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    for name, pods in leaving.items():
+        group = groups[name]
+        if group is None:
+            raise CockpitError(f"Worker group {one_line(name)} no longer exists.")
+        lost = len({pod.replica or pod.name for pod in victims.pods if pod.group == name})
+        wanted = group.desired // group.hosts - lost
+        plan = plan_scale(group, wanted, remove=pods)
+        if plan.after != wanted:
+            raise CockpitError(
+                f"Group {name} cannot be scaled down by {lost}.",
+                f"It has {plan.before}, and its min is {plan.low}.",
+                f"Lower it first: cockpit scale {name} --min {wanted}",
+            )
+        before[name], after[name] = plan.before, wanted
+
+    async def apply() -> None:
         for name, pods in leaving.items():
-            group = groups[name]
-            if group is None:
-                raise CockpitError(f"Worker group {one_line(name)} no longer exists.")
-            lost = len({pod.replica or pod.name for pod in victims.pods if pod.group == name})
-            wanted = group.desired // group.hosts - lost
-            plan = plan_scale(group, wanted, remove=pods)
-            if plan.after != wanted:
-                raise CockpitError(
-                    f"Group {name} cannot be scaled down by {lost}.",
-                    f"It has {plan.before}, and its min is {plan.low}.",
-                    f"Lower it first: cockpit scale {name} --min {wanted}",
-                )
-            before[name], after[name] = plan.before, wanted
+            await context.backend.scale(
+                name, after[name], remove=pods, uid=uid, expected=before[name]
+            )
 
-        async def apply() -> None:
-            for name, pods in leaving.items():
-                await context.backend.scale(
-                    name, after[name], remove=pods, uid=uid, expected=before[name]
-                )
-
-        return Prepared(
-            lines=tuple(
-                f"Scale group {name} from {before[name]} to {after[name]} for "
-                f"{for_s:g} s, without {', '.join(pods)}."
-                for name, pods in leaving.items()
-            ),
-            apply=apply,
-            undo=tuple(
-                Undo(
-                    "scale",
-                    f"scale group {name} from {after[name]} back to {n}",
-                    name=name,
-                    uid=uid,
-                    replicas=n,
-                    drilled=after[name],
-                )
-                for name, n in before.items()
-            ),
-            lasts_s=for_s,
-            parameters=order.used,
-        )
+    return Prepared(
+        lines=tuple(
+            f"Scale group {name} from {before[name]} to {after[name]} for "
+            f"{for_s:g} s, without {', '.join(pods)}."
+            for name, pods in leaving.items()
+        ),
+        apply=apply,
+        undo=tuple(
+            Undo(
+                "scale",
+                f"scale group {name} from {after[name]} back to {n}",
+                name=name,
+                uid=uid,
+                replicas=n,
+                drilled=after[name],
+            )
+            for name, n in before.items()
+        ),
+        lasts_s=for_s,
+        parameters=order.used,
+    )
 
 
 async def drain(backend: Backend, head: str, node_id: str, deadline_s: float, why: str) -> None:
@@ -268,45 +233,35 @@ async def _require(backend: Backend, *verbs: str) -> None:
             raise NotAllowedError(f"This fault needs to {verb}.", one_line(able[verb].why_not))
 
 
-def _number(order: Order, name: str) -> float:
-    return float(order.values[name])
-
-
 FOR = Parameter("for_s", 30.0, "seconds until it is undone")
 
-FAULTS: dict[str, Fault] = {
-    "node-drain": NodeDrain(
-        FaultKind(
-            "node-drain", "drain a Ray node with a deadline; nothing is killed",
-            Aim.POD, (Parameter("deadline_s", 30.0, "seconds until the deadline"),),
-            needs=("exec in the head's pod", "delete pods"), ends_by_itself=False,
-            undo="the pod is replaced: Ray never uses a drained node again",
-        )
+FAULTS = (
+    Fault(
+        "node-drain", "drain a Ray node with a deadline; nothing is killed", Aim.POD, node_drain,
+        (Parameter("deadline_s", 30.0, "seconds until the deadline"),),
+        needs=("exec in the head's pod", "delete pods"), ends_by_itself=False,
+        undo="the pod is replaced: Ray never uses a drained node again", unavailable=NO_EXEC,
     ),
-    "spot-preemption": SpotPreemption(
-        FaultKind(
-            "spot-preemption", "a spot preemption: a notice (drain), then a kill", Aim.POD,
-            (Parameter("notice_s", 30.0, "seconds between the notice and the kill"),),
-            needs=("exec in the head's pod", "delete pods"),
-        )
+    Fault(
+        "spot-preemption", "a spot preemption: a notice (drain), then a kill", Aim.POD,
+        spot_preemption, (Parameter("notice_s", 30.0, "seconds between the notice and the kill"),),
+        needs=("exec in the head's pod", "delete pods"), unavailable=NO_EXEC,
     ),
-    "evict": Evict(
-        FaultKind(
-            "evict", "cordon the pod's node and evict the pod, as kubectl drain does", Aim.POD,
-            (
-                Parameter("grace_s", 30.0, "seconds between SIGTERM and SIGKILL"),
-                Parameter("cordon", True, "keep new pods off the node during the fault"),
-                FOR,
-            ),
-            needs=("evict pods", "cordon machines"), ends_by_itself=False,
-            undo="the machine takes pods again",
-        )
+    Fault(
+        "evict", "cordon the pod's node and evict the pod, as kubectl drain does", Aim.POD, evict,
+        (
+            Parameter("grace_s", 30.0, "seconds between SIGTERM and SIGKILL"),
+            Parameter("cordon", True, "keep new pods off the node during the fault"),
+            FOR,
+        ),
+        needs=("evict pods", "cordon machines"), ends_by_itself=False,
+        undo="the machine takes pods again",
+        unavailable=dict.fromkeys(("local", "address"), "it is not on Kubernetes"),
     ),
-    "scale-down": ScaleDown(
-        FaultKind(
-            "scale-down", "scale a worker group down during a run, and back up", Aim.POD,
-            (FOR,), needs=("scale groups",), ends_by_itself=False,
-            undo="the group is scaled back up",
-        )
+    Fault(
+        "scale-down", "scale a worker group down during a run, and back up", Aim.POD, scale_down,
+        (FOR,), needs=("scale groups",), ends_by_itself=False,
+        undo="the group is scaled back up",
+        unavailable={"address": "its groups are not ours to scale"},
     ),
-}  # fmt: skip
+)  # fmt: skip

@@ -7,11 +7,11 @@ between, the next start finds it (`cockpit.drills.engine.journal`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.plan.blast_radius import BlastRadius
@@ -64,22 +64,6 @@ class Parameter:
     default: Value
     about: str
     choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FaultKind:
-    """A row of the catalogue."""
-
-    name: str
-    summary: str
-    aim: Aim
-    parameters: tuple[Parameter, ...] = ()
-    needs: tuple[str, ...] = ()
-    """What it takes, in words: `exec in the pod`, `NET_ADMIN in the pod`."""
-    ends_by_itself: bool = True
-    """Nothing has to be undone: the cluster mends it, or it passes."""
-    undo: str = ""
-    """What the undo does, in words; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,26 +178,31 @@ class Order:
         }
 
 
-class Fault(Protocol):
-    """One kind of fault. Stateless: all that it knows of a drill is in `Prepared`."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row of the catalogue. Stateless: all that it knows of a drill is in `Prepared`."""
 
-    @property
-    def kind(self) -> FaultKind: ...
+    name: str
+    summary: str
+    aim: Aim
+    prepare: Callable[[DrillContext, Victims, Order], Coroutine[Any, Any, Prepared]]
+    """Check whether it can be done here and now, and how. Changes nothing.
+
+    Raises CockpitError on what is missing (a right, a program, a run) and how to get it.
+    """
+    parameters: tuple[Parameter, ...] = ()
+    needs: tuple[str, ...] = ()
+    """What it takes: `exec in the pod`, `NET_ADMIN in the pod`."""
+    undo: str = ""
+    """What the undo does; empty where there is none."""
+    ends_by_itself: bool = True
+    """Nothing has to be undone: the cluster repairs it, or it passes."""
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    """By `local` and `address`, kinds of cluster without this fault: why, in one line."""
 
     def obstacle(self, backend: str) -> str:
-        """Why there is no such fault on this kind of cluster, in one line; empty where there is.
-
-        `backend` is `kuberay`, `local` or `address`.
-        """
-        ...
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        """Look whether it can be done here and now, and how.
-
-        Raises CockpitError that says what is missing (a right, a program, a run) and how to get
-        it. Changes nothing.
-        """
-        ...
+        """Return why there is no such fault on this kind of cluster; empty where there is."""
+        return self.unavailable.get(backend, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +215,15 @@ class Armed:
     prepared: Prepared
 
 
-def no_way_in(backend: str) -> str:
-    """The obstacle of every fault that works inside a pod; empty where there is none."""
-    return "there is no way into its pods" if backend == "address" else ""
+NO_EXEC = {"address": "there is no way into its pods"}
+"""For `Fault.unavailable` of every fault that works inside a pod."""
 
 
-def injected(drill_id: str, kind: FaultKind, victims: Victims, at_s: float, p: Prepared) -> Drill:
+def injected(drill_id: str, fault: Fault, victims: Victims, at_s: float, p: Prepared) -> Drill:
     """What is told of it: at the instant before it was applied."""
     return Drill(
         id=drill_id,
-        fault=kind.name,
+        fault=fault.name,
         target=victims.name,
         ranks=tuple(sorted(victim.rank for victim in victims.ranks)),
         injected_s=at_s,

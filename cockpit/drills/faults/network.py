@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import partial
 
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
+    NO_EXEC,
     Aim,
     DrillContext,
     Fault,
-    FaultKind,
     Order,
     Parameter,
     Prepared,
     Undo,
     Victims,
-    no_way_in,
 )
 from cockpit.drills.faults.pods import named
 from cockpit.model.cluster import NodeType
@@ -31,88 +30,75 @@ PEERS = Parameter(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """A script in the pod, with nftables or tc. `unit` is that of the amount, in the sentence."""
-
-    kind: FaultKind
-    way: str
-    amount: str
-    """The parameter that says how much; empty where there is nothing to say."""
-    sentence: str
-
-    def obstacle(self, backend: str) -> str:
-        if backend == "local":
-            return "pods of a local cluster share the network of their machine"
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s = float(order.values["for_s"])
-        amount = float(order.values[self.amount]) if self.amount else 0.0
-        table = re.sub(r"\W", "_", f"cockpit_{order.drill_id}")
-        scope = str(order.values.get("peers", ""))
-        peers = await context.ask(lambda store: _addresses(store, victims, scope)) if scope else ()
-        if scope and not peers:
-            raise CockpitError(f"Pod {victims.name} has no peers to block ({scope}).")
-        for pod in victims.pods:
-            await pod_script.run(context.backend, pod.name, "network", "check", self.way)
-
-        async def apply() -> None:
-            for pod in victims.pods:
-                said = (table, self.way, f"{amount:g}", f"{for_s:g}", *peers)
-                await pod_script.run(context.backend, pod.name, "network", "on", *said)
-
-        what = self.sentence.format(amount=amount, peers=_PEERS.get(scope, ""))
-        return Prepared(
-            lines=tuple(f"{named(pod)}: {what}, for {for_s:g} s." for pod in victims.pods),
-            apply=apply,
-            undo=tuple(
-                pod_script.undo(
-                    f"give pod {pod.name} its network back", pod.name, "network", "off", table
-                )
-                for pod in victims.pods
-            ),
-            lasts_s=for_s,
-            parameters=order.used,
-        )
+NO_NETWORK = NO_EXEC | {"local": "pods of a local cluster share the network of their machine"}
 
 
-@dataclass(frozen=True, slots=True)
-class Isolate:
+async def traffic(
+    context: DrillContext,
+    victims: Victims,
+    order: Order,
+    *,
+    way: str,
+    sentence: str,
+    amount_of: str = "",
+) -> Prepared:
+    """Change the packets of the pods by a script in each, with nftables or tc.
+
+    `amount_of`: the parameter with the amount that is in the sentence; empty where there is none.
+    """
+    for_s = float(order.values["for_s"])
+    amount = float(order.values[amount_of]) if amount_of else 0.0
+    table = re.sub(r"\W", "_", f"cockpit_{order.drill_id}")
+    scope = str(order.values.get("peers", ""))
+    peers = await context.ask(lambda store: _addresses(store, victims, scope)) if scope else ()
+    if scope and not peers:
+        raise CockpitError(f"Pod {victims.name} has no peers to block ({scope}).")
+    for pod in victims.pods:
+        await pod_script.run(context.backend, pod.name, "network", "check", way)
+    what = sentence.format(amount=amount, peers=_PEERS.get(scope, ""))
+    on = ("network", "on", table, way, f"{amount:g}", f"{for_s:g}", *peers)
+    off = ("network", "off", table)
+    return pod_script.prepared(
+        context,
+        order,
+        (f"{named(pod)}: {what}, for {for_s:g} s." for pod in victims.pods),
+        ((pod.name, *on) for pod in victims.pods),
+        (
+            pod_script.undo(f"give pod {pod.name} its network back", pod.name, *off)
+            for pod in victims.pods
+        ),
+        for_s,
+    )
+
+
+async def isolate(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     """A NetworkPolicy that lets nothing in or out, where the cluster's CNI enforces policies."""
+    for_s = float(order.values["for_s"])
+    able = (await context.backend.capabilities()).get("isolate")
+    if able is not None and not able.allowed:
+        raise NotAllowedError("This fault needs network policies.", able.why_not)
+    names = {
+        pod.name: f"cockpit-{order.drill_id}-{number}".replace(".", "-")
+        for number, pod in enumerate(victims.pods)
+    }
 
-    kind: FaultKind
+    async def apply() -> None:
+        for pod, name in names.items():
+            await context.backend.isolate(pod, name)
 
-    def obstacle(self, backend: str) -> str:
-        return "" if backend == "kuberay" else "there are no network policies"
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s = float(order.values["for_s"])
-        able = (await context.backend.capabilities()).get("isolate")
-        if able is not None and not able.allowed:
-            raise NotAllowedError("This fault needs network policies.", able.why_not)
-        names = {
-            pod.name: f"cockpit-{order.drill_id}-{number}".replace(".", "-")
-            for number, pod in enumerate(victims.pods)
-        }
-
-        async def apply() -> None:
-            for pod, name in names.items():
-                await context.backend.isolate(pod, name)
-
-        return Prepared(
-            lines=tuple(
-                f"Let nothing in or out of {named(pod)} for {for_s:g} s, by a network policy."
-                for pod in victims.pods
-            ),
-            apply=apply,
-            undo=tuple(
-                Undo("rejoin", f"let pod {pod} back into the network", name=name)
-                for pod, name in names.items()
-            ),
-            lasts_s=for_s,
-            parameters={"for_s": f"{for_s:g}"},
-        )
+    return Prepared(
+        lines=tuple(
+            f"Let nothing in or out of {named(pod)} for {for_s:g} s, by a network policy."
+            for pod in victims.pods
+        ),
+        apply=apply,
+        undo=tuple(
+            Undo("rejoin", f"let pod {pod} back into the network", name=name)
+            for pod, name in names.items()
+        ),
+        lasts_s=for_s,
+        parameters={"for_s": f"{for_s:g}"},
+    )
 
 
 def _addresses(store: Store, victims: Victims, scope: str) -> tuple[str, ...]:
@@ -133,47 +119,47 @@ def _addresses(store: Store, victims: Victims, scope: str) -> tuple[str, ...]:
 
 _PEERS = {"ranks": "the other ranks", "head": "the head", "all": "all other pods"}
 
-FAULTS: dict[str, Fault] = {
-    "network-partition": Traffic(
-        FaultKind(
-            "network-partition", "drop every packet between a pod and the others", Aim.POD,
-            (PEERS, FOR), needs=("exec in the pod", "NET_ADMIN in the pod", "nft in the image"),
-            undo="the packet filter is removed",
+NFT = ("exec in the pod", "NET_ADMIN in the pod", "nft in the image")
+
+FAULTS = (
+    Fault(
+        "network-partition", "drop every packet between a pod and the others", Aim.POD,
+        partial(traffic, way="partition", sentence="no packet to or from {peers}"),
+        (PEERS, FOR), needs=NFT, undo="the packet filter is removed", unavailable=NO_NETWORK,
+    ),
+    Fault(
+        "network-loss", "drop a share of the packets between a pod and the others", Aim.POD,
+        partial(
+            traffic, way="loss", amount_of="percent",
+            sentence="{amount:g} % of the packets to and from {peers} are dropped",
         ),
-        "partition", "", "no packet to or from {peers}",
+        (Parameter("percent", 10.0, "percent of packets to drop, each way"), PEERS, FOR),
+        needs=NFT, undo="all packets pass again", unavailable=NO_NETWORK,
     ),
-    "network-loss": Traffic(
-        FaultKind(
-            "network-loss", "drop a share of the packets between a pod and the others", Aim.POD,
-            (Parameter("percent", 10.0, "percent of packets to drop, each way"), PEERS, FOR),
-            needs=("exec in the pod", "NET_ADMIN in the pod", "nft in the image"),
-            undo="all packets pass again",
+    Fault(
+        "network-delay", "delay every packet that a pod sends", Aim.POD,
+        partial(
+            traffic, way="delay", amount_of="delay_ms",
+            sentence="every packet that it sends is {amount:g} ms late",
         ),
-        "loss", "percent", "{amount:g} % of the packets to and from {peers} are dropped",
+        (Parameter("delay_ms", 100.0, "milliseconds to delay each packet"), FOR),
+        needs=("exec in the pod", "NET_ADMIN in the pod", "tc, netem or /dev/net/tun"),
+        undo="the delay ends", unavailable=NO_NETWORK,
     ),
-    "network-delay": Traffic(
-        FaultKind(
-            "network-delay", "delay every packet that a pod sends", Aim.POD,
-            (Parameter("delay_ms", 100.0, "milliseconds to delay each packet"), FOR),
-            needs=("exec in the pod", "NET_ADMIN in the pod", "tc, netem or /dev/net/tun"),
-            undo="the delay ends",
+    Fault(
+        "network-rate", "limit the rate at which a pod sends", Aim.POD,
+        partial(
+            traffic, way="rate", amount_of="rate_kbit",
+            sentence="it sends no more than {amount:g} kbit/s",
         ),
-        "delay", "delay_ms", "every packet that it sends is {amount:g} ms late",
+        (Parameter("rate_kbit", 10_000.0, "kilobits per second"), FOR),
+        needs=("exec in the pod", "NET_ADMIN in the pod", "tc in the image"),
+        undo="it sends as fast as it can", unavailable=NO_NETWORK,
     ),
-    "network-rate": Traffic(
-        FaultKind(
-            "network-rate", "limit the rate at which a pod sends", Aim.POD,
-            (Parameter("rate_kbit", 10_000.0, "kilobits per second"), FOR),
-            needs=("exec in the pod", "NET_ADMIN in the pod", "tc in the image"),
-            undo="it sends as fast as it can",
-        ),
-        "rate", "rate_kbit", "it sends no more than {amount:g} kbit/s",
+    Fault(
+        "network-isolate", "isolate a pod by a NetworkPolicy, if the CNI enforces them",
+        Aim.POD, isolate, (FOR,), needs=("network policies",), ends_by_itself=False,
+        undo="the policy is removed",
+        unavailable=dict.fromkeys(("local", "address"), "there are no network policies"),
     ),
-    "network-isolate": Isolate(
-        FaultKind(
-            "network-isolate", "isolate a pod by a NetworkPolicy, if the CNI enforces them",
-            Aim.POD, (FOR,), needs=("network policies",), ends_by_itself=False,
-            undo="the policy is removed",
-        )
-    ),
-}  # fmt: skip
+)  # fmt: skip

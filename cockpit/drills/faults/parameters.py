@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cockpit.drills.faults.fault import FaultKind, Parameter, Value
+from cockpit.drills.faults.fault import Fault, Parameter, Value
 from cockpit.model.boolean import parse_boolean
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
 
-def parsed(kind: FaultKind, given: Mapping[str, str]) -> dict[str, Value]:
+def parsed(kind: Fault, given: Mapping[str, str]) -> dict[str, Value]:
     """All parameters of the kind. Raises UsageError for one that is not there, or no such value."""
     known = {parameter.name: parameter for parameter in kind.parameters}
     for name in given:
@@ -25,7 +25,7 @@ def parsed(kind: FaultKind, given: Mapping[str, str]) -> dict[str, Value]:
     }
 
 
-def _value(kind: FaultKind, parameter: Parameter, text: str) -> Value:
+def _value(kind: Fault, parameter: Parameter, text: str) -> Value:
     default = parameter.default
     try:
         value: Value

@@ -1,124 +1,78 @@
-"""A pod runs short of what it runs on: processors, memory."""
+"""Faults that take CPUs or memory from a pod."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
+    NO_EXEC,
     Aim,
     DrillContext,
     Fault,
-    FaultKind,
     Order,
     Parameter,
     Prepared,
     Undo,
     Victims,
-    no_way_in,
 )
 from cockpit.drills.faults.pods import named
-from cockpit.drills.faults.processes import EXEC, FOR, Hit, duration_s, ranks
+from cockpit.drills.faults.processes import EXEC, FOR, duration_s, ranks
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
 
 GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class CpuHog:
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        if backend == "local":
-            return "its pods share the machine's cores: slow-rank by throttle slows one rank alone"
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s, count = duration_s(order), int(order.values["processes"])
-        for pod in victims.pods:
-            what = f"{named(pod)} is not there to be hit."
-            await pod_script.run(context.backend, pod.name, "look", "raylet", what=what)
-
-        async def apply() -> None:
-            await pod_script.run_in_each(
-                context.backend,
-                (
-                    (pod.name, "hog", order.drill_id, f"{for_s:g}", str(count))
-                    for pod in victims.pods
-                ),
-            )
-
-        many = str(count) if count else "as many as it may use"
-        return Prepared(
-            lines=tuple(
-                f"Keep processors of {named(pod)} busy for {for_s:g} s: {many}."
-                for pod in victims.pods
-            ),
-            apply=apply,
-            undo=tuple(_release(pod.name, order, "let the processors of") for pod in victims.pods),
-            lasts_s=for_s,
-            parameters=order.used,
-        )
+async def cpu_hog(context: DrillContext, victims: Victims, order: Order) -> Prepared:
+    for_s, count = duration_s(order), int(order.values["processes"])
+    for pod in victims.pods:
+        what = f"{named(pod)} is not there to be hit."
+        await pod_script.run(context.backend, pod.name, "inspect", "raylet", what=what)
+    many = str(count) if count else "as many as it may use"
+    return pod_script.prepared(
+        context,
+        order,
+        (f"Keep processors of {named(pod)} busy for {for_s:g} s: {many}." for pod in victims.pods),
+        ((p.name, "cpu_hog", order.drill_id, f"{for_s:g}", str(count)) for p in victims.pods),
+        (_release(pod.name, order, "let the processors of") for pod in victims.pods),
+        for_s,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryHog:
+async def memory_hog(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     """Within the container's own limit: what ends is one of its processes, or the container.
 
     With cgroup v2 the kubelet lets the kernel kill the whole container at once (`memory.oom.group`,
     since Kubernetes 1.28); with v1 the kernel kills the process that it likes least: the rank.
     """
-
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        if backend == "local":
-            return "its pods share the machine's memory, with everything else that runs there"
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s, percent = duration_s(order), float(order.values["percent"])
-        fill_s = float(order.values["fill_s"])
-        if not 1 <= percent <= 100 or not 0 < fill_s <= for_s:
-            raise UsageError(
-                f"percent of {self.kind.name} is {percent:g}, and fill_s is {fill_s:g}.",
-                "They have to be from 1 to 100, and more than 0 and at most for_s.",
-            )
-        hits = await ranks(context, victims.ranks)
-        lines: list[str] = []
-        for pod in victims.pods:
-            what = f"The memory of {named(pod)} cannot be filled."
-            said = await pod_script.run(context.backend, pod.name, "memory", "look", what=what)
-            limit, used_bytes = _two_numbers(what, said)
-            first = ", ".join(hit.name for hit in hits if hit.pod == pod.name)
-            lines.append(
-                f"Fill the memory of {named(pod)} from {used_bytes / GIB:.2f} to {percent:g} % of "
-                f"{limit / GIB:.2f} GiB within {fill_s:g} s, and hold it for at most {for_s:g} s."
-                + (f" First to be killed: {first}." if first else "")
-            )
-
-        async def apply() -> None:
-            times = (f"{for_s:g}", f"{percent:g}", f"{fill_s:g}")
-            await pod_script.run_in_each(
-                context.backend,
-                (
-                    (pod.name, "memory", "fill", order.drill_id, *times, *_of(hits, pod.name))
-                    for pod in victims.pods
-                ),
-            )
-
-        return Prepared(
-            lines=tuple(lines),
-            apply=apply,
-            undo=tuple(_release(pod.name, order, "give back memory of") for pod in victims.pods),
-            lasts_s=for_s,
-            parameters=order.used,
+    for_s, percent = duration_s(order), float(order.values["percent"])
+    fill_s = float(order.values["fill_s"])
+    if not 1 <= percent <= 100 or not 0 < fill_s <= for_s:
+        raise UsageError(
+            f"percent of memory-hog is {percent:g}, and fill_s is {fill_s:g}.",
+            "They have to be from 1 to 100, and more than 0 and at most for_s.",
         )
-
-
-def _of(hits: tuple[Hit, ...], pod: str) -> tuple[str, ...]:
-    return tuple(hit.process for hit in hits if hit.pod == pod)
+    hits = await ranks(context, victims.ranks)
+    of_pod = {pod.name: [hit for hit in hits if hit.pod == pod.name] for pod in victims.pods}
+    lines: list[str] = []
+    for pod in victims.pods:
+        what = f"The memory of {named(pod)} cannot be filled."
+        said = await pod_script.run(context.backend, pod.name, "memory_hog", "measure", what=what)
+        limit, used_bytes = _two_numbers(what, said)
+        first = ", ".join(hit.name for hit in of_pod[pod.name])
+        lines.append(
+            f"Fill the memory of {named(pod)} from {used_bytes / GIB:.2f} to {percent:g} % of "
+            f"{limit / GIB:.2f} GiB within {fill_s:g} s, and hold it for at most {for_s:g} s."
+            + (f" First to be killed: {first}." if first else "")
+        )
+    fill = ("memory_hog", "fill", order.drill_id, f"{for_s:g}", f"{percent:g}", f"{fill_s:g}")
+    return pod_script.prepared(
+        context,
+        order,
+        lines,
+        ((pod, *fill, *(hit.process for hit in found)) for pod, found in of_pod.items()),
+        (_release(pod.name, order, "give back memory of") for pod in victims.pods),
+        for_s,
+    )
 
 
 def _release(pod: str, order: Order, text: str) -> Undo:
@@ -133,23 +87,25 @@ def _two_numbers(what: str, said: str) -> tuple[int, int]:
     return limit, used_bytes
 
 
-FAULTS: dict[str, Fault] = {
-    "cpu-hog": CpuHog(
-        FaultKind(
-            "cpu-hog", "keep a pod's CPUs busy", Aim.POD,
-            (FOR, Parameter("processes", 0, "number of processes; 0: one for each CPU of the pod")),
-            needs=EXEC, undo="they end",
-        )
+FAULTS = (
+    Fault(
+        "cpu-hog", "keep a pod's CPUs busy", Aim.POD, cpu_hog,
+        (FOR, Parameter("processes", 0, "number of processes; 0: one for each CPU of the pod")),
+        needs=EXEC, undo="they end",
+        unavailable=NO_EXEC | {
+            "local": "its pods share the machine's cores: slow-rank slows one rank alone"
+        },
     ),
-    "memory-hog": MemoryHog(
-        FaultKind(
-            "memory-hog", "fill a pod's memory until the kernel or Ray kills a rank", Aim.POD,
-            (
-                FOR,
-                Parameter("percent", 100.0, "of the container's limit; Ray's monitor acts at 95"),
-                Parameter("fill_s", 5.0, "seconds that filling takes"),
-            ),
-            needs=(*EXEC, "a memory limit of the container"), undo="the memory is given back",
-        )
+    Fault(
+        "memory-hog", "fill a pod's memory until the kernel or Ray kills a rank", Aim.POD,
+        memory_hog,
+        (
+            FOR,
+            Parameter("percent", 100.0, "of the container's limit; Ray's monitor acts at 95"),
+            Parameter("fill_s", 5.0, "seconds that filling takes"),
+        ),
+        needs=(*EXEC, "a memory limit of the container"), undo="the memory is given back",
+        unavailable=NO_EXEC
+        | {"local": "its pods share the machine's memory, with everything else that runs there"},
     ),
-}  # fmt: skip
+)  # fmt: skip

@@ -1,23 +1,23 @@
-"""A process inside a pod is killed, frozen or slowed down; the pod itself stays."""
+"""Faults that kill, freeze or slow down a process inside a pod; the pod itself stays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
+    NO_EXEC,
     Aim,
     DrillContext,
     Fault,
-    FaultKind,
     Order,
     Parameter,
     Prepared,
     RankVictim,
     Undo,
     Victims,
-    no_way_in,
 )
 from cockpit.drills.faults.pods import named
 from cockpit.model.error import CockpitError, UsageError
@@ -26,9 +26,9 @@ from cockpit.model.text import as_sentence, one_line
 FOR = Parameter("for_s", 30.0, "seconds until it ends by itself")
 LONGEST_S = 86_400.0
 TICK_S = 1.0
-"""A frozen process is stopped anew after this, and its end is noticed."""
+"""A frozen process is stopped again after this, and its end is noticed."""
 PERIOD_S = 0.05
-"""A slow rank stands still once in this time: shorter than a step, so that each is slower."""
+"""A slow rank is stopped once in this time: shorter than a step, so that each step is slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,142 +40,101 @@ class Hit:
     name: str
 
     def key(self, order: Order) -> str:
-        """What is held of it, as the pod's file of it is named."""
+        """Return the key of the effect on it (`cockpit.drills.pod_scripts.timed_effect`)."""
         return f"{order.drill_id}-{self.process.partition(':')[0]}"
 
     def release(self, order: Order, text: str) -> Undo:
         return pod_script.undo(text, self.pod, "release", self.key(order))
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """SIGKILL; nothing is undone, for the cluster makes a new one."""
+async def kill(
+    context: DrillContext, victims: Victims, order: Order, program: str = "", then: str = ""
+) -> Prepared:
+    """SIGKILL the processes that run `program`, or the ranks. Nothing is undone: they restart.
 
-    kind: FaultKind
-    program: str = ""
-    """What the process runs; empty: it is a rank's."""
-    then: str = ""
-    """What Ray does of it, as a sentence."""
-
-    def obstacle(self, backend: str) -> str:
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        if self.program:
-            hits = await programs(context, victims, self.program)
-        else:
-            hits = await ranks(context, victims.ranks)
-
-        async def apply() -> None:
-            await pod_script.run_in_each(
-                context.backend,
-                (
-                    (pod, "kill", *(hit.process for hit in hits if hit.pod == pod))
-                    for pod in dict.fromkeys(hit.pod for hit in hits)
-                ),
-            )
-
-        return Prepared(
-            lines=tuple(f"SIGKILL {hit.name}.{self.then}" for hit in hits),
-            apply=apply,
-            parameters=order.used,
-        )
+    `then`: what Ray does after it, as a sentence.
+    """
+    if program:
+        hits = await programs(context, victims, program)
+    else:
+        hits = await ranks(context, victims.ranks)
+    by_pod: dict[str, list[str]] = {}
+    for hit in hits:
+        by_pod.setdefault(hit.pod, []).append(hit.process)
+    return pod_script.prepared(
+        context,
+        order,
+        (f"SIGKILL {hit.name}.{then}" for hit in hits),
+        ((pod, "kill", *processes) for pod, processes in by_pod.items()),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+async def freeze(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     """SIGSTOP, and SIGCONT after a while: the process is there and does nothing."""
-
-    kind: FaultKind
-
-    def obstacle(self, backend: str) -> str:
-        return no_way_in(backend)
-
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s = duration_s(order)
-        hits = await ranks(context, victims.ranks)
-        return held(context, order, hits, for_s, TICK_S, 0.0, "Freeze {} for {:g} s.")
+    for_s = duration_s(order)
+    hits = await ranks(context, victims.ranks)
+    return stopped(context, order, hits, for_s, TICK_S, 0.0, "Freeze {} for {:g} s.")
 
 
-@dataclass(frozen=True, slots=True)
-class SlowRank:
-    kind: FaultKind
+async def slow_rank(context: DrillContext, victims: Victims, order: Order) -> Prepared:
+    for_s, share = duration_s(order), float(order.values["fraction"])
+    if order.values["by"] == "hog":
+        return await _busy_cores(context, victims, order, for_s)
+    if not 0.01 <= share <= 0.99:
+        raise UsageError(f"fraction of slow-rank is {share:g}.", "It has to be from 0.01 to 0.99.")
+    hits = await ranks(context, victims.ranks)
+    stop_s = PERIOD_S * share
+    what = "Pause {} " + f"{share:.0%} of the time for " + "{:g} s."
+    return stopped(context, order, hits, for_s, stop_s, PERIOD_S - stop_s, what)
 
-    def obstacle(self, backend: str) -> str:
-        return no_way_in(backend)
 
-    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
-        for_s, share = duration_s(order), float(order.values["fraction"])
-        if order.values["by"] == "hog":
-            return await self._hog(context, victims, order, for_s)
-        if not 0.01 <= share <= 0.99:
-            raise UsageError(
-                f"fraction of {self.kind.name} is {share:g}.", "It has to be from 0.01 to 0.99."
-            )
-        hits = await ranks(context, victims.ranks)
-        still_s = PERIOD_S * share
-        what = "Pause {} " + f"{share:.0%} of the time for " + "{:g} s."
-        return held(context, order, hits, for_s, still_s, PERIOD_S - still_s, what)
-
-    async def _hog(
-        self, context: DrillContext, victims: Victims, order: Order, for_s: float
-    ) -> Prepared:
-        if context.backend.ref.backend == "local":
-            raise UsageError(
-                "There are no cores of one rank on a local cluster.",
-                "Its pods share the machine's: busy processes would slow every rank down.",
-                "Use: by = throttle",
-            )
-        hits = await ranks(context, victims.ranks)
-
-        async def apply() -> None:
-            await pod_script.run_in_each(
-                context.backend,
-                ((hit.pod, "hog", hit.key(order), f"{for_s:g}", "0", hit.process) for hit in hits),
-            )
-
-        return Prepared(
-            lines=tuple(f"Keep the cores of {hit.name} busy for {for_s:g} s." for hit in hits),
-            apply=apply,
-            undo=tuple(hit.release(order, f"let the cores of {hit.name} alone") for hit in hits),
-            lasts_s=for_s,
-            parameters=order.used,
+async def _busy_cores(
+    context: DrillContext, victims: Victims, order: Order, for_s: float
+) -> Prepared:
+    if context.backend.ref.backend == "local":
+        raise UsageError(
+            "There are no cores of one rank on a local cluster.",
+            "Its pods share the machine's: busy processes would slow every rank down.",
+            "Use: by = throttle",
         )
+    hits = await ranks(context, victims.ranks)
+    return pod_script.prepared(
+        context,
+        order,
+        (f"Keep the cores of {hit.name} busy for {for_s:g} s." for hit in hits),
+        ((hit.pod, "cpu_hog", hit.key(order), f"{for_s:g}", "0", hit.process) for hit in hits),
+        (hit.release(order, f"let the cores of {hit.name} alone") for hit in hits),
+        for_s,
+    )
 
 
-def held(
+def stopped(
     context: DrillContext,
     order: Order,
     hits: Sequence[Hit],
     for_s: float,
-    still_s: float,
+    stop_s: float,
     run_s: float,
     what: str,
 ) -> Prepared:
-    """Each of them stands still for `still_s` and runs for `run_s`, in turns."""
-
-    async def apply() -> None:
-        times = (f"{for_s:g}", f"{still_s:g}", f"{run_s:g}")
-        await pod_script.run_in_each(
-            context.backend,
-            ((hit.pod, "stop", hit.key(order), *times, hit.process) for hit in hits),
-        )
-
-    return Prepared(
-        lines=tuple(what.format(hit.name, for_s) for hit in hits),
-        apply=apply,
-        undo=tuple(hit.release(order, f"let {hit.name} run again") for hit in hits),
-        lasts_s=for_s,
-        parameters=order.used,
+    """Each of them is stopped for `stop_s` and runs for `run_s`, alternating."""
+    times = (f"{for_s:g}", f"{stop_s:g}", f"{run_s:g}")
+    return pod_script.prepared(
+        context,
+        order,
+        (what.format(hit.name, for_s) for hit in hits),
+        ((hit.pod, "stop", hit.key(order), *times, hit.process) for hit in hits),
+        (hit.release(order, f"let {hit.name} run again") for hit in hits),
+        for_s,
     )
 
 
 async def ranks(context: DrillContext, victims: Sequence[RankVictim]) -> tuple[Hit, ...]:
-    """Raises CockpitError when one of them is gone, or its pod cannot be entered."""
+    """Raises CockpitError when one of them has ended, or its pod cannot be entered."""
     found: list[Hit] = []
     for victim in victims:
         name = f"rank {victim.rank} (process {victim.pid} in pod {victim.pod})"
-        (process,) = await look(
+        (process,) = await inspect(
             context, victim.pod, f"{name} is not there", "rank", str(victim.pid)
         )
         found.append(Hit(victim.pod, process, name))
@@ -187,18 +146,18 @@ async def programs(context: DrillContext, victims: Victims, program: str) -> tup
     found: list[Hit] = []
     for pod in victims.pods:
         what = f"{named(pod)} has no process to be hit"
-        for process in await look(context, pod.name, what, program):
+        for process in await inspect(context, pod.name, what, program):
             pid = process.partition(":")[0]
             found.append(Hit(pod.name, process, f"{program} (process {pid} in pod {pod.name})"))
     return tuple(found)
 
 
-async def look(context: DrillContext, pod: str, missing: str, *arguments: str) -> list[str]:
+async def inspect(context: DrillContext, pod: str, missing: str, *arguments: str) -> list[str]:
     """The processes that the script names, one for each that was asked for or more."""
     what = as_sentence(missing)
     try:
-        said = await pod_script.run(context.backend, pod, "look", *arguments, what=what)
-    except UsageError as error:  # the pod itself is gone
+        said = await pod_script.run(context.backend, pod, "inspect", *arguments, what=what)
+    except UsageError as error:  # there is no such pod
         raise CockpitError(what, " ".join((error.what, error.why)).strip()) from error
     found = said.split()
     if len(found) < max(1, len(arguments) - 1):
@@ -219,41 +178,38 @@ EXEC = ("exec in the pod",)
 HEAD_ENDS = " The head ends with it: `ray start --block` ends when one of its processes was killed."
 WORKER_ENDS = " Ray on that pod ends with it, and all of its ranks."
 
-FAULTS: dict[str, Fault] = {
-    "rank-kill": Kill(
-        FaultKind("rank-kill", "SIGKILL a rank's process: a crash of the training code", Aim.RANK,
-                  needs=EXEC)
+FAULTS = (
+    Fault(
+        "rank-kill", "SIGKILL a rank's process: a crash of the training code", Aim.RANK, kill,
+        needs=EXEC, unavailable=NO_EXEC,
     ),
-    "raylet-kill": Kill(
-        FaultKind("raylet-kill", "SIGKILL a pod's raylet: Ray loses the node, the pod is restarted",
-                  Aim.POD, needs=EXEC),
-        program="raylet", then=WORKER_ENDS,
+    Fault(
+        "raylet-kill", "SIGKILL a pod's raylet: Ray loses the node, the pod is restarted",
+        Aim.POD, partial(kill, program="raylet", then=WORKER_ENDS),
+        needs=EXEC, unavailable=NO_EXEC,
     ),
-    "rank-freeze": Freeze(
-        FaultKind("rank-freeze", "SIGSTOP a rank's process: a hang", Aim.RANK, (FOR,),
-                  needs=EXEC, undo="SIGCONT")
+    Fault(
+        "rank-freeze", "SIGSTOP a rank's process: a hang", Aim.RANK, freeze, (FOR,),
+        needs=EXEC, undo="SIGCONT", unavailable=NO_EXEC,
     ),
-    "slow-rank": SlowRank(
-        FaultKind(
-            "slow-rank", "slow one rank down, so that all others wait: a straggler", Aim.RANK,
-            (
-                FOR,
-                Parameter("by", "throttle",
-                          "throttle: stop and continue the rank; hog: keep its cores busy",
-                          ("throttle", "hog")),
-                Parameter("fraction", 0.5, "throttle: share of the time that the rank is stopped"),
-            ),
-            needs=EXEC, undo="it runs freely again",
-        )
+    Fault(
+        "slow-rank", "slow one rank down, so that all others wait: a straggler", Aim.RANK,
+        slow_rank,
+        (
+            FOR,
+            Parameter("by", "throttle",
+                      "throttle: stop and continue the rank; hog: keep its cores busy",
+                      ("throttle", "hog")),
+            Parameter("fraction", 0.5, "throttle: share of the time that the rank is stopped"),
+        ),
+        needs=EXEC, undo="it runs freely again", unavailable=NO_EXEC,
     ),
-    "gcs-kill": Kill(
-        FaultKind("gcs-kill", "SIGKILL the GCS on the head; the head ends", Aim.HEAD,
-                  needs=EXEC),
-        program="gcs_server", then=HEAD_ENDS,
+    Fault(
+        "gcs-kill", "SIGKILL the GCS on the head; the head ends", Aim.HEAD,
+        partial(kill, program="gcs_server", then=HEAD_ENDS), needs=EXEC, unavailable=NO_EXEC,
     ),
-    "dashboard-kill": Kill(
-        FaultKind("dashboard-kill", "SIGKILL the dashboard on the head; the head ends",
-                  Aim.HEAD, needs=EXEC),
-        program="dashboard.py", then=HEAD_ENDS,
+    Fault(
+        "dashboard-kill", "SIGKILL the dashboard on the head; the head ends", Aim.HEAD,
+        partial(kill, program="dashboard.py", then=HEAD_ENDS), needs=EXEC, unavailable=NO_EXEC,
     ),
-}  # fmt: skip
+)  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cockpit.drills.faults import catalog
-from cockpit.drills.faults.availability import why_not
+from cockpit.drills.faults.catalog import why_not
 from cockpit.drills.gamedays.gameday import Expect, GameDay, Inject, Launch, Step
 from cockpit.drills.gamedays.runner import missing
 from cockpit.drills.plan.plan import ProbeSpec

@@ -187,7 +187,7 @@ class _File:
         read = self._reader
         name = read.text(raw, at, "drill")
         try:
-            kind = catalog.fault(name).kind
+            kind = catalog.fault(name)
         except CockpitError as error:
             raise read.wrong((*at, "drill"), error.what, error.why, error.todo) from error
         given = read.settings(raw, at, "set")

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import TypeVar
 
-from cockpit.drills.faults.fault import Aim, FaultKind, RankVictim, Victims
+from cockpit.drills.faults.fault import Aim, Fault, RankVictim, Victims
 from cockpit.drills.plan.plan import TargetSpec
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError, ReplacedError, UsageError
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _GONE = (PodPhase.FAILED, PodPhase.SUCCEEDED, PodPhase.TERMINATING)
 
 
-def choose(store: Store, kind: FaultKind, spec: TargetSpec, random: Random) -> Victims:
+def choose(store: Store, kind: Fault, spec: TargetSpec, random: Random) -> Victims:
     """Raises UsageError for what is not there, and CockpitError where too few are.
 
     Draws are from what is sorted, so that the same seed on the same cluster hits the same rank or

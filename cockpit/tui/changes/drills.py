@@ -37,7 +37,7 @@ async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
     """Ask for a fault (unless it is named) and its fields, then go on as `inject`."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
-    found = [(one.kind, why) for one, why, _ in fault_rows(backend, app.capabilities)]
+    found = [(one, why) for one, why, _ in fault_rows(backend, app.capabilities)]
     if fault:
         fault_named(fault)
         found = [one for one in found if one[0].name == fault]

@@ -46,7 +46,7 @@ class DrillForm:
 
 def plan(form: DrillForm) -> DrillPlan:
     """Raises UsageError for what cannot be meant."""
-    kind = fault_named(form.fault).kind
+    kind = fault_named(form.fault)
     defaults = {one.name: default_text(one) for one in kind.parameters}
     given = {
         name: text

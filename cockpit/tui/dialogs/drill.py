@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
-from cockpit.drills.faults.fault import FaultKind
+from cockpit.drills.faults.fault import Fault
 from cockpit.model.error import CockpitError
 from cockpit.tui.commands.drill_form import PRESETS, DrillForm, plan
 from cockpit.tui.terminal.cells import fit
@@ -66,13 +66,13 @@ class DrillDialog(ModalScreen[DrillForm | None]):
 
     def __init__(
         self,
-        faults: Sequence[tuple[FaultKind, str]],
+        faults: Sequence[tuple[Fault, str]],
         form: DrillForm,
         trouble: CockpitError | None = None,
     ) -> None:
         """`form`: what the fields begin with; `trouble`: what was wrong with it before."""
         super().__init__()
-        self.faults: Mapping[str, tuple[FaultKind, str]] = {one[0].name: one for one in faults}
+        self.faults: Mapping[str, tuple[Fault, str]] = {one[0].name: one for one in faults}
         self.form = form
         self.trouble = trouble
 
@@ -95,7 +95,7 @@ class DrillDialog(ModalScreen[DrillForm | None]):
                 yield Button("Cancel (esc)", id="no", compact=True)
                 yield Button("Preview (ctrl+s)", id="yes", compact=True, variant="primary")
 
-    def _option(self, kind: FaultKind, why: str) -> Option:
+    def _option(self, kind: Fault, why: str) -> Option:
         words = f"{fit(kind.name, NAME_CELLS)} {why or kind.summary}"
         return Option(fit(words, OPTION_CELLS).rstrip(), id=kind.name, disabled=bool(why))
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from cockpit.drills.faults.availability import why_not
-from cockpit.drills.faults.catalog import faults
-from cockpit.drills.faults.fault import Fault, FaultKind, Parameter
+from cockpit.drills.faults.catalog import faults, why_not
+from cockpit.drills.faults.fault import Fault, Parameter
 from cockpit.drills.gamedays.file import game_day, shipped
 from cockpit.model.cluster import Capability
 from cockpit.model.text import one_line
@@ -41,7 +40,7 @@ def fault_rows(
     found = []
     for fault in faults():
         why = refused or why_not(fault, backend, rights)
-        found.append((fault, why, _row(fault.kind, why)))
+        found.append((fault, why, _row(fault, why)))
     return found
 
 
@@ -83,7 +82,7 @@ def day_rows(refused: str = "") -> list[tuple[Day, Row]]:
     ]
 
 
-def _row(kind: FaultKind, why: str) -> Row:
+def _row(kind: Fault, why: str) -> Row:
     return Row(
         kind.name,
         (
@@ -102,7 +101,7 @@ def _here(why: str) -> Cell:
     return Cell(NOT_HERE, "warning") if why else Cell(AVAILABLE, "good")
 
 
-def undo_words(kind: FaultKind) -> str:
+def undo_words(kind: Fault) -> str:
     return BY_ITSELF if kind.ends_by_itself and not kind.undo else kind.undo
 
 

@@ -52,7 +52,7 @@ def _reach(store: Store, armed: Sequence[Armed]) -> str:
     parts = [f"{len(hit)} of {len(workers)} worker pods"]
     parts += ["the HEAD: drivers on it die, and every run ends"] if len(hit) < len(pods) else []
     run = next((one.victims for one in armed if one.victims.run_id), None)
-    again = any(one.fault.kind.name == "random-kills" for one in armed)
+    again = any(one.fault.name == "random-kills" for one in armed)
     reaches = "It begins with" if again else "It reaches"
     if run is None:
         return f"{reaches} {', '.join(parts)}."

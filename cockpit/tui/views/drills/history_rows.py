@@ -138,7 +138,7 @@ def _row(past: Past) -> Row:
 
 def _hit(drill: Drill) -> str:
     """A pod; of a fault that hits one process in it, the rank first."""
-    if drill.fault not in NAMES or fault_named(drill.fault).kind.aim is not Aim.RANK:
+    if drill.fault not in NAMES or fault_named(drill.fault).aim is not Aim.RANK:
         return drill.target
     ranks = format.ranks(drill.ranks, MOST_RANKS)
     return f"{ranks} · {drill.target}" if drill.ranks else drill.target

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from cockpit.drills.faults.fault import FaultKind
+from cockpit.drills.faults.fault import Fault
 from cockpit.model.text import one_line
 from cockpit.tui.views.drills.catalog_rows import Day, parameters_words, undo_words
 from cockpit.tui.widgets.few_lines import FewLines, StyledLine, cut
@@ -35,7 +35,7 @@ class StyledLines(FewLines):
         return [cut(line, self.size.width) for line in self._told]
 
 
-def about(kind: FaultKind, why: str) -> Content:
+def about(kind: Fault, why: str) -> Content:
     """A fault: why it cannot be had, and what it needs and takes."""
     known = [
         ("needs", ", ".join(kind.needs)),

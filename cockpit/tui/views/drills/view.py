@@ -194,7 +194,7 @@ class DrillsView(View):
         table.set_sort(order.by, order.down)
         table.set_rows(rows)
         entitle(table, heading("Faults and game days", len(rows), len(every), order))
-        known = {row.key: about(fault.kind, why) for fault, why, row in faults}
+        known = {row.key: about(fault, why) for fault, why, row in faults}
         known |= {row.key: of_day(day, refused) for day, row in days}
         said = known.get(table.cursor_key or "", Content())
         if not said.is_same(self._about):
