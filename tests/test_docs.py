@@ -29,7 +29,7 @@ PAGES = (
 )
 COMMANDS = ROOT / "docs/commands.md"
 
-_FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```.*?\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bCOCKPIT_[A-Z_]+\b")

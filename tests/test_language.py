@@ -55,7 +55,7 @@ PHRASES_LEFT: dict[str, int] = {
 }
 """By package: at most how many banned phrases its strings have."""
 
-_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^    .*$", re.MULTILINE)
 _GENERATED = re.compile(r"^<!-- (\w+) -->$.*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`[^`]*`")

@@ -69,7 +69,7 @@ def test_the_smoke_game_day_passes_and_leaves_nothing(
     assert main(["jobs", "-o", "json", "--local"]) == 0
     assert {job["status"] for job in json.loads(capsys.readouterr().out)} == {"STOPPED"}
     noted = [json.loads(line)["action"] for line in audit.path().read_text().splitlines()]
-    assert "drill a machine is lost" in noted
+    assert "drill a node is lost" in noted
     assert noted[-1] == "stop"
 
     # It can be looked at afterwards, and reported as a whole.

@@ -52,9 +52,9 @@ async def test_catalogue_has_every_fault_with_its_effect_and_needs(cockpit: Open
         await seen.sees(
             "Faults and game days ·",
             "pod-kill",
-            "delete the head pod without grace: GCS, dashboard and drivers die too",
+            "delete the head pod with no grace period; GCS and drivers end",
             "exec in the pod, NET_ADMIN in the pod, nft in the image",
-            "the checkpoint is restored",
+            "the file is restored",
         )
         keys = [row.key for row in faults(seen.app).rows]
         assert keys == [*NAMES, *(f"day:{name}" for name in shipped())]
@@ -437,7 +437,7 @@ async def test_a_drill_that_is_over_has_a_page_with_who_saw_what(cockpit: Open) 
         await seen.press("enter")
         assert isinstance(seen.app.screen, DrillScreen)
         await seen.sees("checkpoint restored", "+700 ms", "telemetry", "steps lost  12")
-        await seen.sees("charged to max_failures", "the backend was away from 12 s to 13 s")
+        await seen.sees("counted against max_failures", "the backend was away from 12 s to 13 s")
         await seen.sees("2 more restarts are left")
         await seen.press("G")
         await seen.sees(

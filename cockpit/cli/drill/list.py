@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if shown or not days:
         tables.print_rows(shown, COLUMNS, "table", empty=f"Nothing has {args.name!r} in its name.")
     if len(rows) == 1 and not days:
-        _print_details(rows[0])
+        _print_details(rows[0], catalog.fault(rows[0]["name"]).ending)
     if days:
         print("\nGame days:")
         tables.print_rows(days, ("name", "summary"), "table")
@@ -44,9 +44,9 @@ def _words(row: dict[str, Any]) -> str:
     return {True: "yes", False: f"no: {row['why_not']}", None: ""}[row["available"]]
 
 
-def _print_details(row: dict[str, Any]) -> None:
+def _print_details(row: dict[str, Any], ending: str) -> None:
     print(f"\nNeeds: {', '.join(row['needs']) or 'nothing'}.")
-    print(f"Ends: {'by itself' if row['ends_by_itself'] else row['undo']}.")
+    print(f"End of the fault: {ending}.")
     if row["parameters"]:
         print()
         tables.print_table(row["parameters"], ("name", "default", "about"))

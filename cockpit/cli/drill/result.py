@@ -127,6 +127,6 @@ def _costs(measured: Recovery) -> str:
         how = "continuous" if loss.continuous else "NOT continuous"
         parts.append(f"loss {how}, {loss.before:.4g} before and {loss.after:.4g} after")
     if measured.restarts:
-        budget = f", charged to {measured.budget}" if measured.budget else ""
+        budget = f", counted against {measured.budget}" if measured.budget else ""
         parts.append(f"{measured.restarts} restart{'s'[: measured.restarts != 1]}{budget}")
     return "; ".join(parts)

@@ -67,9 +67,9 @@ RIGHTS = {
     "delete pods": "delete_pod",
     "exec in": "exec",
     "evict pods": "evict",
-    "network policies": "isolate",
-    "cordon machines": "cordon",
-    "scale groups": "scale",
+    "create network policies": "isolate",
+    "cordon nodes": "cordon",
+    "scale worker groups": "scale",
 }
 """By the first words of what a `Fault` needs: the verb of `Backend.capabilities` that tells.
 Other needs are of the pod or the machine: they are looked at when a drill is prepared."""

@@ -105,13 +105,15 @@ def _notify(context: DrillContext, drill_id: str, message: str) -> None:
 
 FAULTS = (
     Fault(
-        "random-kills", "kills at random times, with a mean time between failures", Aim.POD,
+        "random-kills", "kill worker pods or ranks at random times", Aim.POD,
         random_kills,
         (
-            Parameter("mtbf_s", 60.0, "mean seconds between two kills"),
-            Parameter("for_s", 300.0, "how long"),
-            Parameter("fault", "pod-kill", "what is done", ("pod-kill", "rank-kill")),
+            Parameter("mtbf_s", 60.0, "mean time between two kills in seconds, more than 0"),
+            Parameter("for_s", 300.0, "duration of the fault in seconds"),
+            Parameter("fault", "pod-kill", "kind of the kills: pod-kill or rank-kill",
+                      ("pod-kill", "rank-kill")),
         ),
-        needs=("what the chosen fault needs",), unavailable=NO_DELETE,
+        needs=("those of the chosen fault",), repair="as for the chosen fault",
+        unavailable=NO_DELETE,
     ),
 )  # fmt: skip

@@ -233,35 +233,37 @@ async def _require(backend: Backend, *verbs: str) -> None:
             raise NotAllowedError(f"This fault needs to {verb}.", one_line(able[verb].why_not))
 
 
-FOR = Parameter("for_s", 30.0, "seconds until it is undone")
+FOR = Parameter("for_s", 30.0, "duration of the fault in seconds")
 
 FAULTS = (
     Fault(
-        "node-drain", "drain a Ray node with a deadline; nothing is killed", Aim.POD, node_drain,
-        (Parameter("deadline_s", 30.0, "seconds until the deadline"),),
-        needs=("exec in the head's pod", "delete pods"), ends_by_itself=False,
-        undo="the pod is replaced: Ray never uses a drained node again", unavailable=NO_EXEC,
+        "node-drain", "drain a Ray node with a deadline; no process is killed", Aim.POD,
+        node_drain, (Parameter("deadline_s", 30.0, "seconds until the deadline of the drain"),),
+        needs=("exec in the head pod", "delete pods"), ends_by_itself=False,
+        undo="the pod is replaced after deadline_s", unavailable=NO_EXEC,
     ),
     Fault(
-        "spot-preemption", "a spot preemption: a notice (drain), then a kill", Aim.POD,
-        spot_preemption, (Parameter("notice_s", 30.0, "seconds between the notice and the kill"),),
-        needs=("exec in the head's pod", "delete pods"), unavailable=NO_EXEC,
+        "spot-preemption", "drain a Ray node, and kill its pod at the deadline of the drain",
+        Aim.POD, spot_preemption,
+        (Parameter("notice_s", 30.0, "seconds between the drain and the kill"),),
+        needs=("exec in the head pod", "delete pods"), repair="the pod is replaced",
+        unavailable=NO_EXEC,
     ),
     Fault(
         "evict", "cordon the pod's node and evict the pod, as kubectl drain does", Aim.POD, evict,
         (
             Parameter("grace_s", 30.0, "seconds between SIGTERM and SIGKILL"),
-            Parameter("cordon", True, "keep new pods off the node during the fault"),
+            Parameter("cordon", True, "whether the node is cordoned during the fault"),
             FOR,
         ),
-        needs=("evict pods", "cordon machines"), ends_by_itself=False,
-        undo="the machine takes pods again",
+        needs=("evict pods", "cordon nodes"), ends_by_itself=False,
+        undo="the node is uncordoned after for_s",
         unavailable=dict.fromkeys(("local", "address"), "it is not on Kubernetes"),
     ),
     Fault(
-        "scale-down", "scale a worker group down during a run, and back up", Aim.POD, scale_down,
-        (FOR,), needs=("scale groups",), ends_by_itself=False,
-        undo="the group is scaled back up",
+        "scale-down", "scale a worker group down during a run", Aim.POD, scale_down,
+        (FOR,), needs=("scale worker groups",), ends_by_itself=False,
+        undo="the group is scaled back up after for_s",
         unavailable={"address": "its groups are not ours to scale"},
     ),
 )  # fmt: skip

@@ -58,7 +58,10 @@ class Aim(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`default` gives the type too. Names of times end in `_s`, of sizes in `_bytes`."""
+    """`default` gives the type too. Names of times end in `_s`, of sizes in `_bytes`.
+
+    `about` has the unit, and the range where it is limited.
+    """
 
     name: str
     default: Value
@@ -192,13 +195,20 @@ class Fault:
     """
     parameters: tuple[Parameter, ...] = ()
     needs: tuple[str, ...] = ()
-    """What it takes: `exec in the pod`, `NET_ADMIN in the pod`."""
+    """The requirements: `exec in the pod`, `NET_ADMIN in the pod`."""
     undo: str = ""
-    """What the undo does; empty where there is none."""
+    """What the undo does; empty if there is none."""
+    repair: str = ""
+    """What repairs the cluster if there is no undo."""
     ends_by_itself: bool = True
-    """Nothing has to be undone: the cluster repairs it, or it passes."""
+    """The fault ends even if the drill does not undo it."""
     unavailable: Mapping[str, str] = field(default_factory=dict)
     """By `local` and `address`, kinds of cluster without this fault: why, in one line."""
+
+    @property
+    def ending(self) -> str:
+        """How the fault ends: by its undo, or by what repairs the cluster."""
+        return self.undo or self.repair
 
     def obstacle(self, backend: str) -> str:
         """Return why there is no such fault on this kind of cluster; empty where there is."""

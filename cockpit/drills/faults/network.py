@@ -23,9 +23,9 @@ from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 
-FOR = Parameter("for_s", 30.0, "seconds until it ends by itself")
+FOR = Parameter("for_s", 30.0, "duration of the fault in seconds")
 PEERS = Parameter(
-    "peers", "ranks", "affected peers: the other ranks' pods, the head's, or all pods",
+    "peers", "ranks", "pods of the other ranks (ranks), the head pod (head), or all pods (all)",
     ("ranks", "head", "all"),
 )  # fmt: skip
 
@@ -123,18 +123,19 @@ NFT = ("exec in the pod", "NET_ADMIN in the pod", "nft in the image")
 
 FAULTS = (
     Fault(
-        "network-partition", "drop every packet between a pod and the others", Aim.POD,
+        "network-partition", "drop all packets between a pod and its peers", Aim.POD,
         partial(traffic, way="partition", sentence="no packet to or from {peers}"),
-        (PEERS, FOR), needs=NFT, undo="the packet filter is removed", unavailable=NO_NETWORK,
+        (PEERS, FOR), needs=NFT, undo="the packet filter is removed after for_s",
+        unavailable=NO_NETWORK,
     ),
     Fault(
-        "network-loss", "drop a share of the packets between a pod and the others", Aim.POD,
+        "network-loss", "drop a percentage of the packets between a pod and its peers", Aim.POD,
         partial(
             traffic, way="loss", amount_of="percent",
             sentence="{amount:g} % of the packets to and from {peers} are dropped",
         ),
-        (Parameter("percent", 10.0, "percent of packets to drop, each way"), PEERS, FOR),
-        needs=NFT, undo="all packets pass again", unavailable=NO_NETWORK,
+        (Parameter("percent", 10.0, "percentage of packets to drop in each direction"), PEERS, FOR),
+        needs=NFT, undo="the packet filter is removed after for_s", unavailable=NO_NETWORK,
     ),
     Fault(
         "network-delay", "delay every packet that a pod sends", Aim.POD,
@@ -142,24 +143,27 @@ FAULTS = (
             traffic, way="delay", amount_of="delay_ms",
             sentence="every packet that it sends is {amount:g} ms late",
         ),
-        (Parameter("delay_ms", 100.0, "milliseconds to delay each packet"), FOR),
-        needs=("exec in the pod", "NET_ADMIN in the pod", "tc, netem or /dev/net/tun"),
-        undo="the delay ends", unavailable=NO_NETWORK,
+        (Parameter("delay_ms", 100.0, "delay of each packet in milliseconds"), FOR),
+        needs=(
+            "exec in the pod", "NET_ADMIN in the pod", "tc in the image", "netem or /dev/net/tun",
+        ),
+        undo="the delay is removed after for_s", unavailable=NO_NETWORK,
     ),
     Fault(
-        "network-rate", "limit the rate at which a pod sends", Aim.POD,
+        "network-rate", "limit the bandwidth with which a pod sends", Aim.POD,
         partial(
             traffic, way="rate", amount_of="rate_kbit",
             sentence="it sends no more than {amount:g} kbit/s",
         ),
-        (Parameter("rate_kbit", 10_000.0, "kilobits per second"), FOR),
+        (Parameter("rate_kbit", 10_000.0, "limit in kilobits per second"), FOR),
         needs=("exec in the pod", "NET_ADMIN in the pod", "tc in the image"),
-        undo="it sends as fast as it can", unavailable=NO_NETWORK,
+        undo="the limit is removed after for_s", unavailable=NO_NETWORK,
     ),
     Fault(
-        "network-isolate", "isolate a pod by a NetworkPolicy, if the CNI enforces them",
-        Aim.POD, isolate, (FOR,), needs=("network policies",), ends_by_itself=False,
-        undo="the policy is removed",
+        "network-isolate", "block all traffic of a pod with a NetworkPolicy",
+        Aim.POD, isolate, (FOR,),
+        needs=("create network policies", "a CNI that enforces them"), ends_by_itself=False,
+        undo="the policy is deleted after for_s",
         unavailable=dict.fromkeys(("local", "address"), "there are no network policies"),
     ),
 )  # fmt: skip

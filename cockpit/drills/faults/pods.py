@@ -54,21 +54,21 @@ def named(pod: Pod) -> str:
 
 FAULTS = (
     Fault(
-        "pod-kill", "delete a worker pod without grace: a lost node", Aim.POD, pod_end,
-        needs=("delete pods",), unavailable=NO_DELETE,
+        "pod-kill", "delete a worker pod with no grace period, as if its node were lost", Aim.POD,
+        pod_end, needs=("delete pods",), repair="the pod is replaced", unavailable=NO_DELETE,
     ),
     Fault(
-        "pod-delete", "delete a worker pod with its grace period: a manual eviction", Aim.POD,
+        "pod-delete", "delete a worker pod with a grace period, as kubectl delete does", Aim.POD,
         pod_end, (Parameter("grace_s", 30.0, "seconds between SIGTERM and SIGKILL"),),
-        needs=("delete pods",), unavailable=NO_DELETE,
+        needs=("delete pods",), repair="the pod is replaced", unavailable=NO_DELETE,
     ),
     Fault(
-        "container-kill", "SIGKILL all processes of the Ray container; the pod restarts it",
-        Aim.POD, container_kill, needs=("exec in the pod",),
+        "container-kill", "SIGKILL all processes of the Ray container in a worker pod",
+        Aim.POD, container_kill, needs=("exec in the pod",), repair="the container is restarted",
         unavailable=NO_EXEC | {"local": "a local pod is its processes: pod-kill is the same there"},
     ),
     Fault(
-        "head-kill", "delete the head pod without grace: GCS, dashboard and drivers die too",
-        Aim.HEAD, pod_end, needs=("delete pods",), unavailable=NO_DELETE,
+        "head-kill", "delete the head pod with no grace period; GCS and drivers end", Aim.HEAD,
+        pod_end, needs=("delete pods",), repair="the head pod is replaced", unavailable=NO_DELETE,
     ),
 )  # fmt: skip

@@ -89,22 +89,22 @@ def _two_numbers(what: str, said: str) -> tuple[int, int]:
 
 FAULTS = (
     Fault(
-        "cpu-hog", "keep a pod's CPUs busy", Aim.POD, cpu_hog,
-        (FOR, Parameter("processes", 0, "number of processes; 0: one for each CPU of the pod")),
-        needs=EXEC, undo="they end",
+        "cpu-hog", "keep the CPUs of a worker pod busy", Aim.POD, cpu_hog,
+        (FOR, Parameter("processes", 0, "number of busy processes; 0 means one for each CPU")),
+        needs=EXEC, undo="the processes end after for_s",
         unavailable=NO_EXEC | {
             "local": "its pods share the machine's cores: slow-rank slows one rank alone"
         },
     ),
     Fault(
-        "memory-hog", "fill a pod's memory until the kernel or Ray kills a rank", Aim.POD,
+        "memory-hog", "fill a worker pod's memory until the kernel or Ray kills a rank", Aim.POD,
         memory_hog,
         (
             FOR,
-            Parameter("percent", 100.0, "of the container's limit; Ray's monitor acts at 95"),
-            Parameter("fill_s", 5.0, "seconds that filling takes"),
+            Parameter("percent", 100.0, "percentage of the container's memory limit, 1 to 100"),
+            Parameter("fill_s", 5.0, "seconds to fill the memory, more than 0, at most for_s"),
         ),
-        needs=(*EXEC, "a memory limit of the container"), undo="the memory is given back",
+        needs=(*EXEC, "a memory limit on the container"), undo="the memory is freed after for_s",
         unavailable=NO_EXEC
         | {"local": "its pods share the machine's memory, with everything else that runs there"},
     ),

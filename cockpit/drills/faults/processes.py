@@ -23,7 +23,7 @@ from cockpit.drills.faults.pods import named
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import as_sentence, one_line
 
-FOR = Parameter("for_s", 30.0, "seconds until it ends by itself")
+FOR = Parameter("for_s", 30.0, "duration of the fault in seconds, at most 86,400")
 LONGEST_S = 86_400.0
 TICK_S = 1.0
 """A frozen process is stopped again after this, and its end is noticed."""
@@ -180,36 +180,39 @@ WORKER_ENDS = " Ray on that pod ends with it, and all of its ranks."
 
 FAULTS = (
     Fault(
-        "rank-kill", "SIGKILL a rank's process: a crash of the training code", Aim.RANK, kill,
-        needs=EXEC, unavailable=NO_EXEC,
+        "rank-kill", "SIGKILL the process of a rank, as if the training code crashed", Aim.RANK,
+        kill, needs=EXEC, repair="Ray Train restarts the run", unavailable=NO_EXEC,
     ),
     Fault(
-        "raylet-kill", "SIGKILL a pod's raylet: Ray loses the node, the pod is restarted",
+        "raylet-kill", "SIGKILL the raylet of a worker pod, so that Ray loses the node",
         Aim.POD, partial(kill, program="raylet", then=WORKER_ENDS),
-        needs=EXEC, unavailable=NO_EXEC,
+        needs=EXEC, repair="the pod is restarted", unavailable=NO_EXEC,
     ),
     Fault(
-        "rank-freeze", "SIGSTOP a rank's process: a hang", Aim.RANK, freeze, (FOR,),
-        needs=EXEC, undo="SIGCONT", unavailable=NO_EXEC,
+        "rank-freeze", "SIGSTOP the process of a rank, so that it hangs", Aim.RANK, freeze, (FOR,),
+        needs=EXEC, undo="SIGCONT after for_s", unavailable=NO_EXEC,
     ),
     Fault(
-        "slow-rank", "slow one rank down, so that all others wait: a straggler", Aim.RANK,
+        "slow-rank", "slow down one rank (a straggler), so that the other ranks wait", Aim.RANK,
         slow_rank,
         (
             FOR,
             Parameter("by", "throttle",
-                      "throttle: stop and continue the rank; hog: keep its cores busy",
+                      "pause the rank repeatedly (throttle), or keep its CPUs busy (hog)",
                       ("throttle", "hog")),
-            Parameter("fraction", 0.5, "throttle: share of the time that the rank is stopped"),
+            Parameter("fraction", 0.5,
+                      "share of the time in which throttle pauses the rank, 0.01 to 0.99"),
         ),
-        needs=EXEC, undo="it runs freely again", unavailable=NO_EXEC,
+        needs=EXEC, undo="the slowdown ends after for_s", unavailable=NO_EXEC,
     ),
     Fault(
-        "gcs-kill", "SIGKILL the GCS on the head; the head ends", Aim.HEAD,
-        partial(kill, program="gcs_server", then=HEAD_ENDS), needs=EXEC, unavailable=NO_EXEC,
+        "gcs-kill", "SIGKILL the GCS, which also ends the head", Aim.HEAD,
+        partial(kill, program="gcs_server", then=HEAD_ENDS), needs=EXEC,
+        repair="the head is restarted", unavailable=NO_EXEC,
     ),
     Fault(
-        "dashboard-kill", "SIGKILL the dashboard on the head; the head ends", Aim.HEAD,
-        partial(kill, program="dashboard.py", then=HEAD_ENDS), needs=EXEC, unavailable=NO_EXEC,
+        "dashboard-kill", "SIGKILL the dashboard, which also ends the head", Aim.HEAD,
+        partial(kill, program="dashboard.py", then=HEAD_ENDS), needs=EXEC,
+        repair="the head is restarted", unavailable=NO_EXEC,
     ),
 )  # fmt: skip

@@ -21,7 +21,8 @@ from cockpit.drills.faults.pods import named
 from cockpit.model.cluster import Pod
 from cockpit.model.error import CockpitError
 
-FOR = Parameter("for_s", 30.0, "seconds until it ends")
+FOR = Parameter("for_s", 30.0, "duration of the fault in seconds")
+UNTIL_RESTORED = Parameter("for_s", 60.0, "seconds until the files are restored")
 
 
 async def directory(
@@ -115,33 +116,32 @@ EXEC = ("exec in the pod",)
 
 FAULTS = (
     Fault(
-        "storage-full", "make a rank's writes beyond a size fail (EFBIG), as on a full disk",
+        "storage-full", "make a rank's writes fail beyond a file size, as on a full disk",
         Aim.RANK, full,
         (Parameter("limit_bytes", 16_384, "maximum size of a file in bytes"), FOR),
-        needs=EXEC, undo="the limit is removed", unavailable=NO_EXEC,
+        needs=EXEC, undo="the limit is removed after for_s", unavailable=NO_EXEC,
     ),
     Fault(
-        "storage-read-only", "make the directory of the checkpoints read-only", Aim.STORAGE,
+        "storage-read-only", "make the checkpoint directory of the run read-only", Aim.STORAGE,
         partial(directory, way="read-only"), (FOR,),
-        needs=(*EXEC, "ownership of the directory, or LINUX_IMMUTABLE"),
-        undo="the directory is writable again", unavailable=NO_EXEC,
+        needs=(*EXEC, "ownership of the directory, or root with LINUX_IMMUTABLE"),
+        undo="the directory is made writable after for_s", unavailable=NO_EXEC,
     ),
     Fault(
-        "storage-slow", "load the storage of the checkpoints with writes and syncs", Aim.STORAGE,
-        partial(directory, way="busy"),
+        "storage-slow", "load the storage of the checkpoint directory with writes and syncs",
+        Aim.STORAGE, partial(directory, way="busy"),
         (Parameter("writers", 8, "number of writing processes"), FOR),
-        needs=EXEC, undo="the processes end, and their files are deleted", unavailable=NO_EXEC,
+        needs=EXEC, undo="the processes end after for_s, and their files are deleted",
+        unavailable=NO_EXEC,
     ),
     Fault(
-        "checkpoint-corrupt", "corrupt bytes of the newest checkpoint", Aim.CHECKPOINT,
-        partial(damage, way="corrupt"),
-        (Parameter("for_s", 60.0, "seconds until it is restored"),),
-        needs=EXEC, ends_by_itself=False, undo="the checkpoint is restored", unavailable=NO_EXEC,
+        "checkpoint-corrupt", "flip bytes in the largest file of the newest checkpoint",
+        Aim.CHECKPOINT, partial(damage, way="corrupt"), (UNTIL_RESTORED,), needs=EXEC,
+        ends_by_itself=False, undo="the file is restored after for_s", unavailable=NO_EXEC,
     ),
     Fault(
-        "checkpoint-delete", "remove half of the newest checkpoint's files", Aim.CHECKPOINT,
-        partial(damage, way="delete"),
-        (Parameter("for_s", 60.0, "seconds until they are restored"),),
-        needs=EXEC, ends_by_itself=False, undo="its files are restored", unavailable=NO_EXEC,
+        "checkpoint-delete", "delete half of the files of the newest checkpoint",
+        Aim.CHECKPOINT, partial(damage, way="delete"), (UNTIL_RESTORED,), needs=EXEC,
+        ends_by_itself=False, undo="the files are restored after for_s", unavailable=NO_EXEC,
     ),
 )  # fmt: skip

@@ -49,9 +49,10 @@ KINDS = {
             "replicas-ready", "every worker group has its desired number of ready pods",
             "replicas-ready",
         ),
-        ProbeKind("training", "the run makes steps", "training"),
+        ProbeKind("training", "the run has made a step in the last 15 s", "training"),
         ProbeKind(
-            "throughput", "the run's samples/s, in percent of their value before the fault",
+            "throughput",
+            "samples/s are at least this percentage of those before the fault (default 90)",
             "throughput >= 80", ">=", 90.0, "%",
         ),
         ProbeKind(
@@ -59,15 +60,16 @@ KINDS = {
             "loss-continuous",
         ),
         ProbeKind(
-            "checkpoint-age", "seconds since the newest checkpoint", "checkpoint-age <= 120", "<=",
-            600.0, "s",
+            "checkpoint-age",
+            "the newest checkpoint is at most this many seconds old (default 600)",
+            "checkpoint-age <= 120", "<=", 600.0, "s",
         ),
         ProbeKind(
-            "prometheus", "a query, all of whose series have to hold",
+            "prometheus", "every series of the PromQL query satisfies the comparison",
             "prometheus: ray_node_mem_used / 1e9 < 12",
         ),
         ProbeKind(
-            "command", "a command on this machine; it holds with exit code 0",
+            "command", "the command ends with exit code 0",
             "command: curl -fsS http://model.example/healthz",
         ),
     )

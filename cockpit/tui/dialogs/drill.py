@@ -17,7 +17,7 @@ from cockpit.drills.faults.fault import Fault
 from cockpit.model.error import CockpitError
 from cockpit.tui.commands.drill_form import PRESETS, DrillForm, plan
 from cockpit.tui.terminal.cells import fit
-from cockpit.tui.views.drills.catalog_rows import default_text, undo_words
+from cockpit.tui.views.drills.catalog_rows import default_text
 
 _FIELDS = (
     ("target", "target", "random, head, POD, rank:N"),
@@ -124,7 +124,7 @@ class DrillDialog(ModalScreen[DrillForm | None]):
         kind, why = self.faults[self.form.fault]
         self.query_one("VerticalScroll").border_title = f"Drill · {kind.name}"
         needs = f" Needs: {', '.join(kind.needs)}." if kind.needs else ""
-        said = f"{kind.summary}.{needs} Undo: {undo_words(kind)}."
+        said = f"{kind.summary}.{needs} End of the fault: {kind.ending}."
         self.query_one("#about", Static).update(f"{said} Not here: {why}." if why else said)
         box = self.query_one("#parameters")
         async with box.batch():

@@ -18,10 +18,9 @@ FAULT_COLUMNS = (
     Column("aim", "HITS", priority=4),
     Column("what", "WHAT IT DOES", min_width=44, grow=1, firm=True),
     Column("needs", "NEEDS", min_width=20, priority=5, firm=True),
-    Column("undo", "UNDO", min_width=28, priority=2),
+    Column("undo", "END OF THE FAULT", min_width=28, priority=2),
     Column("here", "HERE", width=4, priority=1),
 )
-BY_ITSELF = "ends by itself"
 DAY_CELLS = 72
 """Of what a game day is for, about as much as the longest summary of a fault."""
 DAY = "day:"
@@ -90,7 +89,7 @@ def _row(kind: Fault, why: str) -> Row:
             Cell(kind.aim.value, "muted"),
             Cell(kind.summary, "muted" if why else ""),
             Cell(", ".join(kind.needs), "muted"),
-            Cell(undo_words(kind), "muted"),
+            Cell(kind.ending, "muted"),
             _here(why),
         ),
         "muted" if why else "",
@@ -99,10 +98,6 @@ def _row(kind: Fault, why: str) -> Row:
 
 def _here(why: str) -> Cell:
     return Cell(NOT_HERE, "warning") if why else Cell(AVAILABLE, "good")
-
-
-def undo_words(kind: Fault) -> str:
-    return BY_ITSELF if kind.ends_by_itself and not kind.undo else kind.undo
 
 
 def parameters_words(parameters: Sequence[Parameter]) -> str:

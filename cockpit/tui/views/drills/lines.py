@@ -8,7 +8,7 @@ from textual.content import Content
 
 from cockpit.drills.faults.fault import Fault
 from cockpit.model.text import one_line
-from cockpit.tui.views.drills.catalog_rows import Day, parameters_words, undo_words
+from cockpit.tui.views.drills.catalog_rows import Day, parameters_words
 from cockpit.tui.widgets.few_lines import FewLines, StyledLine, cut
 
 
@@ -39,7 +39,7 @@ def about(kind: Fault, why: str) -> Content:
     """A fault: why it cannot be had, and what it needs and takes."""
     known = [
         ("needs", ", ".join(kind.needs)),
-        ("undo", undo_words(kind)),
+        ("end", kind.ending),
         ("takes", parameters_words(kind.parameters)),
     ]
     pairs = [

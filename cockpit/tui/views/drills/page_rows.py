@@ -72,7 +72,7 @@ def cost(measured: Recovery) -> list[StyledLine]:
     if measured.goodput_percent is not None:
         known.append(("goodput", format.percent(measured.goodput_percent)))
     if measured.restarts:
-        charged = f", charged to {measured.budget}" if measured.budget else ""
+        charged = f", counted against {measured.budget}" if measured.budget else ""
         known.append(("restarts", f"{measured.restarts}{charged}"))
     if measured.interrupted is False:
         known.append(("interrupted", "no: training continued in the same attempt"))
