@@ -49,7 +49,7 @@ def plan_scale(
         has = unit(before, group)
         lines.append(f"Change group {group.name}, which has {has}: {', '.join(bounds)}.")
     if remove:
-        lines.append(f"These go first: {', '.join(remove)}.")
+        lines.append(f"Removed first: {', '.join(remove)}.")
         if group.hosts > 1:
             lines.append(f"Each takes the other {group.hosts - 1} pods of its replica with it.")
     if remove or (after is not None and after < before):

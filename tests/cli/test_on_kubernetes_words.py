@@ -343,7 +343,7 @@ AUTOSCALED = replace(GPU, autoscaled=True, desired=2, note="wanted 0, running 2"
         (["gpu", "3"], "to keep 3, set the group's min to 3: cockpit scale gpu --min 3"),
         (["gpu", "3", "--min", "3"], "continues to change"),
         (["gpu", "1"], "keeps busy workers until they are idle"),
-        (["gpu", "1", "--remove", "trainer-gpu-a"], "These go first: trainer-gpu-a."),
+        (["gpu", "1", "--remove", "trainer-gpu-a"], "Removed first: trainer-gpu-a."),
         (["gpu", "1"], "At present: wanted 0, running 2."),
     ],
 )
@@ -517,9 +517,9 @@ def test_a_rayjob_is_launched_and_followed_to_its_end(
     assert cli.main([*argv, "--replicas", "gpu=2"]) == 1
     said = capsys.readouterr()
     assert said.out.strip() == made[0]
-    assert "on a cluster of its own" in said.err
-    assert "That cluster goes at the job's end." in said.err
-    assert "The job is ended after 60 s." in said.err
+    assert "on a new cluster, a copy of" in said.err
+    assert "KubeRay deletes the new cluster when the job ends." in said.err
+    assert "KubeRay ends the job after 60 s." in said.err
     assert f"RayJob {made[0]} is FAILED: it was ended" in said.err
 
 

@@ -141,15 +141,13 @@ def _plan(
         return [f"Launch {spec.shown_command} on {backend.ref}."]
     how = f"Launch {spec.shown_command} as a RayJob on {backend.ref}."
     if options.own_cluster:
-        how = (
-            f"Launch {spec.shown_command} as a RayJob on a cluster of its own, like {backend.ref}."
-        )
+        how = f"Launch {spec.shown_command} as a RayJob on a new cluster, a copy of {backend.ref}."
     limits = []
     if options.own_cluster:
-        when = f"{options.ttl_s} s after" if options.ttl_s else "at"
-        limits.append(f"That cluster goes {when} the job's end.")
+        when = f"{options.ttl_s} s after" if options.ttl_s else "when"
+        limits.append(f"KubeRay deletes the new cluster {when} the job ends.")
     if options.deadline_s is not None:
-        limits.append(f"The job is ended after {options.deadline_s} s.")
+        limits.append(f"KubeRay ends the job after {options.deadline_s} s.")
     return [how, *limits]
 
 
