@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import house, lanes
+from tests import house, lanes, line_coverage
 from tests.cluster.fixtures import (
     control_plane,
     kubernetes,
@@ -37,7 +37,7 @@ def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     for variable in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(variable, raising=False)
-    for variable in [name for name in os.environ if name.startswith("COCKPIT_")]:
+    for variable in [name for name in os.environ if name.startswith(("COCKPIT_", "SLIPCOVER_"))]:
         monkeypatch.delenv(variable)
 
 
@@ -55,16 +55,17 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["quick"] = lanes.quick(node.config)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts background jobs, and nohup its command, with these ignored, and so would every
     # process be that a test starts and interrupts.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    if not lanes.quick(config):
-        config.option.cov_fail_under = None  # a part of the tests covers a part of the code
     if lanes.process_count(config) and not lanes.is_worker(config):
         config.pluginmanager.register(lanes.FailuresAtOnce(config))
+    if lanes.quick(config) and not lanes.is_worker(config) and not config.option.collectonly:
+        line_coverage.start()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -111,6 +112,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
         return (yield)
     with lanes.turn(alone=item.get_closest_marker("alone") is not None):
         return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a quick lane that ran too little of the code. The processes have ended by now."""
+    if lanes.is_worker(session.config) or (percent := line_coverage.percent()) is None:
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    assert reporter is not None
+    least = line_coverage.LEAST_PERCENT
+    reporter.write_line(f"\nCoverage of cockpit/: {percent:.1f} % of lines (required: {least:g} %)")
+    if percent < least and not session.exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not lanes.is_worker(config):
+        line_coverage.end()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,6 @@
 """Seconds of each test file, from the reports of whole runs: `tests/durations.tsv`.
 
-`pytest --junitxml=quick.xml; pytest -m slow --no-cov --junitxml=slow.xml`, then
+`pytest --junitxml=quick.xml; pytest -m slow --junitxml=slow.xml`, then
 `python -m tests.durations quick.xml slow.xml "2 cores, Intel Xeon"` writes the table, longest
 first. It shows what to make faster, and which lane a test belongs to.
 """

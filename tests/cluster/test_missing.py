@@ -135,7 +135,7 @@ def _pytest(*, ci: bool, **environ: str) -> subprocess.CompletedProcess[str]:
     environment |= {"PATH": "/nowhere", **environ}
     if ci:
         environment["CI"] = "true"
-    command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "-p", "no:cacheprovider", TEST]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TEST]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
