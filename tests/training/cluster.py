@@ -5,12 +5,13 @@ The tests stay outside of it: they start drivers as processes and read the strea
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from training.telemetry.wire import (
     FILE_PATTERN,
     TUNE_CALLBACK,
     Record,
+    Run,
     WireError,
     decode,
 )
@@ -30,9 +32,39 @@ from training.telemetry.wire import (
 ROOT = Path(__file__).parent.parent.parent
 HOST = """
 import ray, sys
-context = ray.init(address="local", num_cpus=4, include_dashboard=False, _temp_dir=sys.argv[1])
+context = ray.init(
+    address="local",
+    num_cpus=4,
+    include_dashboard=False,
+    _temp_dir=sys.argv[1],
+    _system_config={"metrics_report_interval_ms": 1000},  # instead of 10 s
+)
 print(context["address"], flush=True)
 sys.stdin.read()
+"""
+
+EACH = """
+import importlib, json, os, runpy, sys, traceback
+
+environment = dict(os.environ)
+for name, program, *argv in json.loads(sys.argv[1]):
+    os.environ.update(environment)  # a search removes its callback
+    sys.argv = [program, *argv]
+    print(f"PROGRAM {name}", flush=True)
+    code = 0
+    try:
+        if program.endswith(".py"):
+            runpy.run_path(program, run_name="__main__")
+        else:
+            importlib.import_module(program).main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, flush=True)
+    except Exception:
+        code = 1
+        traceback.print_exc(file=sys.stdout)
+    print(f"\\nEXIT {name} {code}", flush=True)
 """
 
 
@@ -52,6 +84,22 @@ class Outcome:
     code: int
     output: str
     records: list[Record]
+
+    def of(self, name: str) -> Outcome:
+        """One program of `drive_each`: its exit code, what the driver printed, its run's records.
+
+        What ranks print reaches the driver later, perhaps when the next program runs: it is in the
+        output of the whole.
+        """
+        _, _, rest = self.output.partition(f"PROGRAM {name}\n")
+        output, _, rest = rest.partition(f"EXIT {name} ")
+        runs = {
+            record.body.run
+            for record in self.records
+            if isinstance(record.body, Run) and record.body.name == name
+        }
+        records = [record for record in self.records if getattr(record.body, "run", "") in runs]
+        return Outcome(int(rest.split()[0]), output, records)
 
 
 @contextmanager
@@ -144,6 +192,18 @@ def drive(
         process.kill()
         process.wait()
     return Outcome(process.returncode, log.read_text(), read(cluster.streams() - before))
+
+
+def drive_each(cluster: Cluster, programs: Mapping[str, list[str]]) -> Outcome:
+    """Run programs one after the other in one driver, which imports torch and Ray once.
+
+    `programs` are argv by name, which is the name of the run too: a module that has `main`, or a
+    script's path, and its arguments. `Outcome.of` separates them.
+    """
+    argv = json.dumps([[name, *argv] for name, argv in programs.items()])
+    outcome = drive(cluster, ["-c", EACH, argv], limit_s=560)
+    assert outcome.code == 0, outcome.output[-4000:]
+    return outcome
 
 
 def read(streams: set[Path]) -> list[Record]:

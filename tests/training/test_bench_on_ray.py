@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.cluster import drive, started
+from tests.training.cluster import Cluster, drive
 from training.bench.results import read
 
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_ray_train_and_torchrun_take_turns_with_the_same_loop(tmp_path: Path) -> None:
+def test_ray_train_and_torchrun_take_turns_with_the_same_loop(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     told = ["--quick", "--gpu", "false", "--width", "8", "--what", "launchers"]
     told += ["--storage-path", str(tmp_path), "--run-name", "run"]
-    with started() as cluster:
-        done = drive(cluster, ["-m", "training.jobs.benchmark", *told])
+    done = drive(cluster, ["-m", "training.jobs.benchmark", *told])
     assert done.code == 0, done.output[-4000:]
     results = read(tmp_path / "run" / "results.json")
     assert results.failed == {}

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive
+from tests.training.cluster import Cluster, Outcome, drive, drive_each
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
@@ -25,7 +25,8 @@ from training.telemetry.wire import (
 pytestmark = pytest.mark.ray
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32"]
-EPOCHS = ["--epochs", "16", "--checkpoint-every-steps"]
+JOBS = ("checkpointed", "ddp", "elastic")
+EPOCHS = ["--epochs", "16", "--checkpoint-every-steps", "20"]
 LAST = 16 * 45
 """Steps. Far behind what a kill aims at: news of step 100 may take seconds, of 100 steps each."""
 T = TypeVar("T")
@@ -162,10 +163,53 @@ def test_a_killed_aggregator_goes_on_where_it_was(disturbed: Outcome) -> None:
     assert seen == list(range(1, len(seen) + 1)), "no step is lost"
 
 
+UNMODIFIED = """
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
+def loop():
+    rank = ray.train.get_context().get_world_rank()
+    ray.train.report({"score": 1.0 + rank})
+    ray.train.report({"score": 2.0})  # returns when the first one was taken
+    if rank == 1:
+        raise ValueError("no more data\\nand a second line")
+
+TorchTrainer(
+    loop,
+    scaling_config=ScalingConfig(num_workers=2),
+    run_config=RunConfig(name="plain", storage_path="STORAGE"),
+).fit()
+"""
+
+
+@pytest.fixture(scope="module")
+def each(cluster: Cluster) -> Outcome:
+    """Short runs and refused ones, one after the other in one driver."""
+    script = cluster.directory / "plain.py"
+    script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
+    checkpointed, ddp, elastic = ([f"training.jobs.{job}"] for job in JOBS)
+    small = ["--width", "8", "--epochs", "1", "--storage-path", str(cluster.directory / "results")]
+    small += ["--run-name", "saved-by-ddp"]
+    large = ["--model", "mlp", "--width", "10000000", "--max-failures", "0", "--interface", "lo"]
+    no_data = ["--data", "cifar10", "--data-path", "/nowhere"]
+    no_loss = ["--width", "32", "--epochs", "2", "--learning-rate", "1e30"]
+    programs = {
+        "lacking": [*ddp, "--workers", "9", "--when-lacking", "fail"],
+        "eth99": [*checkpointed, "--interface", "eth99", *storage(cluster, "eth99")],
+        "nan": [*checkpointed, *no_loss, *storage(cluster, "nan")],
+        "nodata": [*ddp, *no_data, *storage(cluster, "nodata")],
+        "saved-by-ddp": [*ddp, *small, "--max-steps", "5"],
+        "elastic": [*elastic, *small, "--workers", "2", "--max-steps", "9"],
+        "large": [*checkpointed, *large, *storage(cluster, "large")],
+        "plain": [str(script)],
+    }
+    return drive_each(cluster, programs)
+
+
 @pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_the_run_at_once(cluster: Cluster) -> None:
-    argv = [*JOB, "--epochs", "2", "--learning-rate", "1e30", *storage(cluster, "nan")]
-    outcome = drive(cluster, argv)
+def test_a_loss_that_is_not_finite_stops_the_run_at_once(each: Outcome) -> None:
+    outcome = each.of("nan")
     assert outcome.code == 1
     assert "stopped: the loss became nan at step 2 on ranks 0, 1" in outcome.output
     assert len(bodies(outcome.records, AttemptStart)) == 1, "it is not tried again"
@@ -177,34 +221,65 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(cluster: Cluster) -> No
 
 
 @pytest.mark.slow
-def test_elastic_goes_on_with_what_ddp_has_saved(cluster: Cluster) -> None:
-    argv = ["--width", "8", "--epochs", "1", *storage(cluster, "plain")]
-    first = drive(cluster, ["-m", "training.jobs.ddp", *argv, "--max-steps", "5"])
-    assert first.code == 0, first.output[-4000:]
-    argv += ["--workers", "2", "--max-steps", "9"]
-    second = drive(cluster, ["-m", "training.jobs.elastic", *argv])
-    assert second.code == 0, second.output[-4000:]
-    assert "2 of 2 workers: a step has up to 32 examples, 16 a micro-batch of each" in second.output
-    assert "resumed at step 5, exactly" in second.output
-    assert [int(report.metrics["step"]) for report in bodies(second.records, Report)] == [9]
+def test_elastic_goes_on_with_what_ddp_has_saved(each: Outcome) -> None:
+    assert each.of("saved-by-ddp").code == 0, each.output[-4000:]
+    assert each.of("elastic").code == 0, each.output[-4000:]
+    assert "2 of 2 workers: a step has up to 32 examples, 16 a micro-batch of each" in each.output
+    assert "resumed at step 5, exactly" in each.output
+    reports = bodies(each.of("saved-by-ddp").records, Report)  # one run, of both jobs
+    assert [int(report.metrics["step"]) for report in reports] == [5, 9]
 
 
 @pytest.mark.slow
-def test_what_no_other_attempt_could_mend_is_a_sentence_and_not_tried_again(
-    cluster: Cluster,
-) -> None:
-    job = ["-m", "training.jobs.ddp"]
-    lacking = drive(cluster, [*job, "--workers", "9", "--when-lacking", "fail"])
-    assert lacking.code == 1
-    assert "9 workers take 9 CPU, and the cluster has 4" in lacking.output
+def test_more_workers_than_cpus_are_refused_with_both_numbers(each: Outcome) -> None:
+    assert each.of("lacking").code == 1
+    assert "9 workers take 9 CPU, and the cluster has 4" in each.of("lacking").output
 
-    argv = ["--data", "cifar10", "--data-path", "/nowhere", *storage(cluster, "nodata")]
-    stopped = drive(cluster, [*job, *argv])
+
+@pytest.mark.slow
+def test_data_that_is_missing_ends_the_run_at_its_first_attempt(each: Outcome) -> None:
+    stopped = each.of("nodata")
     assert stopped.code == 1
     (said,) = [line for line in stopped.output.splitlines() if line.startswith("stopped: ")]
     assert "/nowhere" in said
     assert len(bodies(stopped.records, AttemptStart)) == 1
     assert bodies(stopped.records, Run)[-1].message in said
+
+
+@pytest.mark.slow
+def test_an_unmodified_script_is_in_the_stream(each: Outcome) -> None:
+    outcome = each.of("plain")
+    assert outcome.code != 0
+    assert bodies(outcome.records, Report)[0].metrics == {"score": 1.5}
+    (end,) = bodies(outcome.records, AttemptEnd)
+    assert end.reason == "rank 1: ValueError: no more data"
+    assert bodies(outcome.records, Run)[-1].state == "ERRORED"
+    assert bodies(outcome.records, Run)[-1].message == end.reason
+
+
+@pytest.mark.slow
+def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_starts(
+    each: Outcome,
+) -> None:
+    outcome = each.of("eth99")
+    assert outcome.code == 1
+    assert "has no network interface eth99: give interface one of " in outcome.output
+    assert "Traceback" not in outcome.output
+    assert outcome.records == []
+
+
+@pytest.mark.slow
+def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(each: Outcome) -> None:
+    """Its ranks speak over the interface that was asked for, in an environment of their own."""
+    outcome = each.of("large")
+    assert outcome.code == 1
+    said = outcome.output[outcome.output.rindex("failed: rank ") :]
+    # What the controller has logged may arrive later, under its name.
+    said = "\n".join(line for line in said.splitlines() if "(TrainController pid=" not in line)
+    assert "ran out of memory: it had " in said
+    assert f"and asked for {4 * 10**14} bytes more" in said
+    assert "what helps, best first: batch_size=8 with accumulate=2" in said
+    assert "ran out of memory" in bodies(outcome.records, Run)[-1].message
 
 
 @pytest.fixture(scope="module")
@@ -268,62 +343,3 @@ def test_a_rank_without_ray_train_goes_on_in_the_same_run_of_the_stream(
     assert start.run == bodies(torchrun.records, AttemptStart)[0].run
     assert start.attempt == 3
     assert covered(outcome.records, 0, 3) == list(range(LAST + 1, LAST + 46))
-
-
-UNMODIFIED = """
-import ray
-from ray.train import RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
-
-def loop():
-    rank = ray.train.get_context().get_world_rank()
-    ray.train.report({"score": 1.0 + rank})
-    ray.train.report({"score": 2.0})  # returns when the first one was taken
-    if rank == 1:
-        raise ValueError("no more data\\nand a second line")
-
-TorchTrainer(
-    loop,
-    scaling_config=ScalingConfig(num_workers=2),
-    run_config=RunConfig(name="plain", storage_path="STORAGE"),
-).fit()
-"""
-
-
-@pytest.mark.slow
-def test_an_unmodified_script_is_told_too(cluster: Cluster) -> None:
-    script = cluster.directory / "plain.py"
-    script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
-    outcome = drive(cluster, [str(script)])
-    assert outcome.code != 0
-    assert bodies(outcome.records, Report)[0].metrics == {"score": 1.5}
-    (end,) = bodies(outcome.records, AttemptEnd)
-    assert end.reason == "rank 1: ValueError: no more data"
-    assert bodies(outcome.records, Run)[-1].state == "ERRORED"
-    assert bodies(outcome.records, Run)[-1].message == end.reason
-
-
-@pytest.mark.slow
-def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_starts(
-    cluster: Cluster,
-) -> None:
-    outcome = drive(cluster, [*JOB, "--interface", "eth99", *storage(cluster, "eth99")])
-    assert outcome.code == 1
-    assert "has no network interface eth99: give interface one of " in outcome.output
-    assert "Traceback" not in outcome.output
-    assert outcome.records == []
-
-
-@pytest.mark.slow
-def test_a_rank_without_memory_ends_the_run_with_what_helps(cluster: Cluster) -> None:
-    """Its ranks speak over the interface that was asked for, in an environment of their own."""
-    large = ["--model", "mlp", "--width", "10000000", "--max-failures", "0", "--interface", "lo"]
-    outcome = drive(cluster, [*JOB, *large, *storage(cluster, "large")])
-    assert outcome.code == 1
-    said = outcome.output[outcome.output.rindex("failed: rank ") :]
-    # What the controller has logged may arrive later, under its name.
-    said = "\n".join(line for line in said.splitlines() if "(TrainController pid=" not in line)
-    assert "ran out of memory: it had " in said
-    assert f"and asked for {4 * 10**14} bytes more" in said
-    assert "what helps, best first: batch_size=8 with accumulate=2" in said
-    assert "ran out of memory" in bodies(outcome.records, Run)[-1].message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.cluster import Cluster, Outcome, drive, started
+from tests.training.cluster import Cluster, Outcome, drive
 from tests.training.scripts.streaming import SETTINGS, dealt
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
@@ -49,12 +48,6 @@ def test_a_stream_with_other_examples_is_refused() -> None:
 def test_a_stream_that_ends_too_early_is_refused() -> None:
     with pytest.raises(UnexpectedStreamError, match="ended 2 examples too early"):
         list(cut([block(5, 3)], micro_batches([5], [3, 4, 2])))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

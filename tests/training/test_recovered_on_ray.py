@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive, started
+from tests.training.cluster import Cluster, Outcome, drive
 from training.checkpoint.manifest import check
 from training.checkpoint.storage import PREFIX
 from training.telemetry.wire import CALLBACK, AttemptEnd, AttemptStart, Notice, Record, Report
@@ -22,12 +21,6 @@ JOB = ["-m", "training.jobs.checkpointed", "--width", "32", "--checkpoint-every-
 EPOCHS = ["--epochs", "12", "--num-to-keep", "8"]
 LAST = 490
 """In the midst of the eleventh epoch of 45 steps, and long after both kills."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started() as cluster:
-        yield cluster
 
 
 def train(cluster: Cluster, name: str, *argv: str) -> list[str]:

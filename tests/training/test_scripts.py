@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive
+from tests.training.cluster import Cluster, Outcome, drive, drive_each
 from training.telemetry.wire import AttemptEnd, AttemptStart, Phase, Record, Report, Run, Trials
 
 pytestmark = pytest.mark.ray
@@ -85,9 +85,28 @@ def test_a_second_driver_goes_on_in_the_same_run(cluster: Cluster, failed: Outco
     assert bodies(again.records, Report)[0].metrics["epoch"] == 3.0
 
 
+@pytest.fixture(scope="module")
+def each(cluster: Cluster) -> Outcome:
+    """Scripts that need no driver of their own, one after the other in one."""
+    scripts = {
+        "other": ["plain_torch.py", "--epochs", "1"],
+        "lightning": ["lightning_fit.py"],
+        "transformers": ["transformers_fit.py"],
+        "tuned": ["tuned.py"],
+    }
+    storage = ["--storage-path", str(cluster.directory / "results")]
+    programs = {
+        name: [str(SCRIPTS / script), *storage, "--name", name, *options]
+        for name, (script, *options) in scripts.items()
+    }
+    outcome = drive_each(cluster, programs)
+    assert "telemetry:" not in outcome.output, outcome.output[-4000:]
+    return outcome
+
+
 @pytest.mark.slow
-def test_a_run_of_another_name_is_another_run(cluster: Cluster, failed: Outcome) -> None:
-    other = run(cluster, "plain_torch.py", "other", "--epochs", "1")
+def test_a_run_of_another_name_is_another_run(each: Outcome, failed: Outcome) -> None:
+    other = each.of("other")
     assert {told.run for told in bodies(other.records, Run)}.isdisjoint(
         told.run for told in bodies(failed.records, Run)
     )
@@ -95,8 +114,8 @@ def test_a_run_of_another_name_is_another_run(cluster: Cluster, failed: Outcome)
 
 
 @pytest.mark.slow
-def test_a_lightning_script_shows_all_of_it(cluster: Cluster) -> None:
-    outcome = run(cluster, "lightning_fit.py", "lightning")
+def test_a_lightning_script_shows_all_of_it(each: Outcome) -> None:
+    outcome = each.of("lightning")
     assert outcome.code == 0, outcome.output[-4000:]
     told = phases(outcome.records)
     assert [phase for attempt, phase in told if attempt == 1] == [*UP, "running"]
@@ -117,8 +136,8 @@ def test_a_lightning_script_shows_all_of_it(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_transformers_script_shows_all_of_it(cluster: Cluster) -> None:
-    outcome = run(cluster, "transformers_fit.py", "transformers")
+def test_a_transformers_script_shows_all_of_it(each: Outcome) -> None:
+    outcome = each.of("transformers")
     assert outcome.code == 0, outcome.output[-4000:]
     assert phases(outcome.records) == [(1, p) for p in (*UP, "running", "shutting down")]
     reports = bodies(outcome.records, Report)
@@ -130,9 +149,8 @@ def test_a_transformers_script_shows_all_of_it(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_the_trials_of_a_tune_script_are_told(cluster: Cluster) -> None:
-    outcome = run(cluster, "tuned.py", "tuned")
-    told = bodies(outcome.records, Trials)
+def test_the_trials_of_a_tune_script_are_in_the_stream(each: Outcome) -> None:
+    told = bodies(each.records, Trials)
     assert {item.experiment for item in told} == {"tuned"}
     newest = {trial.id: trial for item in told for trial in item.trials}
     by_rate = {trial.config["lr"]: trial for trial in newest.values()}
@@ -150,7 +168,8 @@ def test_the_trials_of_a_tune_script_are_told(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_that_trains_says_which_run_it_drives(cluster: Cluster) -> None:
+def test_a_trial_that_trains_has_the_id_of_its_run(cluster: Cluster) -> None:
+    """Its driver starts Ray with an environment for all of its workers."""
     outcome = run(cluster, "tuned_train.py", "tuned-train")
     assert outcome.code == 0, outcome.output[-4000:]
     runs = {told.run: told for told in bodies(outcome.records, Run)}

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.cluster import ROOT, Cluster, drive, started
+from tests.training.cluster import ROOT, Cluster, drive
 from training.checkpoint import sharded
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
@@ -271,12 +271,6 @@ class Server:
 
     def ask(self, **said: Any) -> httpx.Response:
         return httpx.post(f"{self.url}/predict", json=said, timeout=30)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.cluster import Cluster, Outcome, drive, started
+from tests.training.cluster import Cluster, Outcome, drive, drive_each
 from training.jobs.tune import Settings
 from training.loop.train import train
 from training.loop.world import alone
@@ -41,52 +41,25 @@ SPACES = {
     "pbt": f"{RATES} weight_decay=log(1e-4,1)",
     "nan": "learning_rate=choice(0.003,1e30)",
 }
-ONE_DRIVER = """
-import json, os, sys
-from training.jobs.tune import main
-from training.telemetry.wire import TUNE_CALLBACK
-
-for argv in json.loads(sys.argv[1]):
-    os.environ["RAY_TUNE_CALLBACKS"] = TUNE_CALLBACK
-    sys.argv = ["tune", *argv]
-    print(f"SEARCH {argv[0]}", flush=True)
-    sys.argv = ["tune", *argv[1:]]
-    try:
-        main()
-    except SystemExit as end:
-        print(f"EXIT {end}", flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with started() as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
 def searched(cluster: Cluster) -> Outcome:
     """All of them, one after the other by one driver, which saves the start of the others."""
-    argv = [[name, *arguments(cluster, name, words)] for name, words in SEARCHES.items()]
-    argv.append(["asha again", *arguments(cluster, "asha", SEARCHES["asha"])])
-    argv.append(["asha otherwise", *arguments(cluster, "asha", "asha --samples 5")])
-    script = cluster.directory / "searches.py"
-    script.write_text(ONE_DRIVER)
-    outcome = drive(cluster, [str(script), json.dumps(argv)], limit_s=560)
-    assert outcome.code == 0, outcome.output[-4000:]
-    return outcome
+    searches = SEARCHES | {"asha again": SEARCHES["asha"], "asha otherwise": "asha --samples 5"}
+    return drive_each(
+        cluster,
+        {
+            name: ["training.jobs.tune", *arguments(cluster, name.split()[0], words)]
+            for name, words in searches.items()
+        },
+    )
 
 
 def arguments(cluster: Cluster, name: str, words: str) -> list[str]:
     place = ["--storage-path", str(cluster.directory / "results"), "--run-name", name]
     space = ["--space", SPACES.get(name, RATES)]
     return [*SMALL, *place, *space, "--scheduler", *words.split()]
-
-
-def said(outcome: Outcome, name: str) -> str:
-    """What the driver printed of one search."""
-    _, _, rest = outcome.output.partition(f"SEARCH {name}\n")
-    return rest.partition("SEARCH ")[0]
 
 
 def folder(cluster: Cluster, name: str) -> Path:
@@ -126,7 +99,7 @@ def test_asha_stops_those_that_are_worse_and_names_the_best(
     assert found["value"] == last[found["trial"]] == max(last.values())
     assert found["config"] == reported[found["trial"]][-1]["config"]
     assert found["trial"] not in stopped
-    assert found["launch"] in said(searched, "asha")
+    assert found["launch"] in searched.of("asha").output
     assert Path(found["checkpoint"]).parent.name == found["trial"]
 
 
@@ -165,7 +138,7 @@ def test_trials_are_told_with_their_metric_and_the_steps_of_their_runs(
 def test_a_finished_search_again_does_nothing_and_says_the_same(
     cluster: Cluster, searched: Outcome
 ) -> None:
-    again = said(searched, "asha again")
+    again = searched.of("asha again").output
     assert "the search asha resumes: finished trials stay finished" in again
     assert best(cluster, "asha")["launch"] in again
     for trial, rows in results(cluster, "asha").items():
@@ -175,9 +148,9 @@ def test_a_finished_search_again_does_nothing_and_says_the_same(
 
 def test_a_search_that_was_begun_otherwise_does_not_go_on(searched: Outcome) -> None:
     assert (
-        "EXIT the search asha resumes with its original settings, "
+        "the search asha resumes with its original settings, "
         "but samples was 4 and is 5; reduction was"
-    ) in said(searched, "asha otherwise")
+    ) in searched.of("asha otherwise").output
 
 
 def test_hyperband_pauses_trials_and_lets_the_better_ones_go_on(
@@ -342,7 +315,7 @@ def test_a_trial_that_diverges_fails_alone(cluster: Cluster, searched: Outcome) 
     assert {item.id for item in told.values() if item.status == "ERROR"} == failed
     for name in failed:
         assert "the loss became nan at step" in told[name].error
-        assert f"{name}: " in said(searched, "nan")
+        assert f"{name}: " in searched.of("nan").output
     assert best(cluster, "nan")["config"] == {"learning_rate": 0.003}
 
 
@@ -361,4 +334,4 @@ def test_a_trial_of_two_ranks_is_a_run_of_its_own(cluster: Cluster, searched: Ou
 
 
 def test_more_ranks_than_the_cluster_has_are_said(searched: Outcome) -> None:
-    assert "EXIT 9 workers take 9 CPU, and the cluster has 4" in said(searched, "many")
+    assert "9 workers take 9 CPU, and the cluster has 4" in searched.of("many").output
