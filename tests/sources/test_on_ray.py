@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -14,14 +13,15 @@ from cockpit.backends.local import LocalBackend
 from cockpit.launch import submission
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UsageError
-from cockpit.model.event import RankSampled
+from cockpit.model.event import RankSampled, SourceHealth
 from cockpit.model.run import Job, JobStatus
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
 from cockpit.sources.ray.logs import follow_job_log
 from cockpit.sources.telemetry.source import TelemetrySource
-from tests.local_cluster import running_cluster
+from cockpit.sources.ray.train_runs import TrainRunsSource
 from tests.sources.cutting_proxy import CuttingProxy
+from training.telemetry.wire import FILE_PATTERN
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
@@ -35,36 +35,31 @@ for number in range({LINES}):
         time.sleep(0.1)
 """
 WRITES = """
-import sys, time
+import time
 from pathlib import Path
 from training.telemetry.head.stream import StreamFile
 from training.telemetry.wire import Run, Steps, Tick, file_name
 import ray
 ray.init()
 logs = Path(ray._private.worker._global_node.get_logs_dir_path())
-stream = StreamFile(logs / file_name(ray.get_runtime_context().get_job_id()))
+path = logs / file_name(ray.get_runtime_context().get_job_id())
+stream = StreamFile(path, disk_bytes=120_000, segments=40) if SEGMENTS else StreamFile(path)
+stream.append(time.time(), Run(run=RUN, name="digits", state="RUNNING"))
 for step in range(1, 201):
     row = Steps(rank=0, attempt=1, t=time.time(), step=step, first_step=step, steps_total=step)
-    stream.append(time.time(), Tick(run="ab12", ranks=(row,)))
-    time.sleep(0.01)
+    stream.append(time.time(), Tick(run=RUN, ranks=(row,)))
+    time.sleep(0.03)
 """
+LAST_STEP = 200
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalBackend]:
-    with running_cluster("sources", ()) as backend:
-        yield backend
+def writes(run: str, *, segments: bool) -> str:
+    return WRITES.replace("RUN,", f"{run!r},").replace("SEGMENTS", str(segments))
 
 
 @pytest.fixture
 async def route(cluster: LocalBackend) -> DashboardRoute:
     return await cluster.dashboard()
-
-
-@pytest.fixture
-async def ray(route: DashboardRoute) -> AsyncIterator[Dashboard]:
-    async with Dashboard(route) as dashboard:
-        yield dashboard
 
 
 async def ended(ray: Dashboard, job_id: str) -> Job:
@@ -86,11 +81,10 @@ async def start(ray: Dashboard, directory: Path, program: str) -> Job:
 async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
     async with asyncio.timeout(20):  # the agent's first report takes some seconds
         while True:
-            [head] = await ray.nodes()
+            [head] = [node for node in await ray.nodes() if node.is_head]
             if head.cpu_percent is not None:
                 break
             await asyncio.sleep(0.1)
-    assert head.is_head
     assert head.alive
     assert (head.memory_total_bytes or 0) > (head.memory_used_bytes or 0) > 0
     assert head.resources["node:__internal_head__"] == 1.0
@@ -153,26 +147,39 @@ async def test_a_job_that_does_not_exist_is_told_apart_from_a_failure(ray: Dashb
             await change(ray, "nope")
 
 
-async def test_telemetry_is_whole_though_the_connection_is_cut_again_and_again(
-    ray: Dashboard, route: DashboardRoute, tmp_path: Path
+@pytest.mark.parametrize("segments", [False, True], ids=["one file", "many files"])
+async def test_each_step_comes_once_though_the_connection_is_cut_again_and_again(
+    ray: Dashboard, route: DashboardRoute, tmp_path: Path, segments: bool
 ) -> None:
-    started = await start(ray, tmp_path, WRITES)
-    proxy = CuttingProxy(route, "/api/v0/logs/", deque([300, 700, 5_000, 1, 9_000]))
-    async with asyncio.timeout(60), proxy.serve(), Dashboard(proxy.route) as through:
-        steps = await steps_of(through)
-    assert steps == list(range(1, 201))
+    run = f"segments-{segments}"
+    started = await start(ray, tmp_path, writes(run, segments=segments))
+    proxy = CuttingProxy(route, "/api/v0/logs/", deque([300, 700, 5_000, 1, 2_000, 9_000]))
+    async with asyncio.timeout(150), proxy.serve(), Dashboard(proxy.route) as through:
+        steps = await steps_of(through, run)
+    assert steps == list(range(1, LAST_STEP + 1))
     assert proxy.cut >= 2
     assert (await ended(ray, started.id)).status is JobStatus.SUCCEEDED
-    async with asyncio.timeout(20):
-        assert await steps_of(ray) == steps  # attaching late shows the past
+    head = next(node.id for node in await ray.nodes() if node.is_head)
+    files = await ray.log_files(head, FILE_PATTERN)
+    assert (len(files) > 5) is segments
+    async with asyncio.timeout(60):
+        assert await steps_of(ray, run) == steps  # attaching late shows the past
 
 
-async def steps_of(dashboard: Dashboard) -> list[int]:
+async def steps_of(dashboard: Dashboard, run: str) -> list[int]:
     steps: list[int] = []
     async with aclosing(TelemetrySource(dashboard).events()) as events:
         async for event in events:
-            if isinstance(event, RankSampled):
+            if isinstance(event, RankSampled) and event.run_id == run:
                 steps += [sample.step for sample in event.samples]
-            if steps and steps[-1] == 200:
+            if steps and steps[-1] == LAST_STEP:
                 break
     return steps
+
+
+async def test_train_runs_are_absent_until_a_driver_reports_them(ray: Dashboard) -> None:
+    async with asyncio.timeout(30), aclosing(TrainRunsSource(ray).events()) as events:
+        first = await anext(aiter(events))
+    assert isinstance(first, SourceHealth)
+    assert (first.ok, first.absent) == (True, True)
+    assert "RAY_TRAIN_ENABLE_STATE_TRACKING=1" in first.error

@@ -1,10 +1,10 @@
-"""Runs of drivers that carry no telemetry, on a real Ray, and of one that does."""
+"""Runs on a real Ray: of drivers without telemetry, of one with it, and through Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -12,13 +12,26 @@ import pytest
 
 from cockpit.backends.local import LocalBackend
 from cockpit.launch import submission
-from cockpit.model.event import AttemptEnded, AttemptStarted, Event, RunSeen, SourceHealth
+from cockpit.model.event import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    HistoryLoaded,
+    RankSampled,
+    RunSeen,
+    SourceHealth,
+)
 from cockpit.model.run import JobStatus, RunState
+from cockpit.model.tracking import RunRef
 from cockpit.sources.ray.dashboard import Dashboard, Submission
-from cockpit.sources.ray.train_runs import TrainRunsSource
+from cockpit.sources.prometheus.source import PrometheusSource
+from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.telemetry.source import TelemetrySource
+from cockpit.sources.ray.train_runs import TrainRunsSource
 from cockpit.store.store import Store
-from tests.local_cluster import running_cluster
+from tests.events import watched_runs
+from tests.sources.prometheus_server import PrometheusServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
@@ -53,18 +66,6 @@ def program(folder: Path) -> str:
     return text
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalBackend]:
-    with running_cluster("train") as backend:
-        yield backend
-
-
-@pytest.fixture
-async def ray(cluster: LocalBackend) -> AsyncIterator[Dashboard]:
-    async with Dashboard(await cluster.dashboard()) as dashboard:
-        yield dashboard
-
-
 async def watched(
     source: TrainRunsSource | TelemetrySource, until: Callable[[list[Event]], bool]
 ) -> list[Event]:
@@ -78,7 +79,8 @@ async def watched(
 
 
 def is_over(seen: list[Event]) -> bool:
-    return isinstance(seen[-1], RunSeen) and seen[-1].state.is_over
+    last = seen[-1]
+    return isinstance(last, RunSeen) and last.name == "theirs" and last.state.is_over
 
 
 def spoken(seen: list[Event]) -> bool:
@@ -97,11 +99,6 @@ async def ended(ray: Dashboard, job_id: str) -> JobStatus:
 async def test_runs_without_telemetry_show_attempts_and_places_and_with_it_are_left_to_it(
     ray: Dashboard, tmp_path: Path
 ) -> None:
-    [told] = await watched(TrainRunsSource(ray), spoken)
-    assert isinstance(told, SourceHealth)
-    assert (told.ok, told.absent) == (True, True)
-    assert "RAY_TRAIN_ENABLE_STATE_TRACKING=1" in told.error
-
     entrypoint = f"python -c {shlex.quote(program(tmp_path))}"
     await ray.submit(Submission(entrypoint, "theirs-1", env_vars=TRACKED))
     seen = await watched(TrainRunsSource(ray, poll_s=0.2, awaited_s=0.0), is_over)
@@ -137,10 +134,95 @@ async def test_runs_without_telemetry_show_attempts_and_places_and_with_it_are_l
     spec = submission.script_spec(("python", "script.py"), tmp_path / "code")
     job = await submission.launch(ray, spec)
     own = await watched(TelemetrySource(ray), is_over)
-    ids = {event.run_id for event in own if isinstance(event, RunSeen)}
+    ids = {event.run_id for event in own if isinstance(event, RunSeen) and event.name == "theirs"}
     listed = await ray.train_runs()
     assert ids == {one.id for one in listed} - {run.id}, "both have the same ids"
 
     quiet = await watched(TrainRunsSource(ray, lambda: ids, awaited_s=0.0), spoken)
     assert {event.run_id for event in quiet if isinstance(event, RunSeen)} == {run.id}
     assert await ended(ray, job.id) is JobStatus.SUCCEEDED
+
+
+STEPS = """
+import time, ray.train
+from ray.train import RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+from training import telemetry
+
+def loop(config):
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        time.sleep(0.2)
+        rank = ray.train.get_context().get_world_rank()
+        telemetry.step(loss=2.0 + rank, samples=8)
+
+DataParallelTrainer(
+    loop,
+    train_loop_config={},
+    scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.1}),
+    run_config=RunConfig(name="told", storage_path=STORAGE),
+).fit()
+"""
+
+
+async def test_a_runs_numbers_come_back_from_prometheus(
+    ray: Dashboard, cluster: LocalBackend, tmp_path: Path
+) -> None:
+    assert not await ray.reaches_prometheus()
+    assert await ray.grafana() is None
+    route = await cluster.dashboard()
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "script.py").write_text(STEPS.replace("STORAGE", repr(str(tmp_path / "results"))))
+    await submission.launch(ray, submission.script_spec(("python", "script.py"), code))
+    served = tmp_path / "prometheus"
+    served.mkdir()
+    found_by = f"{route.base_url}/api/prometheus/sd"
+    token = route.headers["Authorization"].removeprefix("Bearer ")
+    with PrometheusServer(served, found_by=found_by, token=token).running() as server:
+        seen = await told_until_over(ray)
+        states = [event for event in seen if isinstance(event, RunSeen)]
+        samples = [event.at_s for event in seen if isinstance(event, RankSampled)]
+        run = RunRef(states[0].run_id, "told", states[0].at_s, states[-1].at_s)
+        source = PrometheusSource(
+            PrometheusSettings(server.url), watched_runs(run), least_step_s=1, poll_s=1.0
+        )
+        loaded: dict[str, HistoryLoaded] = {}
+        async with asyncio.timeout(60), aclosing(source.events()) as events:
+            async for event in events:
+                if isinstance(event, HistoryLoaded):
+                    loaded[event.metric] = event
+                if isinstance(event, SourceHealth):
+                    assert event.ok
+                    assert not event.absent
+                    break
+        names = {
+            curve.labels["__name__"]
+            for curve in await Prometheus(PrometheusSettings(server.url)).instant(
+                'max by (__name__) (last_over_time({__name__=~"ray_cockpit_train_.*"}[5m]))'
+            )
+        }
+    assert {"loss", "step_time_s", "samples_per_s", "cpu_percent", "memory_bytes"} <= set(loaded)
+    assert 2.5 in loaded["loss"].values, "the mean of the two ranks"
+    assert set(loaded["loss"].values) <= {2.0, 2.5, 3.0}, "one rank may be told of before the other"
+    assert max(loaded["samples_per_s"].values) == pytest.approx(80.0, rel=0.4)
+    assert samples[0] - 60 < loaded["loss"].times[0]
+    assert loaded["loss"].times[-1] <= states[-1].at_s + 1
+    assert "ray_cockpit_train_attempts_total" in names, "as the Grafana dashboard asks for it"
+
+
+async def told_until_over(ray: Dashboard) -> list[Event]:
+    seen: list[Event] = []
+    async with asyncio.timeout(200), aclosing(TelemetrySource(ray).events()) as events:
+        async for event in events:
+            if isinstance(event, RunSeen) and event.name == "told":
+                seen.append(event)
+                if event.state.is_over:
+                    break
+            elif isinstance(event, RankSampled) and seen and event.run_id == run_of(seen):
+                seen.append(event)
+    return seen
+
+
+def run_of(seen: list[Event]) -> str:
+    return next(event.run_id for event in seen if isinstance(event, RunSeen))

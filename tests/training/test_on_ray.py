@@ -26,7 +26,7 @@ pytestmark = pytest.mark.ray
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32"]
 JOBS = ("checkpointed", "ddp", "elastic")
-EPOCHS = ["--epochs", "16", "--checkpoint-every-steps", "20"]
+EPOCHS = ["--epochs", "16", "--checkpoint-every-steps"]
 LAST = 16 * 45
 """Steps. Far behind what a kill aims at: news of step 100 may take seconds, of 100 steps each."""
 T = TypeVar("T")
