@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cockpit.backends.address import AddressBackend
+from cockpit.backends.local import LocalBackend
 from cockpit.backends.protocol import VERBS
 from cockpit.backends.ray_token import ray_token
 from cockpit.model.cluster import ClusterHealth, DashboardRoute, NodeType
 from cockpit.model.error import UsageError
 from cockpit.model.event import ClusterSeen, Event, PodsListed, SourceHealth
-from tests.local_cluster import running_cluster
 
 TOKENS = ("COCKPIT_RAY_TOKEN", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 @pytest.fixture(scope="module")
-def route() -> Iterator[DashboardRoute]:
-    with running_cluster("address") as cluster:
-        yield asyncio.run(cluster.dashboard())
+def route(one_worker: LocalBackend) -> DashboardRoute:
+    return asyncio.run(one_worker.dashboard())
 
 
 async def first_look(backend: AddressBackend) -> dict[type[Event], Event]:

@@ -9,7 +9,6 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Notice, PodsListed, SourceHealth
 from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
-from tests.local_cluster import ONE_WORKER, running_cluster, separate_state, until
+from tests.local_cluster import ONE_WORKER, separate_state, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
@@ -40,9 +39,8 @@ NAME = "contract"
 
 
 @pytest.fixture(scope="module")
-def backend() -> Iterator[LocalBackend]:
-    with running_cluster(NAME, ONE_WORKER) as backend:
-        yield backend
+def backend(one_worker: LocalBackend) -> LocalBackend:
+    return one_worker
 
 
 def spec_of(name: str) -> ClusterSpec:

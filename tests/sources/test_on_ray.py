@@ -18,8 +18,8 @@ from cockpit.model.run import Job, JobStatus
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
 from cockpit.sources.ray.logs import follow_job_log
-from cockpit.sources.telemetry.source import TelemetrySource
 from cockpit.sources.ray.train_runs import TrainRunsSource
+from cockpit.sources.telemetry.source import TelemetrySource
 from tests.sources.cutting_proxy import CuttingProxy
 from training.telemetry.wire import FILE_PATTERN
 

@@ -23,12 +23,12 @@ from cockpit.model.event import (
 )
 from cockpit.model.run import JobStatus, RunState
 from cockpit.model.tracking import RunRef
-from cockpit.sources.ray.dashboard import Dashboard, Submission
-from cockpit.sources.prometheus.source import PrometheusSource
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
-from cockpit.sources.telemetry.source import TelemetrySource
+from cockpit.sources.prometheus.source import PrometheusSource
+from cockpit.sources.ray.dashboard import Dashboard, Submission
 from cockpit.sources.ray.train_runs import TrainRunsSource
+from cockpit.sources.telemetry.source import TelemetrySource
 from cockpit.store.store import Store
 from tests.events import watched_runs
 from tests.sources.prometheus_server import PrometheusServer
