@@ -13,11 +13,11 @@ from cockpit.model.drill import DrillRecord, Stage
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
-TIMEOUT_S = 240.0
+TIMEOUT_S = 480.0
 
 
 def plan(
-    fault: str, target: str = "random", *, recover_s: float = 120.0, **values: object
+    fault: str, target: str = "random", *, recover_s: float = 300.0, **values: object
 ) -> DrillPlan:
     spec = FaultSpec(fault, {key: str(v) for key, v in values.items()}, TargetSpec(select=target))
     return DrillPlan(fault, (spec,), seed=1, timeouts=Timeouts(recover_s=recover_s))

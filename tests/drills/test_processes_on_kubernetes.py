@@ -27,7 +27,7 @@ from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
 from tests.drills.conducted import conduct, plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 OOM_KILLS = "import re,pathlib;print(*[re.findall('oom_kill (.*)',p.read_text())[0] for p in map("
 OOM_KILLS += "pathlib.Path,('/sys/fs/cgroup/memory/memory.oom_control',"
 OOM_KILLS += "'/sys/fs/cgroup/memory.events')) if p.exists()])"
@@ -54,7 +54,7 @@ def session(
         builder.session_on(ray_on_kubernetes.backend()) as session,
     ):
         try:
-            begun = session.wait(lambda store: steps(store, 1) >= 20, 240.0)
+            begun = session.wait(lambda store: steps(store, 1) >= 20, 480.0)
             assert begun, Path(said.name).read_text(encoding="utf-8")
             yield session
         finally:
@@ -190,7 +190,7 @@ def test_a_killed_gcs_ends_the_heads_container_and_the_run_is_sent_again(
     pod, run = head(session.store), run_of(session.store)
     before = restarts(ray_on_kubernetes, pod.name)
     attempts, job = max(run.attempts), run.submission_id
-    record = conduct(session, plan("gcs-kill", "head", recover_s=300), tmp_path)
+    record = conduct(session, plan("gcs-kill", "head", recover_s=420), tmp_path)
     (recovery,) = record.recoveries
     assert restarts(ray_on_kubernetes, pod.name) > before
     assert recovery.recovered, (record.why, record.notes, run_of(session.store).attempts)

@@ -19,9 +19,9 @@ from cockpit.store.store import Store
 from tests.drills.conducted import conduct, plan
 from tests.local_cluster import running_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 360.0
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def at_work(session: Session) -> None:
 
 def test_a_busy_disk_ends_no_attempt(session: Session, tmp_path: Path) -> None:
     storage = Path(going(session.store).checkpoints[-1][1].path).parent
-    record = conduct(session, plan("storage-slow", for_s=3, writers=2, recover_s=180), tmp_path)
+    record = conduct(session, plan("storage-slow", for_s=3, writers=2, recover_s=300), tmp_path)
     assert record.verdict is Verdict.PASSED, record
     assert record.recoveries[0].restarts == 0, record
     assert not list(storage.parent.glob(".cockpit-*")), record
@@ -79,7 +79,7 @@ def test_a_run_outlives_a_storage_that_takes_nothing(session: Session, tmp_path:
         except OSError as error:
             seen.append(type(error).__name__)
 
-    asked = plan("storage-read-only", for_s=8, recover_s=180)
+    asked = plan("storage-read-only", for_s=8, recover_s=300)
     record = conduct(session, asked, tmp_path, look=look)
     assert seen == ["PermissionError"]
     assert record.verdict is Verdict.PASSED, record
@@ -89,7 +89,7 @@ def test_a_run_outlives_a_storage_that_takes_nothing(session: Session, tmp_path:
 def test_a_run_outlives_a_full_disk(session: Session, tmp_path: Path) -> None:
     before = going(session.store).attempt
     assert before is not None
-    asked = plan("storage-full", "rank:0", for_s=8, recover_s=180)
+    asked = plan("storage-full", "rank:0", for_s=8, recover_s=300)
     record = conduct(session, asked, tmp_path)
     assert record.verdict is Verdict.PASSED, record
     assert record.recoveries[0].restarts >= 1, "a checkpoint could not be written"
@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
         FaultSpec(damage, {"for_s": "45"}),
         FaultSpec("rank-kill", {}, TargetSpec("rank:1")),
     )
-    asked = DrillPlan("both", faults, seed=1, timeouts=Timeouts(recover_s=180))
+    asked = DrillPlan("both", faults, seed=1, timeouts=Timeouts(recover_s=300))
     kept_aside = Path(going(session.store).checkpoints[-1][1].path).parent / "damaged"
     before = set(kept_aside.glob("*"))
     for _ in range(3):  # another checkpoint may come between the damage and the kill

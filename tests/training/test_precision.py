@@ -87,7 +87,7 @@ def test_small_gradients_come_through_the_scale_as_they_are() -> None:
     torch.testing.assert_close(model.weight.grad, torch.full((3, 4), 2e-8))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_it_reads_nine_of_ten_unseen_digits_after_three_epochs(
     precision: str, tmp_path: Path
 ) -> None:
