@@ -170,7 +170,7 @@ def _said(session: Session, experiment: Experiment) -> list[str]:
             lines += [f"Then it is undone: {undo.text}." for undo in one.prepared.undo]
         plan = experiment.plan
         lines += commands_of((*plan.hypothesis, *plan.abort))
-        lines.append(f"Seed {experiment.seed}: the same one hits the same.")
+        lines.append(f"Seed {experiment.seed}. The same seed selects the same targets.")
         lines += [f"Note: {line}." for line in await experiment.caution(armed)]
         # Headed, for with --yes what comes of it stands right below.
         return ["The plan:", *(f"  {line}" for line in lines)]
