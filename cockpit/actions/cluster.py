@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from cockpit.actions import audit
 from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.launch import catalog, rayjob, resubmit, submission
+from cockpit.launch import job, rayjob, resubmit, submission
 from cockpit.launch.job import BundledJob
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
@@ -131,7 +131,7 @@ class ClusterActions:
         return terminal
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        return catalog.bundled_jobs()
+        return job.bundled_jobs()
 
     async def launch(
         self, name: str, settings: Mapping[str, str], via: Literal["job", "rayjob"] = "job"

@@ -16,9 +16,8 @@ from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.lease import is_own
 from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.gamedays.runner import GameDayRun
-from cockpit.drills.plan.blast_radius import BlastRadius
-from cockpit.drills.plan.plan import DrillPlan
-from cockpit.drills.probes.probe import ContextProber, Prober
+from cockpit.drills.plan.plan import BlastRadius, DrillPlan
+from cockpit.drills.probes.external import ContextProber, Prober
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Notice

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cockpit.format import plural
-from cockpit.launch.catalog import bundled_job
+from cockpit.launch.job import bundled_job
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.cluster import WorkerGroup
+from cockpit.model.run import Job, JobStatus
 
 ALONE = frozenset({"baseline"})
 """Jobs whose number of workers is one to calculate with: they take one process."""
@@ -45,3 +46,16 @@ def workers(spec: LaunchSpec) -> int | None:
         if job.has(one)
     ]
     return next((count for count in counts if count > 0), None)
+
+
+def beside(jobs: Sequence[Job]) -> str:
+    """Those that run, in a sentence; empty when none does.
+
+    A job whose ranks wait for another's to end looks like one that does nothing.
+    """
+    others = [job.id for job in jobs if job.status is JobStatus.RUNNING]
+    if not others:
+        return ""
+    which = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+    runs = "runs" if len(others) == 1 else "run"
+    return f"{which} {runs} there too: a rank waits until a CPU or GPU is free (cockpit jobs)."

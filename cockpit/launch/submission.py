@@ -15,9 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cockpit.launch.catalog import bundled_job
 from cockpit.launch.closest_name import did_you_mean
-from cockpit.launch.job import flags
+from cockpit.launch.job import bundled_job, flags
 from cockpit.launch.package import Package, cached_package, package_directory, package_training
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile

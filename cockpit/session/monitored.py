@@ -12,7 +12,7 @@ from cockpit.alerts.monitor import AlertMonitor
 from cockpit.alerts.settings import AlertSettings
 from cockpit.backends.protocol import Backend
 from cockpit.config import file, paths
-from cockpit.drills.probes.probe import ContextProber, Prober
+from cockpit.drills.probes.external import ContextProber, Prober
 from cockpit.model.error import UsageError
 from cockpit.model.event import Event, Notice, RunSeen, SourceHealth
 from cockpit.model.run import RunSummary

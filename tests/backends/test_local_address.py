@@ -23,9 +23,9 @@ from cockpit.backends.local.address import (
     require_own_listener,
 )
 from cockpit.backends.local.files import ClusterFiles, write_private
-from cockpit.backends.local.pods.gpus import gpus_here, take_gpus
+from cockpit.backends.local.pods.live_pod import gpus_here, take_gpus
 from cockpit.backends.local.pods.process import identify
-from cockpit.backends.local.pods.ray_nodes import ask_nodes
+from cockpit.backends.local.pods.readiness import ask_nodes
 from cockpit.backends.local.spec import ClusterSpec, spec_as_json
 from cockpit.backends.local.state import PodStatus, Status, write_status
 from cockpit.model.cluster import NodeType, Pod, PodPhase

@@ -22,7 +22,7 @@ from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.operator import Operator
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE
-from cockpit.backends.local.pods.ray_nodes import ask_nodes
+from cockpit.backends.local.pods.readiness import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
 from cockpit.model.error import (

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from cockpit.backends.local.pods.ray_start import pod_environment
-from cockpit.backends.local.scale import ScaleRequest, scaled_spec
 from cockpit.backends.local.spec import (
     ClusterSpec,
     GroupSpec,
+    ScaleRequest,
     check_groups,
     check_name,
+    scaled_spec,
     spec_as_json,
     spec_from_json,
 )

@@ -14,10 +14,8 @@ from cockpit.cli.change import launch_list
 from cockpit.cli.change.launch import _spec
 from cockpit.cli.change.launch import arguments as launch_arguments
 from cockpit.cli.options import connect
-from cockpit.launch.catalog import bundled_job, bundled_jobs
-from cockpit.launch.existing_jobs import beside
-from cockpit.launch.job import BundledJob, JobSetting
-from cockpit.launch.room import shortage
+from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
+from cockpit.launch.room import beside, shortage
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.cluster import Resources, WorkerGroup
 from cockpit.model.error import UsageError

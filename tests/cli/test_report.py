@@ -15,8 +15,8 @@ from cockpit.cli.main import main
 from cockpit.cli.recordings.report import form
 from cockpit.config import paths
 from cockpit.model.event import Event, Notice
+from cockpit.recorder.file import Lock
 from cockpit.recorder.reading.library import Library
-from cockpit.recorder.writing.lock import Lock
 from cockpit.recorder.writing.recorder import Recorder
 from tests.report.runs import PASSWORD, RUN, START_S, TOKEN, events
 

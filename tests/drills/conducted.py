@@ -8,7 +8,7 @@ from pathlib import Path
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
-from cockpit.drills.probes.probe import ContextProber
+from cockpit.drills.probes.external import ContextProber
 from cockpit.model.drill import DrillRecord, Stage
 from cockpit.session.session import Session
 from cockpit.store.store import Store

@@ -21,9 +21,15 @@ from cockpit.drills.faults.fault import (
     Undo,
     Victims,
 )
-from cockpit.drills.plan.blast_radius import BlastRadius
-from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts
-from cockpit.drills.probes.probe import Answer, ContextProber, Prober
+from cockpit.drills.plan.plan import (
+    BlastRadius,
+    DrillPlan,
+    FaultSpec,
+    ProbeSpec,
+    TargetSpec,
+    Timeouts,
+)
+from cockpit.drills.probes.external import Answer, ContextProber, Prober
 from cockpit.insight.recovery.measurement import Reading
 from cockpit.model.drill import Drill, Stage
 from cockpit.model.error import CockpitError

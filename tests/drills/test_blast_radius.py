@@ -15,11 +15,18 @@ from cockpit.config import file
 from cockpit.drills.faults import chaos
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Aim, Order
-from cockpit.drills.faults.parameters import parsed as values
+from cockpit.drills.faults.fault import parameter_values as values
 from cockpit.drills.gamedays.file import game_day, parsed, shipped
 from cockpit.drills.gamedays.gameday import Inject
-from cockpit.drills.plan.blast_radius import BlastRadius, checked, parse, require_within
-from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec
+from cockpit.drills.plan.plan import (
+    BlastRadius,
+    DrillPlan,
+    FaultSpec,
+    TargetSpec,
+    checked_blast_radius,
+    parse_blast_radius,
+    require_within,
+)
 from cockpit.model.cluster import Pod, WorkerGroup
 from cockpit.model.drill import Verdict
 from cockpit.model.error import NotAllowedError, UsageError
@@ -232,7 +239,7 @@ def test_limits_are_typed_in_the_screen() -> None:
 
 
 def test_limits_are_checked() -> None:
-    assert parse({}) == BlastRadius()
-    assert checked(None, 1) == BlastRadius(None, 1.0)
+    assert parse_blast_radius({}) == BlastRadius()
+    assert checked_blast_radius(None, 1) == BlastRadius(None, 1.0)
     assert BlastRadius().of_group(3) == 1
     assert BlastRadius().of_group(300) == 100

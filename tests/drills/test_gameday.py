@@ -17,7 +17,7 @@ from cockpit.drills.gamedays.file import game_day, parsed, shipped
 from cockpit.drills.gamedays.gameday import GameDay, Inject, Launch, Step
 from cockpit.drills.gamedays.runner import GameDayRun
 from cockpit.drills.plan.plan import DrillPlan
-from cockpit.drills.probes.probe import ContextProber
+from cockpit.drills.probes.external import ContextProber
 from cockpit.launch.job import BundledJob, JobSetting
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict

@@ -15,7 +15,7 @@ from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order
-from cockpit.drills.faults.parameters import parsed as values
+from cockpit.drills.faults.fault import parameter_values as values
 from cockpit.drills.gamedays.description import Here, here, steps_said
 from cockpit.drills.gamedays.file import game_day, parsed
 from cockpit.drills.gamedays.gameday import GameDay

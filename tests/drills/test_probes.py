@@ -10,8 +10,8 @@ import pytest
 
 from cockpit.drills.plan.plan import ProbeSpec
 from cockpit.drills.probes import external
+from cockpit.drills.probes.external import ContextProber
 from cockpit.drills.probes.hypothesis import KINDS, name_of, probe
-from cockpit.drills.probes.probe import ContextProber
 from cockpit.insight.recovery.measurement import Reading
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, UsageError

@@ -11,9 +11,8 @@ import pytest
 
 from cockpit.backends.protocol import ExecResult
 from cockpit.drills.engine import pod_script
-from cockpit.drills.faults import parameters
 from cockpit.drills.faults.catalog import fault
-from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims
+from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims, parameter_values
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import Event
@@ -69,7 +68,7 @@ async def prepared(
     name: str, backend: Pods, given: Mapping[str, str] | None = None, victims: Victims = BOTH
 ) -> Prepared:
     found = fault(name)
-    order = Order("drill-a.1", parameters.parsed(found, given or {}), Random(0))
+    order = Order("drill-a.1", parameter_values(found, given or {}), Random(0))
     return await found.prepare(Place(backend), victims, order)
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from cockpit.drills.engine import undo
-from cockpit.drills.faults import parameters
 from cockpit.drills.faults.catalog import fault
-from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims
+from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims, parameter_values
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
 from cockpit.session import builder
@@ -167,7 +166,7 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     victim = the_rank(session)
     before = restarts(ray_on_kubernetes, victim.pod)
     kind = fault("rank-freeze")
-    order = Order("drill-k.1", parameters.parsed(kind, {"for_s": "600"}), Random(0))
+    order = Order("drill-k.1", parameter_values(kind, {"for_s": "600"}), Random(0))
     victims = Victims((session.store.pods[victim.pod],), (victim,))
     frozen = session.call(fault("rank-freeze").prepare(session, victims, order), 30.0)
     session.call(applied(frozen), 30.0)

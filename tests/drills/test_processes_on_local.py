@@ -17,9 +17,8 @@ from cockpit.config import paths
 from cockpit.drills.engine import undo
 from cockpit.drills.engine.interrupted import Undone, undo_entries
 from cockpit.drills.engine.journal import Journal
-from cockpit.drills.faults import parameters
 from cockpit.drills.faults.catalog import fault
-from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims
+from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims, parameter_values
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, Timeouts
 from cockpit.drills.pod_scripts.process import Process, is_alive, living
 from cockpit.model.cluster import NodeType, Pod, PodPhase
@@ -237,7 +236,7 @@ def test_kills_at_random_are_each_measured_and_the_run_outlives_them(
 def test_what_was_held_in_a_pod_that_is_gone_is_gone_too(session: Session) -> None:
     victim = rank(session, 1)
     kind = fault("rank-freeze")
-    order = Order("drill-y.1", parameters.parsed(kind, {"for_s": "600"}), Random(0))
+    order = Order("drill-y.1", parameter_values(kind, {"for_s": "600"}), Random(0))
     victims = Victims((session.store.pods[victim.pod],), (victim,))
     prepared = session.call(fault("rank-freeze").prepare(session, victims, order), 30.0)
     session.call(applied(prepared), 30.0)
@@ -258,7 +257,7 @@ def test_what_ends_the_head_is_said_before_and_done(session: Session, name: str,
     """A local head comes back, another one, under the same name's cluster."""
     assert session.wait(lambda store: any(is_ready_head(pod) for pod in store.pods.values()), 60.0)
     before = next(pod for pod in session.store.pods.values() if is_ready_head(pod))
-    order = Order("drill-z.1", parameters.parsed(fault(name), {}), Random(0))
+    order = Order("drill-z.1", parameter_values(fault(name), {}), Random(0))
     prepared = session.call(fault(name).prepare(session, Victims((before,)), order), 30.0)
     assert "head" in prepared.lines[0]
     session.call(applied(prepared), 30.0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cockpit.launch.catalog import bundled_jobs
-from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.launch.job import BundledJob, JobSetting, bundled_jobs
 from tests.page import rewrite
 
 PAGE = Path(__file__).parents[2] / "docs/training.md"

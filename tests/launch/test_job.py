@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.launch import catalog
-from cockpit.launch.catalog import bundled_job, bundled_jobs
-from cockpit.launch.job import BundledJob, JobSetting, flags, groups
+from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs, flags, groups
 from cockpit.model.error import UsageError
 
 WORKERS = JobSetting("workers", "int", 2, "ranks", group="Run")
@@ -104,7 +102,7 @@ def test_a_catalogue_without_choices_and_groups_is_read(
     job = {"name": "old", "module": "m", "summary": "s", "settings": [setting]}
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "catalogue.json").write_text(json.dumps([job]))
-    monkeypatch.setattr(catalog, "training_directory", lambda: tmp_path)
+    monkeypatch.setattr(job, "training_directory", lambda: tmp_path)
     [old] = bundled_jobs()
     assert old.settings == (JobSetting("epochs", "int", 3, "passes"),)
     assert [group.title for group in groups(old, (old,))] == ["Settings"]

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 from cockpit.backends.kuberay.api import access, exec
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.credentials import Credentials
-from cockpit.backends.kuberay.api.fields import items, mapping, text, usable, whole
-from cockpit.backends.kuberay.api.names import checked
+from cockpit.backends.kuberay.api.fields import checked, items, mapping, text, usable, whole
 from cockpit.backends.kuberay.dashboard import Dashboards
 from cockpit.backends.kuberay.resources import fault, lease, objects, precondition, scale
 from cockpit.backends.kuberay.resources.clusters import where_else

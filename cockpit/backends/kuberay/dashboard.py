@@ -11,8 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.api.fields import mapping
-from cockpit.backends.kuberay.api.names import checked, is_label
+from cockpit.backends.kuberay.api.fields import checked, is_label, mapping
 from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.backends.kuberay.resources.raycluster import RayCluster
 from cockpit.backends.ray_token import dashboard_address, ray_token

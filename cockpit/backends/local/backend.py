@@ -14,8 +14,7 @@ from cockpit.backends.local.pods import pod_logs
 from cockpit.backends.local.pods.process import environment_of
 from cockpit.backends.local.pods.ray_start import client_environment
 from cockpit.backends.local.requests import ask
-from cockpit.backends.local.scale import ScaleRequest
-from cockpit.backends.local.spec import ClusterSpec, check_name
+from cockpit.backends.local.spec import ClusterSpec, ScaleRequest, check_name
 from cockpit.backends.local.state import LocalCluster, PodStatus, read_cluster
 from cockpit.backends.local.watch import watch_cluster
 from cockpit.backends.protocol import VERBS, ExecResult, Scaled

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
-from cockpit.backends.local.deferred_signal import uninterrupted
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, POD_VARIABLE
 from cockpit.backends.local.pods.ray_start import OBJECT_STORE_BYTES
-from cockpit.backends.local.removal import down
+from cockpit.backends.local.removal import down, uninterrupted
 from cockpit.backends.local.spec import (
     HEAD_GROUP,
     ClusterSpec,

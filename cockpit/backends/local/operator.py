@@ -32,8 +32,7 @@ from cockpit.backends.local.pods.pods import Pods
 from cockpit.backends.local.pods.process import end, find, identify
 from cockpit.backends.local.pods.readiness import Probe
 from cockpit.backends.local.requests import serve
-from cockpit.backends.local.scale import ScaleRequest, scaled_spec
-from cockpit.backends.local.spec import ClusterSpec, spec_as_json
+from cockpit.backends.local.spec import ClusterSpec, ScaleRequest, scaled_spec, spec_as_json
 from cockpit.backends.local.state import Status, read_spec, write_status
 from cockpit.model.error import ChangedError, CockpitError, UsageError
 

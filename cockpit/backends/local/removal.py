@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from cockpit.backends.local import files as local_files
-from cockpit.backends.local.deferred_signal import uninterrupted
 from cockpit.backends.local.files import ClusterFiles, RunFiles, clusters_dir
 from cockpit.backends.local.pods.process import Found, PodTrace, end, find, is_alive
 from cockpit.backends.local.spec import check_name
@@ -113,3 +116,34 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
     except OSError:
         return  # another cluster is in it, or it is gone already
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and its like take effect at the end of the block, and are not lost.
+
+    Signals that are ignored stay so. Python runs handlers in the main thread alone: elsewhere
+    there is nothing to hold back.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    held = {n: h for n, h in before.items() if h not in (signal.SIG_IGN, None)}
+    for number in held:
+        signal.signal(number, keep)
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])

@@ -10,8 +10,8 @@ from cockpit.cli.drill.recovery import as_row, kill
 from cockpit.cli.options import confirm, connect, permission
 from cockpit.cli.output import tables
 from cockpit.config import file
-from cockpit.drills.plan.blast_radius import parse
 from cockpit.drills.plan.kill import RECOVER_S, plan_kill
+from cockpit.drills.plan.plan import parse_blast_radius
 from cockpit.insight.recovery.text import sentence
 from cockpit.model.error import ExitCode, UsageError
 
@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_kill(session.store, args.target, args.grace, args.timeout)
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
-        actions = DrillActions(session, limits=parse(file.read().tables.get("drills", {})))
+        actions = DrillActions(
+            session, limits=parse_blast_radius(file.read().tables.get("drills", {}))
+        )
         measured = kill(session, actions, plan, wait=not args.no_wait)
     drill = measured.drill
     if args.no_wait:

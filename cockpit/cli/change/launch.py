@@ -15,12 +15,11 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import tell
 from cockpit.cli.read.logs import follow_job
 from cockpit.launch import settings_file, submission
-from cockpit.launch.catalog import bundled_job, bundled_jobs
-from cockpit.launch.existing_jobs import beside
 from cockpit.launch.folder import folder
+from cockpit.launch.job import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions, resource_name
 from cockpit.launch.resubmit import stay
-from cockpit.launch.room import shortage
+from cockpit.launch.room import beside, shortage
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.recovery import FAST, PROFILES, profile
 from cockpit.model.run import JobStatus

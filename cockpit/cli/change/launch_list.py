@@ -9,8 +9,7 @@ import textwrap
 from collections.abc import Iterator
 
 from cockpit.cli.output import tables
-from cockpit.launch.catalog import bundled_job, bundled_jobs
-from cockpit.launch.job import BundledJob, JobSetting, groups
+from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs, groups
 from cockpit.model.error import ExitCode
 
 NARROWEST, WIDEST = 80, 120

@@ -38,7 +38,7 @@ def start(
 
 def end(args: argparse.Namespace, say: Say) -> None:
     from cockpit.backends.local import down, status
-    from cockpit.backends.local.deferred_signal import uninterrupted
+    from cockpit.backends.local.removal import uninterrupted
 
     with uninterrupted():
         if status(args.name) is None:

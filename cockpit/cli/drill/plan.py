@@ -8,8 +8,15 @@ from dataclasses import replace
 from cockpit.config import file
 from cockpit.drills.faults.catalog import fault as fault_named
 from cockpit.drills.gamedays.gameday import GameDay, Inject, Launch, Step
-from cockpit.drills.plan.blast_radius import BlastRadius, checked, parse
-from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
+from cockpit.drills.plan.plan import (
+    BlastRadius,
+    DrillPlan,
+    FaultSpec,
+    TargetSpec,
+    Timeouts,
+    checked_blast_radius,
+    parse_blast_radius,
+)
 from cockpit.drills.probes import hypothesis
 from cockpit.launch.submission import bundled_spec
 from cockpit.model.error import UsageError
@@ -45,12 +52,12 @@ def plan(args: argparse.Namespace) -> DrillPlan:
 
 def limits(args: argparse.Namespace) -> BlastRadius:
     """Those of --max-pods and --max-share. Raises UsageError."""
-    return checked(args.max_pods, args.max_share)
+    return checked_blast_radius(args.max_pods, args.max_share)
 
 
 def configured_limits(args: argparse.Namespace) -> BlastRadius:
     """Those of the configuration, where no flag sets another. Raises UsageError."""
-    found = parse(file.read().tables.get("drills", {}))
+    found = parse_blast_radius(file.read().tables.get("drills", {}))
     return BlastRadius(
         found.max_pods if args.max_pods is None else None,
         found.max_share if args.max_share is None else None,

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cockpit.recorder.reading import table_files
+    from cockpit.recorder.reading import export
     from cockpit.recorder.reading.export import TABLES, rows
     from cockpit.recorder.reading.library import Library
     from cockpit.recorder.reading.recording import opened
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     path = Library(paths.state_dir()).find(args.recording)
     directory = Path(args.out or path.stem)
     with opened(path) as recording:
-        counts = table_files.write(rows(recording), TABLES, args.format, directory)
+        counts = export.write(rows(recording), TABLES, args.format, directory)
         damage = recording.damage
     found = [
         {"name": name, "rows": counts[name], "path": str(directory / f"{name}.{args.format}")}

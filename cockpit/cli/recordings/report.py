@@ -79,9 +79,9 @@ def written(document: Document, how: str) -> str:
 
 def _read(name: str) -> tuple[str, Document]:
     """The report, and what a file of it is called: by the run's name and its recording's."""
+    from cockpit.recorder.file import is_held
     from cockpit.recorder.reading.library import Library
     from cockpit.recorder.reading.recording import opened
-    from cockpit.recorder.writing.lock import is_held
     from cockpit.report.run_report import report
     from cockpit.store.selectors import current_run
 

@@ -8,7 +8,7 @@ from cockpit.actions.drills import DrillActions
 from cockpit.backends.pod_log import PodLogSource
 from cockpit.backends.protocol import Backend
 from cockpit.config import file
-from cockpit.drills.plan import blast_radius
+from cockpit.drills.plan.plan import parse_blast_radius
 from cockpit.session import monitored
 from cockpit.session.session import Session, Source
 from cockpit.sources.ray.dashboard import Dashboard
@@ -26,7 +26,7 @@ def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = T
     """
     session = monitored.monitored_session_on(backend)
     session.start()
-    limits = blast_radius.parse(file.read().tables.get("drills", {}))
+    limits = parse_blast_radius(file.read().tables.get("drills", {}))
     actions = DrillActions(session, monitored.prober_on(session), limits)
     if undoes:
         actions.begin_undo()

@@ -25,7 +25,7 @@ from cockpit.drills.engine.drill_log import DrillLog
 from cockpit.drills.engine.injection import Injection
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.verdict import judge
-from cockpit.drills.faults import catalog, parameters
+from cockpit.drills.faults import catalog
 from cockpit.drills.faults.fault import (
     Aim,
     Armed,
@@ -35,11 +35,12 @@ from cockpit.drills.faults.fault import (
     Undo,
     Victims,
     injected,
+    parameter_values,
 )
-from cockpit.drills.plan import blast_radius, target
-from cockpit.drills.plan.plan import DrillPlan
+from cockpit.drills.plan import target
+from cockpit.drills.plan.plan import DrillPlan, require_within
 from cockpit.drills.plan.warnings import warnings
-from cockpit.drills.probes.probe import Prober
+from cockpit.drills.probes.external import Prober
 from cockpit.drills.probes.probe_runner import EVERY_S, ProbeRunner
 from cockpit.insight.recovery.measurement import Reading, baseline
 from cockpit.model.drill import DrillRecord, KeptDrill, Stage, Verdict
@@ -107,7 +108,7 @@ class Experiment:
             found = self._fault(spec.fault)
             if why := found.obstacle(self._context.backend.ref.backend):
                 raise UsageError(f"There is no {spec.fault} on this cluster.", as_sentence(why))
-            given = parameters.parsed(found, spec.values)
+            given = parameter_values(found, spec.values)
             victims = await self._context.ask(
                 partial(target.choose, kind=found, spec=spec.target, random=random)
             )
@@ -126,7 +127,7 @@ class Experiment:
             if one.fault.aim is not Aim.CHECKPOINT
             for pod in one.victims.pods
         ]
-        blast_radius.require_within(store, pods, self.plan.blast_radius)
+        require_within(store, pods, self.plan.blast_radius)
 
     async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
         """What the user should know before: a run that will not come back, above all."""

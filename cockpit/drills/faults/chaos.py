@@ -16,12 +16,11 @@ from cockpit.drills.faults.fault import (
     Prepared,
     Victims,
     injected,
+    parameter_values,
 )
-from cockpit.drills.faults.parameters import parsed
 from cockpit.drills.faults.pods import NO_DELETE
 from cockpit.drills.plan import target
-from cockpit.drills.plan.blast_radius import require_within
-from cockpit.drills.plan.plan import TargetSpec
+from cockpit.drills.plan.plan import TargetSpec, require_within
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillInjected, Notice
 from cockpit.model.text import one_line
@@ -79,7 +78,7 @@ async def kill_one(
         lambda store: require_within(store, victims.pods, order.blast_radius, with_missing=True)
     )
     name = f"{order.drill_id}.{number}"
-    one = replace(order, drill_id=name, values=parsed(chosen, {}))
+    one = replace(order, drill_id=name, values=parameter_values(chosen, {}))
     prepared = await chosen.prepare(context, victims, one)
     drill = injected(name, chosen, victims, context.clock(), prepared)
     await prepared.apply()

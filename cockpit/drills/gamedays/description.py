@@ -10,7 +10,7 @@ from cockpit.drills.faults.catalog import why_not
 from cockpit.drills.gamedays.gameday import Expect, GameDay, Inject, Launch, Step
 from cockpit.drills.gamedays.runner import missing
 from cockpit.drills.plan.plan import ProbeSpec
-from cockpit.launch.existing_jobs import beside
+from cockpit.launch.room import beside
 from cockpit.model.cluster import Capability
 from cockpit.model.run import Job
 from cockpit.model.text import one_line

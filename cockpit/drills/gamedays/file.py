@@ -14,7 +14,8 @@ from typing import Any
 
 from cockpit.config.toml_reader import Path as At
 from cockpit.config.toml_reader import Reader
-from cockpit.drills.faults import catalog, parameters
+from cockpit.drills.faults import catalog
+from cockpit.drills.faults.fault import parameter_values
 from cockpit.drills.gamedays.gameday import (
     Doing,
     Expect,
@@ -25,10 +26,17 @@ from cockpit.drills.gamedays.gameday import (
     Step,
     Wait,
 )
-from cockpit.drills.plan import blast_radius
-from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec, Timeouts, When
+from cockpit.drills.plan.plan import (
+    DrillPlan,
+    FaultSpec,
+    ProbeSpec,
+    TargetSpec,
+    Timeouts,
+    When,
+    checked_blast_radius,
+)
 from cockpit.drills.probes import hypothesis
-from cockpit.launch.catalog import bundled_jobs
+from cockpit.launch.job import bundled_jobs
 from cockpit.model.error import CockpitError, UsageError
 
 KINDS = {
@@ -193,7 +201,7 @@ class _File:
         given = read.settings(raw, at, "set")
         for key, value in given.items():
             try:
-                parameters.parsed(kind, {key: value})
+                parameter_values(kind, {key: value})
             except CockpitError as error:
                 raise read.wrong((*at, "set", key), error.what, error.why) from error
         count = read.whole(raw, at, "count", 1) or 0
@@ -222,7 +230,7 @@ class _File:
         )
         limit_s = read.number(raw, at, "timeout_s", plan.timeouts.recover_s)
         try:
-            limits = blast_radius.checked(raw.get("max_pods"), raw.get("max_share"))
+            limits = checked_blast_radius(raw.get("max_pods"), raw.get("max_share"))
         except UsageError as error:
             key = "max_pods" if error.what.startswith("max_pods") else "max_share"
             raise read.wrong((*at, key), error.what, error.why) from error

@@ -28,7 +28,7 @@ from cockpit.drills.gamedays.gameday import (
 )
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.drills.probes import hypothesis
-from cockpit.drills.probes.probe import Prober
+from cockpit.drills.probes.external import Prober
 from cockpit.launch import submission
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict

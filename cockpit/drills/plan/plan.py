@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from cockpit.drills.plan.blast_radius import BlastRadius
+from cockpit.model.cluster import Pod, PodPhase
+from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.store.store import Store
+
+DEFAULT_SHARE = 1 / 3
+_ENDED = (PodPhase.FAILED, PodPhase.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class BlastRadius:
+    """Limits on the pods of one drill; None: not set here."""
+
+    max_pods: int | None = None
+    """Of all groups together, 1 or more."""
+    max_share: float | None = None
+    """Of the pods of each group, 0 to 1; of every group one pod may be hit in any case."""
+
+    def within(self, other: BlastRadius) -> BlastRadius:
+        """The stricter one of each limit."""
+        pods = [one.max_pods for one in (self, other) if one.max_pods is not None]
+        shares = [one.max_share for one in (self, other) if one.max_share is not None]
+        return BlastRadius(min(pods, default=None), min(shares, default=None))
+
+    def over(self, weaker: BlastRadius) -> BlastRadius:
+        """These limits, and those of `weaker` where one is not set here."""
+        return BlastRadius(
+            weaker.max_pods if self.max_pods is None else self.max_pods,
+            weaker.max_share if self.max_share is None else self.max_share,
+        )
+
+    @property
+    def share(self) -> float:
+        return DEFAULT_SHARE if self.max_share is None else self.max_share
+
+    def of_group(self, size: int) -> int:
+        """How many pods of a group of so many may be hit."""
+        return max(1, math.floor(self.share * size + 1e-9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +125,74 @@ class DrillPlan:
     blast_radius: BlastRadius = field(default_factory=BlastRadius)
     settle_s: float = 0.0
     """How long the run goes on after its recovery before the probes after it are asked."""
+
+
+def checked_blast_radius(max_pods: object, max_share: object) -> BlastRadius:
+    """Raises UsageError for values that are no limits."""
+    if max_pods is not None and (
+        isinstance(max_pods, bool) or not isinstance(max_pods, int) or max_pods < 1
+    ):
+        raise UsageError(f"max_pods is {max_pods!r}.", "It is a whole number, 1 or more.")
+    if max_share is not None and (
+        isinstance(max_share, bool)
+        or not isinstance(max_share, int | float)
+        or not 0 <= max_share <= 1
+    ):
+        raise UsageError(f"max_share is {max_share!r}.", "It is a number, 0 to 1.")
+    return BlastRadius(max_pods, None if max_share is None else float(max_share))
+
+
+def parse_blast_radius(raw: Mapping[str, Any]) -> BlastRadius:
+    """Parse the table [drills] of the configuration. Raises UsageError."""
+    for key in raw:
+        if key not in ("max_pods", "max_share"):
+            raise UsageError(
+                f"[drills] in the configuration has no {key!r}.",
+                "It has: max_pods, max_share.",
+                "cockpit config edit opens it.",
+            )
+    return checked_blast_radius(raw.get("max_pods"), raw.get("max_share"))
+
+
+def require_within(
+    store: Store, pods: Iterable[Pod], limit: BlastRadius, *, with_missing: bool = False
+) -> None:
+    """Raises NotAllowedError where the pods are more than the limit allows.
+
+    Where several pods make one replica, they are lost together and count as one of the group. A
+    group counts with its living pods; `with_missing`: with those that it should have, and those
+    that are missing or not ready count as hit already.
+    """
+    hit: dict[str, set[str]] = {}
+    for pod in pods:
+        hit.setdefault(pod.group, set()).add(_unit(pod))
+    lost = 0
+    for group, units in hit.items():
+        living = [p for p in store.pods.values() if p.group == group and p.phase not in _ENDED]
+        lost += max(len(units), sum(_unit(p) in units for p in living))
+        count, size = len(units), len({_unit(p) for p in living})
+        if with_missing:
+            known = store.groups.get(group)
+            size = max(size, known.desired // known.hosts if known is not None else 0)
+            down = {_unit(p) for p in living if not p.ready} | units
+            count = size - len({_unit(p) for p in living} - down)
+        allowed = limit.of_group(size)
+        if count > allowed:
+            what = "replicas" if any(p.replica for p in living) else "pods"
+            share = min(1.0, math.ceil(100 * count / max(size, 1)) / 100)
+            raise NotAllowedError(
+                f"The drill would hit {count} of the {size} {what} of group {group}.",
+                f"Its limit is {allowed}: max_share is {limit.share:.2g} of a group"
+                f"{' (the default)' if limit.max_share is None else ''}, and at least one.",
+                f"Hit fewer, or raise it: --max-share {share:g} (max_share in a game day).",
+            )
+    if limit.max_pods is not None and lost > limit.max_pods:
+        raise NotAllowedError(
+            f"The drill would hit {lost} pods.",
+            f"Its limit is {limit.max_pods} (max_pods).",
+            f"Hit fewer, or raise it: --max-pods {lost} (max_pods in a game day).",
+        )
+
+
+def _unit(pod: Pod) -> str:
+    return pod.replica or pod.name

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from cockpit.drills.engine.drill_log import DrillLog
 from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan, ProbeSpec, When
+from cockpit.drills.probes.external import Prober
 from cockpit.drills.probes.hypothesis import name_of
-from cockpit.drills.probes.probe import Prober
 from cockpit.model.drill import ProbeResult, Stage
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line

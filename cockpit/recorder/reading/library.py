@@ -14,8 +14,8 @@ from pathlib import Path
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.run import RunState, RunSummary
 from cockpit.recorder import file
+from cockpit.recorder.file import is_held
 from cockpit.recorder.reading.recording import Recording
-from cockpit.recorder.writing.lock import is_held
 
 DIRECTORY = "recordings"
 DAY_S = 86_400.0

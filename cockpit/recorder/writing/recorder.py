@@ -17,8 +17,8 @@ from cockpit.model.event import Event
 from cockpit.model.run import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, from_plain
+from cockpit.recorder.file import Lock, LockedError
 from cockpit.recorder.writing.event_filter import EventFilter
-from cockpit.recorder.writing.lock import Lock, LockedError
 from cockpit.recorder.writing.recorder_thread import RecorderThread, weight_of
 from cockpit.recorder.writing.writer import Writer
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from cockpit.model.event import Event, JobsListed, RunSeen, SourceHealth
 from cockpit.recorder.reading.library import Library, Limits
-from cockpit.recorder.writing.cluster_snapshot import ClusterSnapshot
-from cockpit.recorder.writing.event_filter import run_of
+from cockpit.recorder.writing.event_filter import ClusterSnapshot, run_of
 from cockpit.recorder.writing.recorder import Recorder
 from cockpit.recorder.writing.recorder_thread import WEIGHT_AT_MOST, RecorderThread, weight_of
 from cockpit.recorder.writing.resume_index import STREAM

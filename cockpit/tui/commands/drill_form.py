@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cockpit.drills.faults import parameters
 from cockpit.drills.faults.catalog import fault as fault_named
-from cockpit.drills.plan.blast_radius import checked
-from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec, TargetSpec
+from cockpit.drills.faults.fault import parameter_values
+from cockpit.drills.plan.plan import (
+    DrillPlan,
+    FaultSpec,
+    ProbeSpec,
+    TargetSpec,
+    checked_blast_radius,
+)
 from cockpit.drills.probes import hypothesis
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
@@ -53,7 +58,7 @@ def plan(form: DrillForm) -> DrillPlan:
         for name, text in form.values.items()
         if text.strip() and text.strip() != defaults.get(name)
     }
-    parameters.parsed(kind, given)
+    parameter_values(kind, given)
     count = _whole("how many are hit", form.count)
     within = _number("the seconds to the first new step", form.within)
     return DrillPlan(
@@ -65,7 +70,7 @@ def plan(form: DrillForm) -> DrillPlan:
         recover_within_s=within,
         max_steps_lost=_whole("the steps lost", form.lost),
         seed=_whole("the seed", form.seed),
-        blast_radius=checked(
+        blast_radius=checked_blast_radius(
             _whole("the most pods that are hit", form.pods),
             _number("the greatest share of a group that is hit", form.share),
         ),

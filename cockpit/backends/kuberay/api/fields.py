@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
 T = TypeVar("T")
@@ -89,3 +90,22 @@ def seconds(stamp: Any) -> float:
         return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):  # a year that this machine's calendar lacks
         return 0.0
+
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def is_label(name: str) -> bool:
+    """Whether a Service or a namespace can have the name (a label of RFC 1123)."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def checked(kind: str, name: str) -> str:
+    """The name. UsageError for one that no object of that kind can have."""
+    if _NAME.fullmatch(name) and ".." not in name:
+        return name
+    raise UsageError(
+        f"There is no {kind} {one_line(name)!r}.",
+        "Names have lower-case letters, digits, dashes and dots.",
+    )

@@ -11,6 +11,7 @@ from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.error_message import not_kubernetes
 from cockpit.backends.kuberay.api.fields import (
     UNUSABLE,
+    checked,
     items,
     mapping,
     seconds,
@@ -18,7 +19,6 @@ from cockpit.backends.kuberay.api.fields import (
     usable,
     whole,
 )
-from cockpit.backends.kuberay.api.names import checked
 from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.clusters import where_else
 from cockpit.backends.kuberay.resources.health import health, health_alone

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
-from cockpit.backends.kuberay.api.names import checked
+from cockpit.backends.kuberay.api.fields import checked
 from cockpit.backends.kuberay.resources import objects, precondition
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
-from cockpit.backends.kuberay.api.fields import boolean, items, mapping, text
-from cockpit.backends.kuberay.api.names import checked
+from cockpit.backends.kuberay.api.fields import boolean, checked, items, mapping, text
 from cockpit.backends.kuberay.dashboard import Dashboards
 from cockpit.backends.kuberay.resources import objects, precondition
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster

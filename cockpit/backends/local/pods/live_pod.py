@@ -9,7 +9,7 @@ import secrets
 import signal
 import string
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -139,3 +139,18 @@ def new_pod(name: str, group: str, ip: str, now: float) -> Pod:
         host="localhost",
         uid=str(uuid.uuid4()),
     )
+
+
+def gpus_here() -> tuple[str, ...]:
+    """As CUDA_VISIBLE_DEVICES names them; only those that this user was given, if any were."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return tuple(name.strip() for name in given.split(",") if name.strip() not in ("", "-1"))
+    found = (re.fullmatch(r"nvidia(\d+)", path.name) for path in Path("/dev").glob("nvidia*"))
+    return tuple(sorted((match[1] for match in found if match), key=int))
+
+
+def take_gpus(wanted: int, here: Collection[str], taken: Collection[str]) -> tuple[str, ...] | None:
+    """`wanted` GPUs that no pod has, or None when there are not that many."""
+    free = [gpu for gpu in here if gpu not in taken]
+    return tuple(free[:wanted]) if len(free) >= wanted else None

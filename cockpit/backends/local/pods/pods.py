@@ -12,12 +12,10 @@ from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_address, port_is_free
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeWriter
-from cockpit.backends.local.pods.gpus import gpus_here, take_gpus
-from cockpit.backends.local.pods.live_pod import LivePod, new_pod, pod_name
+from cockpit.backends.local.pods.live_pod import LivePod, gpus_here, new_pod, pod_name, take_gpus
 from cockpit.backends.local.pods.process import Found, PodTrace, end, find, kill
 from cockpit.backends.local.pods.ray_start import pod_environment, ray_start_argv
-from cockpit.backends.local.scale import GRACE_S
-from cockpit.backends.local.spec import HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
+from cockpit.backends.local.spec import GRACE_S, HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
 from cockpit.backends.local.state import PodStatus
 from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import ReplacedError, UsageError
