@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.cli.drill.recovery import as_row
+from cockpit.cli.drill.progress import as_row
 from cockpit.cli.main import Parser, common_flags
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.cluster import Node, Pod, WorkerGroup

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import os
 import signal
@@ -14,9 +15,8 @@ from typing import NoReturn
 from cockpit import __version__
 from cockpit.cli.options import process_arguments
 from cockpit.cli.output import streams
-from cockpit.cli.output.os_errors import explain
 from cockpit.cli.verbs import BY_NAME, VERBS
-from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.error import CockpitError, ExitCode, NotAllowedError, UsageError
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 
@@ -223,3 +223,27 @@ def _end_politely() -> None:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+NO_SUCH_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+MOVE = "Its own files are in XDG_STATE_HOME and XDG_CACHE_HOME."
+
+
+def explain(error: OSError) -> CockpitError | None:
+    """What a file or the machine refused, or None when it is nothing that a user can fix."""
+    name = error.filename2 or error.filename
+    what = one_line(os.fsdecode(name)) if isinstance(name, (str, bytes)) else ""
+    why = f"{error.strerror or type(error).__name__}."
+    if error.errno in FULL:
+        return CockpitError(f"{what or 'The output'} cannot be written.", why, "Make room there.")
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
+        return CockpitError("This machine gives cockpit no more.", why, "See: ulimit -a")
+    if not what:
+        return None
+    if error.errno in FORBIDDEN:
+        return NotAllowedError(f"cockpit may not use {what}.", why, MOVE)
+    if error.errno in NO_SUCH_PATH:
+        return CockpitError(f"cockpit cannot use {what}.", why, MOVE)
+    return None

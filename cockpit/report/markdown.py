@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cockpit.format import DASH, duration
 from cockpit.report import values
 from cockpit.report.charts.chart import is_log
-from cockpit.report.charts.sparkline import bounds, spark
+from cockpit.report.charts.timeline import bounds, spark
 from cockpit.report.document import (
     Block,
     Chart,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.backends.recorded import RecordedBackend
+from cockpit.backends.without_kubernetes import RecordedBackend
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.event import Event
 from cockpit.recorder.reading.player import Player

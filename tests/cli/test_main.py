@@ -168,18 +168,18 @@ def test_the_environment_chooses_what_no_flag_does(
 def test_a_terminal_that_cannot_move_its_cursor_gets_no_screen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from cockpit.cli.output import terminal
+    from cockpit.cli.output import streams
     from cockpit.model.error import UsageError
 
     with pytest.raises(UsageError, match="this is a pipe or a file"):
-        terminal.require("Without one: …")
+        streams.require_terminal("Without one: …")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    terminal.require("Without one: …")
+    streams.require_terminal("Without one: …")
     monkeypatch.setenv("TERM", "dumb")
     with pytest.raises(UsageError, match="TERM is dumb") as caught:
-        terminal.require("Without one: …")
+        streams.require_terminal("Without one: …")
     assert caught.value.todo == "Without one: …"
 
 

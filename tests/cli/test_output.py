@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cockpit.cli.drill.recovery import as_row
+from cockpit.cli.drill.progress import as_row
 from cockpit.cli.output.tables import Row, as_json, print_rows
 from cockpit.cli.read.snapshot import print_status, rows_of, status
 from cockpit.cli.read.watch import Watched

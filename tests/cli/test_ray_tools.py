@@ -14,7 +14,7 @@ import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
-from cockpit.cli.read.chrome_trace import run_events, trace
+from cockpit.cli.read.timeline import trace, trace_events
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.session import builder
 from tests.events import RUN, before_the_kill, reduced, the_recovery
@@ -27,7 +27,7 @@ def test_a_run_is_told_as_slices_that_follow_one_another() -> None:
     run.enter_phase(90.0, 1, Phase.FIRST_STEP)
     run.enter_phase(95.0, 1, Phase.RUNNING)
     run.take_report(98.0, {}, Checkpoint(40, "/c/40", took_s=0.5), ())
-    made = trace([], run_events(store, run, 120.0), {"run": run.id})
+    made = trace([], trace_events(store, run, 120.0), {"run": run.id})
     events = made["traceEvents"]
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     named = {event["name"]: event for event in events if event["ph"] != "M"}
@@ -48,7 +48,7 @@ def test_numbers_that_json_has_no_word_for_are_left_out() -> None:
     store = reduced(before_the_kill())
     run = store.runs[RUN]
     run.curves.append("loss", 99.5, float("nan"))
-    json.dumps(run_events(store, run, 120.0), allow_nan=False)
+    json.dumps(trace_events(store, run, 120.0), allow_nan=False)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.drills.engine.verdict import judge
+from cockpit.drills.engine.drill_log import judge
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery, Verdict
 

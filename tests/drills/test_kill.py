@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.actions import audit
 from cockpit.actions.drills import DrillActions
-from cockpit.cli.drill.recovery import NOT_MEASURED, kill
+from cockpit.cli.drill.progress import NOT_MEASURED, kill
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.model.drill import Verdict
 from cockpit.model.error import (

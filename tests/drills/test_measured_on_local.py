@@ -21,7 +21,7 @@ import pytest
 from cockpit.actions.drills import DrillActions
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.backends.local.files import ClusterFiles, RunFiles
-from cockpit.cli.drill import recovery as verb
+from cockpit.cli.drill import progress as verb
 from cockpit.cli.main import main
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import baseline, is_complete, recovery

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from cockpit.cli.output.run_text import run_lines
+from cockpit.cli.output.run_rows import run_lines
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.stall import Stall, stall, stalls
 from cockpit.model.event import MetricsReported

@@ -12,8 +12,7 @@ import pytest
 
 from cockpit.model.event import Event
 from cockpit.recorder.reading import player as module
-from cockpit.recorder.reading.keyframe import bytes_of
-from cockpit.recorder.reading.player import Player
+from cockpit.recorder.reading.player import Player, bytes_of
 from cockpit.recorder.reading.recording import Recording
 from cockpit.store.series import Curves, Series
 from cockpit.store.store import Store

@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from cockpit.report.charts.sparkline import spark
+from cockpit.report.charts.timeline import spark
 from cockpit.report.document import Chart, Kind, Line
 from cockpit.report.markdown import code, markdown
 from cockpit.report.run_report import report

@@ -17,9 +17,8 @@ from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import mapping, text
 from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
 from cockpit.backends.kuberay.resources import objects
-from cockpit.backends.kuberay.resources.crash_log import CrashLogs
+from cockpit.backends.kuberay.resources.crash_log import CrashLogs, explained
 from cockpit.backends.kuberay.resources.health import health, health_alone
-from cockpit.backends.kuberay.resources.pod_event_reason import explained
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Machine, Pod
 from cockpit.model.event import (

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from cockpit.actions.cluster import ClusterActions
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.store.store import Store
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     cordoned = args.verb == "cordon"
     with connect.session(args, sources=(), kinds=("pods", "machines")) as session:
-        permission.require(session, "cordon")
+        confirm.require_permission(session, "cordon")
         connect.wait_for(session, ("backend",))
         store = session.store
         if store.machines and args.machine not in store.machines:

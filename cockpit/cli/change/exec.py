@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Terminal
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.text import clean
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         )
     argv = args.command or list(SHELL)
     with connect.session(args, sources=(), kinds=("pods",)) as session:
-        permission.require(session, "exec")
+        confirm.require_permission(session, "exec")
         connect.wait_for(session, ("backend",))
         if session.store.pods and args.pod not in session.store.pods:
             raise UsageError(

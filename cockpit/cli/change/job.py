@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from cockpit.actions.cluster import ClusterActions
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.run import Job
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend",))
         rayjob = connect.rayjob(session.store, args.job)
         by_resource = rayjob is not None and args.verb != "resume"
-        permission.require(session, "rayjob" if by_resource else "launch")
+        confirm.require_permission(session, "rayjob" if by_resource else "launch")
         if not by_resource:
             connect.wait_for(session, ("ray",))
             job = _known(session.store, args.job)

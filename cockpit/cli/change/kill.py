@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from cockpit.actions.drills import DrillActions
-from cockpit.cli.drill.recovery import as_row, kill
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.drill.progress import as_row, kill
+from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.config import file
 from cockpit.drills.plan.kill import RECOVER_S, plan_kill
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.grace >= 0:
         raise UsageError(f"A grace of {args.grace:g} s cannot be given.", "It is 0 or more.")
     with connect.session(args, kinds=("cluster", "pods", "rayjobs")) as session:
-        permission.require(session, "delete_pod")
+        confirm.require_permission(session, "delete_pod")
         connect.wait_for(session, ("backend", "ray", "telemetry"), connect.TARGET_SETTLE_S)
         plan = plan_kill(session.store, args.target, args.grace, args.timeout)
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Backend
-from cockpit.cli.change import launch_files
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import tell
 from cockpit.cli.read.logs import follow_job
+from cockpit.format import bytes_text
 from cockpit.launch import settings_file, submission
-from cockpit.launch.folder import folder
+from cockpit.launch.folder import Folder, Why, folder
 from cockpit.launch.job import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions, resource_name
 from cockpit.launch.resubmit import stay
@@ -23,6 +24,7 @@ from cockpit.launch.room import beside, shortage
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.recovery import FAST, PROFILES, profile
 from cockpit.model.run import JobStatus
+from cockpit.model.text import one_line
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
 
@@ -110,18 +112,18 @@ def run(args: argparse.Namespace) -> int:
     spec = replace(_spec(args), recovery=profile(args.recovery))
     uploads = folder(spec.directory) if spec.directory is not None else None
     # It takes nothing away, so it does not ask; it says what it does.
-    args.yes = args.yes or uploads is None or not launch_files.is_large(uploads)
+    args.yes = args.yes or uploads is None or not is_large(uploads)
     on_another = options is not None and options.own_cluster
     kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
     with connect.session(args, sources=(), kinds=kinds) as session:
-        permission.require(session, "rayjob" if options else "launch")
+        confirm.require_permission(session, "rayjob" if options else "launch")
         plan = _plan(session.backend, spec, options)
         if spec.shown_command != spec.command:
             plan.append(SECRET_IN_COMMAND)
         if uploads is not None:
             in_map = f"{resource_name(spec.submission_id)}-package" if on_another else ""
-            plan += launch_files.summary(uploads, in_map)
-            plan += launch_files.listing(uploads) if args.dry_run else ()
+            plan += files_summary(uploads, in_map)
+            plan += files_listing(uploads) if args.dry_run else ()
         if args.dry_run and not on_another:
             plan += _lacking(session, spec)
         if not confirm.confirmed(args, plan, session.backend.ref):
@@ -236,3 +238,49 @@ def _number_of(text: str) -> tuple[str, int]:
     if not number.isdecimal():
         raise UsageError(f"--replicas {text!r} is not GROUP=N.", todo="For example: gpu=2")
     return group, int(number)
+
+
+ASK_ABOVE_BYTES = 10_000_000
+"""A larger folder is confirmed first: it is more than code."""
+NAMED = 3
+"""So many names of each kind that is left out are in the plan; --dry-run lists all."""
+
+
+def files_summary(chosen: Folder, config_map: str = "") -> list[str]:
+    """How many files and bytes are uploaded, where to, and what is left out.
+
+    `config_map` names the object that the package becomes; "": it goes to the Ray cluster.
+    """
+    count = f"{len(chosen.files)} file{'' if len(chosen.files) == 1 else 's'}"
+    where = f" into the ConfigMap {config_map}" if config_map else ""
+    lines = [
+        f"Upload {count} ({bytes_text(chosen.size_bytes)}) of {one_line(str(chosen.directory))}"
+        f"{where}; --dry-run lists them."
+    ]
+    if is_large(chosen):
+        lines.append(f"That is more than {ASK_ABOVE_BYTES // 10**6} MB: .rayignore excludes data.")
+    for why in Why:
+        names = [one_line(item.name) for item in chosen.left_out if item.why is why]
+        if names:
+            more = ", …" if len(names) > NAMED else ""
+            named = ", ".join(names[:NAMED])
+            lines.append(f"Left out ({why}): {len(names)}: {named}{more}")
+    return lines
+
+
+def files_listing(chosen: Folder) -> Sequence[str]:
+    """Every file with its size, then everything that is left out with the reason."""
+    width = max((len(bytes_text(file.size_bytes)) for file in chosen.files), default=0)
+    files = [
+        f"  {bytes_text(file.size_bytes):>{width}}  {one_line(file.name, 1000)}"
+        for file in chosen.files
+    ]
+    return [
+        *files,
+        *(f"  not uploaded ({item.why}): {one_line(item.name, 1000)}" for item in chosen.left_out),
+    ]
+
+
+def is_large(chosen: Folder) -> bool:
+    """Whether it is confirmed before it is uploaded."""
+    return chosen.size_bytes > ASK_ABOVE_BYTES

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.scale import plan_scale, require_removable, unit, wanted_replicas
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             todo=f"For example: cockpit scale {args.group} +1, or --min 2 --max 8",
         )
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
-        permission.require(session, "scale")
+        confirm.require_permission(session, "scale")
         connect.wait_for(session, ("backend",))
         group = _group(session.store, args.group)
         if session.store.pods:  # they may not be listed without the right to

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from cockpit.actions.cluster import ClusterActions
-from cockpit.cli.options import confirm, connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.store.selectors import current_run
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     # What a suspension takes away includes the run: ask the telemetry for it.
     sources = ("ray", "telemetry") if suspended else ()
     with connect.session(args, sources=sources, kinds=("cluster", "pods", "rayjobs")) as session:
-        permission.require(session, "suspend")
+        confirm.require_permission(session, "suspend")
         connect.wait_for(session, ("backend", *sources))
         store = session.store
         if (store.health is ClusterHealth.SUSPENDED) == suspended:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.cluster import demo_cluster
-from cockpit.cli.drill import recovery
+from cockpit.cli.drill import progress
 from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row
 from cockpit.cli.output.streams import tell
@@ -115,7 +115,7 @@ def _kill_one(session: Session, actions: DrillActions, ends: float) -> Recovery:
     plan = plan_kill(session.store, str(ranks[-1].rank), 0.0, recover_s)
     for line in plan.lines:
         tell(line)
-    measured = recovery.kill(session, actions, plan)
+    measured = progress.kill(session, actions, plan)
     tell(sentence(measured))
     return measured
 
@@ -139,7 +139,7 @@ def summarise(store: Store, run_id: str, measured: Recovery) -> dict[str, Any]:
             }
             for _, a in sorted(run.attempts.items())
         ],
-        "drill": recovery.as_row(measured),
+        "drill": progress.as_row(measured),
         "accuracy": run.metrics.get("accuracy"),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cockpit.cli.drill import recovery
+from cockpit.cli.drill import progress
 from cockpit.cli.drill.progress import probe_line
 from cockpit.cli.output import tables
 from cockpit.drills.gamedays.gameday import GameDayResult
@@ -61,7 +61,7 @@ def as_row(record: DrillRecord) -> dict[str, Any]:
     whole: dict[str, Any] = tables.as_json(record)
     del whole["recoveries"]
     whole["drills"] = [
-        {**drill, **recovery.as_row(measured)}
+        {**drill, **progress.as_row(measured)}
         for drill, measured in zip(whole["drills"], record.recoveries, strict=False)
     ]
     whole["stages"] = [{"stage": stage, "at_s": at_s} for stage, at_s in whole["stages"]]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from cockpit.model.cluster import ClusterRef, is_protected
 from cockpit.model.error import NotAllowedError, UsageError
-from cockpit.model.text import one_line
+from cockpit.model.text import as_sentence, one_line
+from cockpit.session.session import Session
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,3 +114,34 @@ def refuse_read_only(args: argparse.Namespace, does: str = "changes the cluster"
             f"cockpit {args.verb} {does}, and this is read-only mode.",
             todo="Remove --read-only, COCKPIT_READ_ONLY and the profile's read_only to allow it.",
         )
+
+
+ACTIONS = {
+    "scale": "scale this cluster",
+    "delete_pod": "delete pods here",
+    "exec": "run commands in pods here",
+    "launch": "reach the dashboard, and so submit or end jobs here",
+    "rayjob": "make or end RayJobs here",
+    "suspend": "suspend or resume this cluster",
+    "cordon": "cordon Kubernetes nodes",
+    "manifest": "read objects here",
+    "describe": "describe objects here",
+}
+
+
+def require_permission(session: Session, verb: str) -> None:
+    """Raises NotAllowedError when `capabilities` says that this user may not do it here.
+
+    Rights are Kubernetes' affair. What another cluster cannot do now (its head is not ready, its
+    operator is gone) it says itself when it is asked, with what to do.
+    """
+    if session.backend.ref.backend != "kuberay":
+        return
+    capability = session.call(session.backend.capabilities()).get(verb)
+    if capability is None or capability.allowed:
+        return
+    raise NotAllowedError(
+        f"You cannot {ACTIONS.get(verb, verb)}.",
+        as_sentence(capability.why_not),
+        "cockpit doctor lists what you may do, and how to fix what is missing.",
+    )

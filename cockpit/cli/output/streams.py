@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TextIO
 
+from cockpit.model.error import UsageError
 from cockpit.model.text import for_terminal
 
 PLAIN = {"–": "-", "—": "-", "…": "...", "→": "->", "·": "-", "×": "x", "’": "'", "✓": "+"}
@@ -81,3 +82,19 @@ def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:
         raise error
     lost = error.object[error.start : error.end]
     return "".join(PLAIN.get(character, "?") for character in lost), error.end
+
+
+NO_SCREEN = ("dumb", "unknown")
+"""Values of TERM that stand for a terminal that cannot move its cursor (terminfo(5))."""
+
+
+def require_terminal(todo: str) -> None:
+    """UsageError when there is none; `todo` is what to do without a screen."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("The screen needs a terminal, and this is a pipe or a file.", todo=todo)
+    if (name := os.environ.get("TERM", "")) in NO_SCREEN:
+        raise UsageError(
+            f"The screen needs a terminal that can move its cursor, and TERM is {name}.",
+            "Set TERM to what the terminal is, such as xterm-256color.",
+            todo,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cockpit.cli.options import connect, permission
+from cockpit.cli.options import confirm, connect
 from cockpit.model.error import ExitCode, UsageError
 
 KINDS = {
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=(), kinds=()) as session:
         backend = session.backend
         describing = args.verb == "describe"
-        permission.require(session, "describe" if describing else "manifest")
+        confirm.require_permission(session, "describe" if describing else "manifest")
         name = name or backend.ref.name
         asked = backend.describe(kind, name) if describing else backend.manifest(kind, name)
         print(session.call(asked).rstrip("\n"))

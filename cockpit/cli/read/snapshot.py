@@ -9,8 +9,7 @@ from typing import Any
 
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
-from cockpit.cli.output.run_rows import rank_row, run_events, run_row
-from cockpit.cli.output.run_text import reported_rows, run_lines
+from cockpit.cli.output.run_rows import rank_row, reported_rows, run_events, run_lines, run_row
 from cockpit.cli.output.tables import Row, as_json, print_json, print_rows
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.store import selectors

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from cockpit.cli.output import tables, terminal
+from cockpit.cli.output import streams, tables
 from cockpit.config import paths
 from cockpit.model.error import UsageError
 
@@ -103,7 +103,7 @@ def _clock(at_s: float) -> str:
 
 
 def _screen(args: argparse.Namespace, at_s: float | None) -> int:
-    terminal.require("Without one: cockpit replay --headless, or cockpit report.")
+    streams.require_terminal("Without one: cockpit replay --headless, or cockpit report.")
     from cockpit.config.theme_files import theme_named
     from cockpit.tui.replay.app import ReplayApp
     from cockpit.tui.terminal.symbols import symbols

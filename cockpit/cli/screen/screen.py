@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from cockpit.cli.output import terminal
+from cockpit.cli.output import streams
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
@@ -19,7 +19,7 @@ WITHOUT_SCREEN = "Without one: cockpit status -o json, or cockpit demo --headles
 
 def run(args: argparse.Namespace) -> int:
     """The screen on the cluster that the flags name; on Kubernetes with all others beside it."""
-    terminal.require(WITHOUT_SCREEN)
+    streams.require_terminal(WITHOUT_SCREEN)
 
     def start(say: Log) -> Connection:
         from cockpit.cli.options import connect
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def demo(args: argparse.Namespace) -> int:
     """The screen on a cluster that is started for it, with a run on it, and that ends with it."""
-    terminal.require(WITHOUT_SCREEN)
+    streams.require_terminal(WITHOUT_SCREEN)
     ours = False
 
     def start(say: Log) -> Connection:
@@ -70,7 +70,6 @@ def demo(args: argparse.Namespace) -> int:
     finally:
         if ours:
             from cockpit.cli.cluster import demo_cluster
-            from cockpit.cli.output import streams
 
             demo_cluster.end(args, streams.tell)
 

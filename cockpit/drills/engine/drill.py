@@ -20,11 +20,9 @@ from random import Random
 from typing import TypeVar
 
 from cockpit.drills.engine import lease, undo
-from cockpit.drills.engine.abort import Abort, Aborted, to_the_end
-from cockpit.drills.engine.drill_log import DrillLog
-from cockpit.drills.engine.injection import Injection
+from cockpit.drills.engine.abort import Abort, Aborted, Injection, to_the_end
+from cockpit.drills.engine.drill_log import DrillLog, judge
 from cockpit.drills.engine.journal import Entry, Journal
-from cockpit.drills.engine.verdict import judge
 from cockpit.drills.faults import catalog
 from cockpit.drills.faults.fault import (
     Aim,

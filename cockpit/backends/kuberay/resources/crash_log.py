@@ -7,14 +7,15 @@ request, however many pods there are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import items, mapping, text
-from cockpit.backends.kuberay.resources.pod_reason import with_last_log_line
-from cockpit.model.cluster import Pod, PodPhase
+from cockpit.backends.kuberay.resources.pod_reason import with_context, with_last_log_line
+from cockpit.model.cluster import Machine, Pod, PodPhase
 from cockpit.model.error import CockpitError
+from cockpit.model.event import Notice
 
 AT_ONCE = 4
 KEPT = 200
@@ -83,3 +84,36 @@ def _crashed(pod: Pod) -> bool:
 def _is_restarted(pod: Pod) -> bool:
     """Between two runs (a crash loop's wait) the run that ended is the previous one."""
     return pod.phase is not PodPhase.FAILED and pod.restarts > 0
+
+
+_PAST = (PodPhase.FAILED, PodPhase.SUCCEEDED)
+
+
+def explained(
+    pods: Iterable[Pod], notices: Iterable[Notice], machines: Iterable[Machine]
+) -> list[Pod]:
+    """The pods, those that are not ready with the reason that a warning or their machine adds."""
+    lost = {machine.name: machine.reason for machine in machines if not machine.ready}
+    listed = list(pods)
+    if all(pod.ready for pod in listed) and not lost:
+        return listed
+    warnings: dict[str, Notice] = {}
+    for notice in notices:
+        if notice.warning and notice.kind == "Pod":
+            before = warnings.get(notice.name)
+            if before is None or before.at_s <= notice.at_s:
+                warnings[notice.name] = notice
+    return [_explained(pod, warnings, lost) for pod in listed]
+
+
+def _explained(pod: Pod, warnings: Mapping[str, Notice], lost: Mapping[str, str]) -> Pod:
+    if pod.phase in _PAST or (pod.ready and pod.host not in lost):
+        return pod
+    warning = warnings.get(pod.name)
+    message = warning.message if warning is not None else ""
+    said = with_context(
+        pod.reason,
+        warning=message,
+        lost_machine=(lost[pod.host] or "it is not ready") if pod.host in lost else "",
+    )
+    return pod if said == pod.reason else replace(pod, reason=said)
