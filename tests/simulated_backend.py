@@ -17,6 +17,7 @@ from cockpit.backends.protocol import (
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import ChangedError, ReplacedError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.scale import ScaleRequest
 
 
 @dataclass(slots=True)
@@ -41,21 +42,12 @@ class ScriptedBackend:
             yield event
         await asyncio.Event().wait()
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
+    async def scale(self, request: ScaleRequest) -> Scaled:
+        group, replicas, expected = request.group, request.replicas, request.expected
         if expected is not None and expected != self.replicas:
             raise ChangedError(group, self.replicas, expected)
-        self.asked.append(("scale", group, str(replicas), *remove))
-        self.uids.append(uid)
+        self.asked.append(("scale", group, str(replicas), *request.remove))
+        self.uids.append(request.uid)
         return Scaled(group, self.replicas, self.replicas if replicas is None else replicas)
 
     def _require(self, pod: str, uid: str) -> None:

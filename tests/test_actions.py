@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job, JobStatus
+from cockpit.model.scale import ScaleRequest
 from tests.simulated_backend import ScriptedBackend
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
@@ -28,17 +28,7 @@ REF = ClusterRef("kuberay", "trainer", "ml", "prod")
 class Refusing(ScriptedBackend):
     """Whoever asks for a change may not make it."""
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
+    async def scale(self, request: ScaleRequest) -> Scaled:
         raise NotAllowedError("No.", "you may not patch rayclusters.ray.io")
 
 
@@ -56,7 +46,7 @@ def job(name: str, **more: Any) -> Job:
 
 async def test_a_change_says_who_when_where_what_and_what_came_of_it() -> None:
     cluster = backend()
-    await ClusterActions(cluster).scale("gpu", 5, max_replicas=8, remove=("w-1",))
+    await ClusterActions(cluster).scale(ScaleRequest("gpu", 5, max_replicas=8, remove=("w-1",)))
     [line] = lines()
     assert line.pop("at_s") > 1e9
     assert line.pop("user")
@@ -79,7 +69,7 @@ async def test_what_failed_is_noted_with_its_reason_and_not_announced() -> None:
     cluster = Refusing(ref=REF)
     actions = ClusterActions(cluster)
     with pytest.raises(NotAllowedError):
-        await actions.scale("gpu", 5)
+        await actions.scale(ScaleRequest("gpu", 5))
     [scaled] = lines()
     assert (scaled["result"], scaled["after"]) == ("failed", "gpu: replicas 5")
     assert "you may not patch" in scaled["error"]
@@ -97,7 +87,7 @@ async def test_no_change_is_made_that_could_not_be_noted() -> None:
     cluster = backend()
     actions = ClusterActions(cluster)
     changes = (
-        lambda: actions.scale("gpu", 5),
+        lambda: actions.scale(ScaleRequest("gpu", 5)),
         lambda: actions.suspend(True),
         lambda: actions.cordon("node-1", True),
         lambda: actions.exec("w-1", ["ls"]),
@@ -136,7 +126,7 @@ async def test_each_request_carries_the_uid_of_what_was_shown() -> None:
     cluster = backend()
     known = {"train-7x": job("train-7x", rayjob="train-ab12", rayjob_uid="of-now")}
     actions = ClusterActions(cluster, jobs=lambda: known)
-    await actions.scale("gpu", 1, uid="of-the-cluster")
+    await actions.scale(ScaleRequest("gpu", 1, uid="of-the-cluster"))
     await actions.suspend(True, uid="of-the-cluster")
     await actions.stop_job("train-7x", uid="of-the-plan")
     await actions.delete_job("train-7x")

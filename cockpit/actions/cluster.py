@@ -21,6 +21,7 @@ from cockpit.launch.submission import LaunchSpec
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job
+from cockpit.model.scale import ScaleRequest
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 from cockpit.sources.ray.dashboard import Dashboard
@@ -56,48 +57,20 @@ class ClusterActions:
     def on(cls, session: Session) -> Self:
         return cls(session.backend, session.clock, lambda: session.store.jobs, session.dispatch)
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-    ) -> Scaled:
-        """`uid`: of the cluster as the plan was made for it (`Store.uid`)."""
-        wanted = ", ".join(
-            f"{word} {number}"
-            for word, number in (
-                ("replicas", replicas), ("min", min_replicas), ("max", max_replicas)
-            )
-            if number is not None
-        )  # fmt: skip
+    async def scale(self, request: ScaleRequest) -> Scaled:
+        group, numbers = request.group, [("replicas", request.replicas)]
+        limits = [("min", request.min_replicas), ("max", request.max_replicas)]
+        wanted = ", ".join(f"{n} {number}" for n, number in numbers + limits if number is not None)
         with self._noting_failure(self._of_cluster("scale", after=f"{group}: {wanted}")):
-            done = await self._backend.scale(
-                group,
-                replicas,
-                min_replicas=min_replicas,
-                max_replicas=max_replicas,
-                remove=remove,
-                uid=uid,
-            )
-        without = f" without {', '.join(remove)}" if remove else ""
-        bounds = "".join(
-            f", {word} {number}"
-            for word, number in (("min", min_replicas), ("max", max_replicas))
-            if number is not None
-        )
-        await self._done(
-            self._of_cluster(
-                "scale", f"{group}: {done.before}", f"{group}: {done.after}{bounds}{without}"
-            )
-        )
+            done = await self._backend.scale(request)
+        without = f" without {', '.join(request.remove)}" if request.remove else ""
+        bounds = "".join(f", {name} {number}" for name, number in limits if number is not None)
+        after = f"{group}: {done.after}{bounds}{without}"
+        await self._done(self._of_cluster("scale", f"{group}: {done.before}", after))
         return done
 
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:
-        """Remove all pods of the cluster, or create them again; `uid` as for `scale`."""
+        """Remove all pods of the cluster, or create them again; `uid` as in `ScaleRequest`."""
         words = ("running", "suspended") if suspended else ("suspended", "running")
         change = self._of_cluster("suspend" if suspended else "unsuspend", *words)
         with self._noting_failure(change):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.event import Event
+from cockpit.model.scale import ScaleRequest
 
 VERBS = (
     "scale",
@@ -117,22 +118,8 @@ class Backend(Protocol):
         """
         ...
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
-        """Ask for `replicas` pods (None: leave the number), clamped to min and max.
-
-        `remove` names pods that go first. `uid`: only the cluster of this UID (ClusterSeen.uid).
-        `expected`: only where so many replicas are asked for now; else raises ChangedError.
-        """
+    async def scale(self, request: ScaleRequest) -> Scaled:
+        """Request that number of replicas, clamped to min and max."""
         ...
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:

@@ -11,6 +11,7 @@ from cockpit.backends.protocol import VERBS, Change, ExecResult, RayJobSpec, Sca
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import as_sentence
 
 ONLY_KUBERNETES = (
@@ -93,17 +94,7 @@ class WithoutKubernetes:
 class WithoutOperator(WithoutKubernetes):
     """A base for what can only be looked at: nobody is there who would make or remove pods."""
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
+    async def scale(self, request: ScaleRequest) -> Scaled:
         self._refuse("Nothing can be scaled from here.")
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
@@ -148,17 +139,7 @@ class RecordedBackend(WithoutOperator):
             "This is a recording: what was not recorded cannot be asked for any more.",
         )
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
+    async def scale(self, request: ScaleRequest) -> Scaled:
         self._refuse("Nothing can be scaled.")
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:

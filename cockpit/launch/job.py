@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.package import training_directory
 from cockpit.model.error import UsageError
+from cockpit.model.plain import from_plain
 
 Value = bool | int | float | str
 
@@ -155,27 +156,7 @@ _ARTICLES = {"int": "a whole number", "float": "a number", "bool": "true or fals
 
 def bundled_jobs() -> tuple[BundledJob, ...]:
     raw = json.loads((training_directory() / "jobs" / "catalogue.json").read_text("utf-8"))
-    return tuple(
-        BundledJob(
-            job["name"],
-            job["module"],
-            job["summary"],
-            tuple(
-                JobSetting(
-                    item["name"],
-                    item["type"],
-                    item["default"],
-                    item["help"],
-                    tuple(item.get("choices", ())),  # an older `training` has none of these
-                    item.get("group", WITHOUT_GROUP),
-                    item.get("at_least"),
-                    item.get("at_most"),
-                )
-                for item in job["settings"]
-            ),
-        )
-        for job in raw
-    )
+    return tuple(from_plain(BundledJob, job) for job in raw)
 
 
 def bundled_job(name: str) -> BundledJob:

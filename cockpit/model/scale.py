@@ -15,6 +15,22 @@ from cockpit.model.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleRequest:
+    """A change of a worker group's size. None leaves a number as it is."""
+
+    group: str
+    replicas: int | None = None
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    remove: tuple[str, ...] = ()
+    """Pods to remove first, by name."""
+    uid: str = ""
+    """Only for the cluster of this UID (`ClusterSeen.uid`); empty: for any."""
+    expected: int | None = None
+    """Only if this number of replicas is requested now; else the backend raises ChangedError."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScalePlan:
     """`after` is within the group's bounds; None: only its bounds or certain pods change."""
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 from cockpit.insight.detectors.straggler import scores
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.progress import gpus_of
-from cockpit.model.run import Phase, RunState, RunSummary
+from cockpit.model.run import RunSummary
 from cockpit.report.charts import curves
 from cockpit.report.document import Document, Section
 from cockpit.report.sections import attempts, diagnosis, events, experiments, overview, ranks
 from cockpit.report.sections.comparison import compared
 from cockpit.report.sections.diagnosis import measured
+from cockpit.report.time_range import as_it_ran, extent
 from cockpit.report.values import text
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
@@ -64,129 +64,3 @@ def report(
         sections=tuple(section for section in sections if section.blocks),
         marks=curves.marks(store, run),
     )
-
-
-HISTORY_S = 30 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """Unix seconds. `end_s` is the end of what is known, of a run that goes on too."""
-
-    begin_s: float
-    end_s: float
-
-    @property
-    def duration_s(self) -> float:
-        return self.end_s - self.begin_s
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseSpan:
-    attempt: int
-    name: str
-    begin_s: float
-    end_s: float
-
-    @property
-    def duration_s(self) -> float:
-        return self.end_s - self.begin_s
-
-
-def extent(run: RunView) -> Extent:
-    """From the first that is known of the run to its end, or to the last that is known."""
-    told = [moment for moment in _moments(run) if moment > 0]
-    # Its history may reach further back than cockpit saw it; a clock that is off by years is none.
-    earliest = run.started_s - HISTORY_S if run.started_s else 0.0
-    begin_s = min((moment for moment in told if moment >= earliest), default=run.started_s)
-    end_s = run.ended_s if run.ended_s is not None else max(told, default=begin_s)
-    return Extent(begin_s, max(begin_s, end_s))
-
-
-def running_periods(run: RunView) -> list[tuple[float, float]]:
-    """When the run was RUNNING; the whole of it when its states are not known."""
-    end_s = extent(run).end_s
-    states = run.states
-    if not states:
-        return [(extent(run).begin_s, end_s)]
-    untils = [at_s for at_s, _ in states[1:]] + [max(end_s, states[-1][0])]
-    return [
-        (at_s, until_s)
-        for (at_s, state), until_s in zip(states, untils, strict=True)
-        if state is RunState.RUNNING
-    ]
-
-
-def attempt_bounds(run: RunView, number: int) -> tuple[float | None, float | None]:
-    """When the attempt began and ended; the newest of a run that goes on has not ended."""
-    attempt = run.attempts[number]
-    ended_s = attempt.ended_s
-    if ended_s is None and number == max(run.attempts) and run.state.is_over:
-        ended_s = run.ended_s
-    return attempt.started_s, ended_s
-
-
-def phase_spans(run: RunView) -> list[PhaseSpan]:
-    """Each phase until the next one; where none was told, the states of the run stand for them."""
-    end_s = extent(run).end_s
-    told: list[tuple[float, int, str]]
-    if run.phases:
-        told = [(at_s, attempt, phase.value) for at_s, attempt, phase in run.phases]
-    else:
-        told = [
-            (at_s, _attempt_at(run, at_s, state), state.value.lower().replace("_", " "))
-            for at_s, state in run.states
-            if not state.is_over
-        ]
-    untils = [at_s for at_s, _, _ in told[1:]] + [end_s]
-    spans = []
-    for (at_s, attempt, name), until_s in zip(told, untils, strict=False):
-        if until_s > at_s:
-            spans.append(PhaseSpan(attempt, name, at_s, until_s))
-    return spans
-
-
-def _attempt_at(run: RunView, at_s: float, state: RunState) -> int:
-    """Of which attempt a state was: what comes before an attempt's start belongs to it."""
-    ended = sum(a.ended_s is not None and a.ended_s <= at_s for a in run.attempts.values())
-    before = state in (RunState.RESTARTING, RunState.RESCHEDULING, RunState.RESIZING)
-    started = [
-        n for n, a in run.attempts.items() if a.started_s is not None and a.started_s <= at_s
-    ]
-    return max(1, ended + 1, max(started, default=0) + before)
-
-
-def _moments(run: RunView) -> Iterator[float]:
-    yield from (at_s for at_s, _ in run.states)
-    yield from (at_s for at_s, _, _ in run.phases)
-    for attempt in run.attempts.values():
-        for moment in (attempt.started_s, attempt.ended_s, attempt.first_step_s):
-            if moment is not None:
-                yield moment
-    # A script without telemetry has no curve of its steps, only what it reports.
-    for shown in (run.curves, run.reported):
-        for name in shown:
-            if times := shown[name].times:
-                yield times[0]
-                yield times[-1]
-    if run.reported_s is not None:
-        yield run.reported_s
-    yield from (at_s for at_s, _ in run.checkpoints)
-
-
-def as_it_ran(run: RunView) -> RunView:
-    """The run as it was at its last step: what is measured of a running one is empty once it ended.
-
-    The curves are shared, not copied.
-    """
-    attempts = dict(run.attempts)
-    # The last attempt may never have come to a step.
-    stepped = [number for number, view in attempts.items() if view.first_step_s is not None]
-    if not stepped:
-        return run
-    last = max(stepped)
-    kept = {number: view for number, view in attempts.items() if number < last}
-    kept[last] = replace(attempts[last], ended_s=None)
-    going = (Phase.FIRST_STEP, Phase.RUNNING)
-    phases = [p for p in run.phases if p[1] < last or (p[1] == last and p[2] in going)]
-    return replace(run, state=RunState.RUNNING, attempts=kept, phases=phases)

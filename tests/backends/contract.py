@@ -16,6 +16,7 @@ from cockpit.backends.protocol import VERBS, Backend
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase
 from cockpit.model.error import ReplacedError, UsageError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
+from cockpit.model.scale import ScaleRequest
 
 GROUP = "gpu"
 TIMEOUT_S = 90.0
@@ -116,7 +117,7 @@ class BackendContract:
         with pytest.raises(UsageError, match="no-such-pod"):
             await backend.exec("no-such-pod", ["true"])
         with pytest.raises(UsageError, match="no-such-group"):
-            await backend.scale("no-such-group", 1)
+            await backend.scale(ScaleRequest("no-such-group", 1))
 
     async def test_pod_that_was_replaced_under_its_name_is_not_deleted(
         self, backend: Backend
@@ -133,16 +134,16 @@ class BackendContract:
         cluster = await seen(backend, ClusterSeen)
         assert cluster.uid
         with pytest.raises(ReplacedError, match="was replaced since the plan"):
-            await backend.scale(GROUP, 0, uid="of-the-one-before")
-        scaled = await backend.scale(GROUP, 1, uid=cluster.uid)
+            await backend.scale(ScaleRequest(GROUP, 0, uid="of-the-one-before"))
+        scaled = await backend.scale(ScaleRequest(GROUP, 1, uid=cluster.uid))
         assert (scaled.before, scaled.after) == (1, 1)
 
     async def test_scale_is_clamped_and_says_so(self, backend: Backend) -> None:
         before = await seen(backend, GroupsListed)
-        scaled = await backend.scale(GROUP, 50, max_replicas=1)
+        scaled = await backend.scale(ScaleRequest(GROUP, 50, max_replicas=1))
         assert (scaled.before, scaled.after) == (1, 1)
         assert "50" in scaled.warning
-        await backend.scale(GROUP, max_replicas=before.groups[0].max)
+        await backend.scale(ScaleRequest(GROUP, max_replicas=before.groups[0].max))
 
     async def test_a_killed_pod_is_seen_failed_and_another_takes_its_place(
         self, backend: Backend

@@ -14,6 +14,7 @@ from cockpit.backends.ray_token import ray_token
 from cockpit.model.cluster import ClusterHealth, DashboardRoute, NodeType
 from cockpit.model.error import UsageError
 from cockpit.model.event import ClusterSeen, Event, PodsListed, SourceHealth
+from cockpit.model.scale import ScaleRequest
 
 TOKENS = ("COCKPIT_RAY_TOKEN", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
@@ -65,7 +66,7 @@ async def test_only_jobs_can_be_changed_and_the_rest_says_why() -> None:
     assert [verb for verb in VERBS if able[verb].allowed] == ["launch"]
     assert all(able[verb].why_not for verb in VERBS if verb != "launch")
     with pytest.raises(UsageError, match="scaled"):
-        await backend.scale("workers", 1)
+        await backend.scale(ScaleRequest("workers", 1))
 
 
 @pytest.mark.parametrize("url", ["", "head:8265", "ftp://head", "http://"])

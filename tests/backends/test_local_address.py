@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from cockpit.backends.local.files import ClusterFiles, write_private
 from cockpit.backends.local.pods.live_pod import gpus_here, take_gpus
 from cockpit.backends.local.pods.process import identify
 from cockpit.backends.local.pods.readiness import ask_nodes
-from cockpit.backends.local.spec import ClusterSpec, spec_as_json
+from cockpit.backends.local.spec import ClusterSpec
 from cockpit.backends.local.state import PodStatus, Status, write_status
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import NotAllowedError, UnreachableError
@@ -189,7 +190,7 @@ def local_cluster(name: str, port: int) -> LocalBackend:
     files = ClusterFiles.of(name)
     files.directory.mkdir(parents=True)
     spec = ClusterSpec(name, "0a0b0c0d", "127.0.0", 1, port, 2, time.time(), "python", ())
-    write_private(files.spec, json.dumps(spec_as_json(spec)))
+    write_private(files.spec, json.dumps(asdict(spec)))
     write_private(files.token, TOKEN)
     head = Pod("head", "headgroup", NodeType.HEAD, PodPhase.RUNNING, ready=True, ip=spec.head_ip)
     me = identify(os.getpid())

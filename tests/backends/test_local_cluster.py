@@ -9,7 +9,7 @@ import signal
 import socket
 import stat
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import httpx
@@ -26,10 +26,11 @@ from cockpit.backends.local import (
 )
 from cockpit.backends.local.files import RunFiles
 from cockpit.backends.local.pods.process import Found, find
-from cockpit.backends.local.spec import ClusterSpec, spec_as_json
+from cockpit.backends.local.spec import ClusterSpec
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Notice, PodsListed, SourceHealth
+from cockpit.model.scale import ScaleRequest
 from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
 from tests.local_cluster import ONE_WORKER, separate_state, until
 
@@ -112,14 +113,14 @@ class TestOneCluster:
 
     async def test_scaling_down_takes_the_named_pod_first(self, backend: LocalBackend) -> None:
         (old,) = await workers(backend)
-        scaled = await backend.scale("gpu", 2)
+        scaled = await backend.scale(ScaleRequest("gpu", 2))
         assert (scaled.before, scaled.after, scaled.warning) == (1, 2, "")
 
         def two_ready(listed: PodsListed) -> bool:
             return sum(pod.ready and pod.node_type == NodeType.WORKER for pod in listed.pods) == 2
 
         await seen(backend, PodsListed, two_ready)
-        await backend.scale("gpu", 1, remove=[old.name])
+        await backend.scale(ScaleRequest("gpu", 1, remove=(old.name,)))
         listed = await seen(
             backend, PodsListed, lambda listed: old.name not in {pod.name for pod in listed.pods}
         )
@@ -187,7 +188,7 @@ class TestLifecycle:
         assert not told.ok
         assert "operator not running" in told.error
         with pytest.raises(UnreachableError, match="cannot be changed"):
-            await LocalBackend("other").scale("gpu", 1)
+            await LocalBackend("other").scale(ScaleRequest("gpu", 1))
         with pytest.raises(CockpitError, match="left over"):
             await up("other", [])
 
@@ -240,7 +241,7 @@ class TestLifecycle:
         python.write_text("#!/bin/sh\necho 'ImportError: no raylet here'; exit 3\n")
         python.chmod(0o700)
         monkeypatch.setattr(
-            lifecycle, "spec_as_json", lambda spec: spec_as_json(replace(spec, python=str(python)))
+            lifecycle, "asdict", lambda spec: asdict(replace(spec, python=str(python)))
         )
         with separate_state() as state:
             with pytest.raises(CockpitError, match="exited 3: ImportError: no raylet") as failed:

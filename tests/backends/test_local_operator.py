@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.operator import Operator
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE
 from cockpit.backends.local.pods.readiness import ask_nodes
-from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec, spec_as_json
+from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
 from cockpit.model.error import (
     ChangedError,
@@ -34,6 +35,7 @@ from cockpit.model.error import (
     UsageError,
 )
 from cockpit.model.event import ClusterSeen, SourceHealth
+from cockpit.model.scale import ScaleRequest
 from tests.local_cluster import separate_state, until
 
 NAME = "rules"
@@ -69,7 +71,7 @@ def write(tmp_path: Path, script: str, *groups: GroupSpec) -> ClusterSpec:
     )
     files = ClusterFiles.of(NAME)
     local_files.make_private(files.directory)
-    local_files.write_private(files.spec, local_files.as_text(spec_as_json(spec)))
+    local_files.write_private(files.spec, local_files.as_text(asdict(spec)))
     local_files.write_private(files.token, TOKEN)
     files.logs.mkdir()
     local_files.make_run_dir(RunFiles.of(spec.uid))
@@ -158,20 +160,20 @@ async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: 
         assert (cluster.health, cluster.ray_version) == (ClusterHealth.READY, "2.60.0")
         (first,) = pods()
         backend = LocalBackend(NAME)
-        scaled = await backend.scale("gpu", 5)
+        scaled = await backend.scale(ScaleRequest("gpu", 5))
         assert (scaled.before, scaled.after) == (1, 3)
         await until(ready(3), 10)
         with pytest.raises(ChangedError, match="Group gpu has 3 replicas now, not 2"):
-            await backend.scale("gpu", 1, expected=2)
+            await backend.scale(ScaleRequest("gpu", 1, expected=2))
         with pytest.raises(ReplacedError, match=f"Pod {first.name} was replaced"):
             await backend.exec(first.name, ["true"], uid="another")
         assert len(pods()) == 3
         with pytest.raises(UsageError, match="not of gpu"):
-            await backend.scale("gpu", 2, remove=[pods(HEAD_GROUP)[0].name])
+            await backend.scale(ScaleRequest("gpu", 2, remove=(pods(HEAD_GROUP)[0].name,)))
         newest = pods()[-1]
-        await backend.scale("gpu", 2)
+        await backend.scale(ScaleRequest("gpu", 2))
         await until(lambda: newest.name not in {pod.name for pod in pods()}, 10)
-        await backend.scale("gpu", 1, remove=[first.name])
+        await backend.scale(ScaleRequest("gpu", 1, remove=(first.name,)))
         await until(lambda: len(pods()) == 1, 10)
         assert first.name not in {pod.name for pod in pods()}
         reread = status(NAME)
@@ -297,7 +299,7 @@ async def test_following_a_log_gives_each_line_once_until_the_pod_is_gone(
             async for line in LocalBackend(NAME).logs(pod.name, follow=True, lines=3):
                 got.append(line)
                 if len(got) == 30:
-                    await LocalBackend(NAME).scale("gpu", 0)
+                    await LocalBackend(NAME).scale(ScaleRequest("gpu", 0))
         numbers = [int(line.removeprefix("line ")) for line in got]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 

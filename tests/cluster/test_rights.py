@@ -19,6 +19,7 @@ from cockpit.backends.protocol import Change, RayJobSpec
 from cockpit.launch import submission
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.event import MachinesListed, Notice, PodsListed, SourceHealth
+from cockpit.model.scale import ScaleRequest
 from cockpit.sources.ray.dashboard import Dashboard
 from tests.cluster.fixtures import RealCluster
 
@@ -143,7 +144,7 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
     }
     assert all(able[verb].why_not.startswith("you may not ") for verb in ("scale", "cordon"))
     for change in (
-        viewer.scale("gpu", 2),
+        viewer.scale(ScaleRequest("gpu", 2)),
         viewer.delete_pod(pod, uid=uid_of(granted, pod), grace_s=0),
         viewer.exec(pod, ["true"]),
         viewer.suspend(True),
@@ -164,7 +165,7 @@ async def test_an_operator_may_do_every_verb(
 ) -> None:
     able = await operator.capabilities()
     assert all(capability.allowed for capability in able.values()), able
-    await operator.scale("gpu", 1)
+    await operator.scale(ScaleRequest("gpu", 1))
     await operator.suspend(False)
     await operator.cordon("node-1", True)
     await operator.cordon("node-1", False)

@@ -24,6 +24,7 @@ from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
+from cockpit.model.scale import ScaleRequest
 from tests.drills.ground import QUICK, Obedient, ScriptedContext, experiment, recovering, trained
 from tests.local_cluster import until
 
@@ -222,8 +223,8 @@ class Hands:
         stopped = Job(job_id, "python", JobStatus.STOPPED)
         self.ground.dispatch(JobsListed(at_s=self.ground.clock(), source="ray", jobs=(stopped,)))
 
-    async def scale(self, group: str, replicas: int | None) -> Scaled:
-        raise CockpitError(f"Group {group} cannot be scaled.")
+    async def scale(self, request: ScaleRequest) -> Scaled:
+        raise CockpitError(f"Group {request.group} cannot be scaled.")
 
     def experiment(self, plan: DrillPlan) -> Experiment:
         self.asked.append(f"drill {plan.name} of {plan.game_day.partition('/')[0]}")

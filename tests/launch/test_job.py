@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.launch import job as job_module
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs, flags, groups
 from cockpit.model.error import UsageError
 
@@ -102,7 +103,7 @@ def test_a_catalogue_without_choices_and_groups_is_read(
     job = {"name": "old", "module": "m", "summary": "s", "settings": [setting]}
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "catalogue.json").write_text(json.dumps([job]))
-    monkeypatch.setattr(job, "training_directory", lambda: tmp_path)
+    monkeypatch.setattr(job_module, "training_directory", lambda: tmp_path)
     [old] = bundled_jobs()
     assert old.settings == (JobSetting("epochs", "int", 3, "passes"),)
     assert [group.title for group in groups(old, (old,))] == ["Settings"]

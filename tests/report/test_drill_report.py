@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cockpit.model.drill import KeptCurve, KeptDrill, Verdict
-from cockpit.report.document import Tone, data
+from cockpit.report.data import data
+from cockpit.report.document import Tone
 from cockpit.report.drill_report import drill_report
 from cockpit.report.html import html
 from cockpit.report.markdown import markdown

@@ -12,9 +12,11 @@ from cockpit.model.event import MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import Checkpoint, Phase, RunState, RunSummary
 from cockpit.report.charts.chart import chart_svg
 from cockpit.report.charts.curves import marks
-from cockpit.report.document import Chart, Document, MarkKind, Table, Text, Tone, data
+from cockpit.report.data import data
+from cockpit.report.document import Chart, Document, MarkKind, Table, Text, Tone
 from cockpit.report.html import html
-from cockpit.report.run_report import as_it_ran, extent, phase_spans, report
+from cockpit.report.run_report import report
+from cockpit.report.time_range import as_it_ran, extent, phase_spans
 from cockpit.store.store import Store
 from tests.events import RUN as SMALL
 from tests.events import before_the_kill, reduced, the_recovery

@@ -23,6 +23,7 @@ from cockpit.backends.protocol import Change, ExecResult, RayJobSpec, Scaled, Te
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, NodeType, Pod, PodPhase
 from cockpit.model.error import ChangedError, CockpitError, UnreachableError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import clean, one_line
 
 T = TypeVar("T")
@@ -79,28 +80,18 @@ class KubeRayBackend:
             if self._watching is watching:
                 self._watching = None
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
+    async def scale(self, request: ScaleRequest) -> Scaled:
         """Counts are replicas: with several hosts a replica, that many pods each."""
-        request = scale.Request(group, replicas, min_replicas, max_replicas, tuple(remove))
+        group = request.group
 
         async def once() -> scale.Plan:
             raw = await self._raw()
             cluster = ray_cluster(raw)
-            if uid:
-                precondition.require("RayCluster", self._ref.name, raw, uid)
+            if request.uid:
+                precondition.require("RayCluster", self._ref.name, raw, request.uid)
             found = scale.find(cluster, group).wanted
-            if expected is not None and found != expected:
-                raise ChangedError(one_line(group), found, expected)
+            if request.expected is not None and found != request.expected:
+                raise ChangedError(one_line(group), found, request.expected)
             pods = await self._pods(cluster, group)
             plan = scale.plan(cluster, raw, request, pods, _idle_s(raw))
             await self.client.patch(

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from cockpit.backends.local.address import require_own_listener
@@ -14,7 +15,7 @@ from cockpit.backends.local.pods import pod_logs
 from cockpit.backends.local.pods.process import environment_of
 from cockpit.backends.local.pods.ray_start import client_environment
 from cockpit.backends.local.requests import ask
-from cockpit.backends.local.spec import ClusterSpec, ScaleRequest, check_name
+from cockpit.backends.local.spec import ClusterSpec, check_name
 from cockpit.backends.local.state import LocalCluster, PodStatus, read_cluster
 from cockpit.backends.local.watch import watch_cluster
 from cockpit.backends.protocol import VERBS, ExecResult, Scaled
@@ -22,6 +23,7 @@ from cockpit.backends.without_kubernetes import WithoutKubernetes
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import ReplacedError, UnreachableError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.scale import ScaleRequest
 from cockpit.model.secret import sendable
 
 CONNECT_TIMEOUT_S = 2.0
@@ -42,23 +44,10 @@ class LocalBackend(WithoutKubernetes):
     def watch(self) -> AsyncIterator[Event]:
         return watch_cluster(self.ref)
 
-    async def scale(
-        self,
-        group: str,
-        replicas: int | None = None,
-        *,
-        min_replicas: int | None = None,
-        max_replicas: int | None = None,
-        remove: Sequence[str] = (),
-        uid: str = "",
-        expected: int | None = None,
-    ) -> Scaled:
-        self._require_uid(uid)
-        request = ScaleRequest(
-            group, replicas, min_replicas, max_replicas, tuple(remove), expected=expected
-        )
-        answer = await self._ask(request.as_json())
-        return Scaled(group, answer["before"], answer["after"], answer["warning"])
+    async def scale(self, request: ScaleRequest) -> Scaled:
+        self._require_uid(request.uid)
+        answer = await self._ask({"verb": "scale"} | asdict(request))
+        return Scaled(request.group, answer["before"], answer["after"], answer["warning"])
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         await self._ask({"verb": "delete_pod", "pod": pod, "uid": uid, "grace_s": grace_s})

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from cockpit.backends.local import files as local_files
@@ -25,7 +26,6 @@ from cockpit.backends.local.spec import (
     GroupSpec,
     check_groups,
     check_name,
-    spec_as_json,
 )
 from cockpit.backends.local.state import LocalCluster, read_cluster
 from cockpit.model.cluster import ClusterHealth, PodPhase
@@ -151,7 +151,7 @@ def _write(
         recovery=recovery.name,
     )
     # First of all, so that `down` finds everything that comes after.
-    local_files.write_private(files.spec, local_files.as_text(spec_as_json(spec)))
+    local_files.write_private(files.spec, local_files.as_text(asdict(spec)))
     local_files.write_private(files.token, secrets.token_hex(32))
     files.logs.mkdir(mode=0o700)
     local_files.make_run_dir(RunFiles.of(uid))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from cockpit.backends.local.files import ClusterFiles, append_private
 from cockpit.model.event import Notice
+from cockpit.model.plain import from_plain
 from cockpit.model.text import one_line
 
 KEPT_BYTES = 256 * 1024
@@ -66,15 +68,7 @@ class NoticeReader:
 def _notices(lines: bytes) -> Iterator[Notice]:
     for line in lines.splitlines():
         try:
-            raw = json.loads(line)
-            yield Notice(
-                at_s=float(raw["at_s"]),
-                source="backend",
-                kind=str(raw["kind"]),
-                name=str(raw["name"]),
-                reason=str(raw["reason"]),
-                message=one_line(str(raw["message"])),
-                warning=bool(raw["warning"]),
-            )
+            found = from_plain(Notice, json.loads(line) | {"source": "backend"})
         except (KeyError, TypeError, ValueError):
             continue  # torn by a full disk; the next line is whole again
+        yield replace(found, message=one_line(found.message))

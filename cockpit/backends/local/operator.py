@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,11 @@ from cockpit.backends.local.pods.pods import Pods
 from cockpit.backends.local.pods.process import end, find, identify
 from cockpit.backends.local.pods.readiness import Probe
 from cockpit.backends.local.requests import serve
-from cockpit.backends.local.spec import ClusterSpec, ScaleRequest, scaled_spec, spec_as_json
+from cockpit.backends.local.spec import GRACE_S, ClusterSpec, scaled_spec
 from cockpit.backends.local.state import Status, read_spec, write_status
 from cockpit.model.error import ChangedError, CockpitError, UsageError
+from cockpit.model.plain import from_plain
+from cockpit.model.scale import ScaleRequest
 
 TICK_S = 1.0
 """How often it looks although nothing happened: deadlines, and its sign of life."""
@@ -124,7 +127,7 @@ class Operator:
                 await self._pods.delete(pod, grace_s)
                 answer: dict[str, Any] = {}
             case "scale":
-                answer = await self._scale(ScaleRequest.from_json(request))
+                answer = await self._scale(from_plain(ScaleRequest, request))
             case verb:
                 raise UsageError(f"The operator does not know the verb {verb!r}.")
         self._publish()
@@ -138,10 +141,10 @@ class Operator:
         if request.expected is not None and before != request.expected:
             raise ChangedError(request.group, before, request.expected)
         self.spec, warning = scaled_spec(self.spec, request)
-        local_files.write_private(self._files.spec, local_files.as_text(spec_as_json(self.spec)))
+        local_files.write_private(self._files.spec, local_files.as_text(asdict(self.spec)))
         after = self.spec.group(request.group).desired
         for pod in request.remove:
-            await self._pods.delete(pod, request.grace_s)
+            await self._pods.delete(pod, GRACE_S)
         self._notices.write(
             "WorkerGroup", request.group, "Scaled", f"from {before} to {after} pods"
         )

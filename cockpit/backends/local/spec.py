@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from cockpit.model.cluster import Resources
 from cockpit.model.error import UsageError
 from cockpit.model.recovery import DEFAULT
-from cockpit.model.scale import clamped
+from cockpit.model.scale import ScaleRequest, clamped
 
 HEAD_GROUP = "headgroup"
 """KubeRay's name for the head's group."""
@@ -123,75 +122,8 @@ def check_group(group: GroupSpec) -> GroupSpec:
     return group
 
 
-def spec_as_json(spec: ClusterSpec) -> dict[str, Any]:
-    plain = {name: getattr(spec, name) for name in ClusterSpec.__slots__}
-    plain["groups"] = [group_as_json(group) for group in spec.groups]
-    return plain
-
-
-def group_as_json(group: GroupSpec) -> dict[str, Any]:
-    plain = {name: getattr(group, name) for name in GroupSpec.__slots__}
-    plain["resources"] = {name: getattr(group.resources, name) for name in Resources.__slots__}
-    return plain
-
-
-def spec_from_json(raw: dict[str, Any]) -> ClusterSpec:
-    """Raises KeyError, TypeError or ValueError for what is not a spec."""
-    return ClusterSpec(
-        name=str(raw["name"]),
-        uid=str(raw["uid"]),
-        network=str(raw["network"]),
-        gcs_port=int(raw["gcs_port"]),
-        dashboard_port=int(raw["dashboard_port"]),
-        client_port=int(raw["client_port"]),
-        created_s=float(raw["created_s"]),
-        python=str(raw["python"]),
-        groups=tuple(group_from_json(group) for group in raw["groups"]),
-        recovery=str(raw.get("recovery", DEFAULT.name)),  # of an older cockpit's cluster
-    )
-
-
-def group_from_json(raw: dict[str, Any]) -> GroupSpec:
-    return GroupSpec(
-        name=str(raw["name"]),
-        replicas=int(raw["replicas"]),
-        min=int(raw["min"]),
-        max=int(raw["max"]),
-        resources=Resources(**raw["resources"]),
-    )
-
-
 GRACE_S = 30.0
 """Kubernetes' default grace period, for pods that a scale-down takes away."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleRequest:
-    """`None` leaves a number as it is; `remove` names pods that go first."""
-
-    group: str
-    replicas: int | None = None
-    min: int | None = None
-    max: int | None = None
-    remove: tuple[str, ...] = ()
-    grace_s: float = GRACE_S
-    expected: int | None = None
-    """Only where so many are asked for now."""
-
-    def as_json(self) -> dict[str, Any]:
-        return {"verb": "scale"} | {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> ScaleRequest:
-        return cls(
-            group=str(raw["group"]),
-            replicas=_number(raw["replicas"]),
-            min=_number(raw["min"]),
-            max=_number(raw["max"]),
-            remove=tuple(str(pod) for pod in raw["remove"]),
-            grace_s=float(raw["grace_s"]),
-            expected=_number(raw.get("expected")),
-        )
 
 
 def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, str]:
@@ -203,8 +135,8 @@ def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, 
     wanted = replace(
         old,
         replicas=old.replicas if request.replicas is None else request.replicas,
-        min=old.min if request.min is None else request.min,
-        max=old.max if request.max is None else request.max,
+        min=old.min if request.min_replicas is None else request.min_replicas,
+        max=old.max if request.max_replicas is None else request.max_replicas,
     )
     check_group(wanted)
     _, warning = clamped(wanted.replicas, wanted.min, wanted.max)
@@ -213,7 +145,3 @@ def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, 
     scaled = spec.with_group(replace(wanted, replicas=wanted.desired))
     check_groups(scaled.groups)
     return scaled, warning
-
-
-def _number(raw: Any) -> int | None:
-    return None if raw is None else int(raw)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from cockpit.backends.local.files import ClusterFiles, clusters_dir, read_json, write_private
 from cockpit.backends.local.pods.process import ProcessId, is_alive
-from cockpit.backends.local.spec import ClusterSpec, check_name, spec_from_json
+from cockpit.backends.local.spec import ClusterSpec, check_name
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
 from cockpit.model.error import CockpitError
+from cockpit.model.plain import from_plain
+
+T = TypeVar("T")
 
 OPERATOR_GONE = (
     "operator not running: nothing is replaced or scaled until the cluster is created again"
@@ -153,30 +156,27 @@ def list_clusters() -> tuple[LocalCluster, ...]:
 
 
 def read_spec(files: ClusterFiles) -> ClusterSpec | None:
-    raw = read_json(files.spec)
-    try:
-        return None if raw is None else spec_from_json(raw)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _bad(files.spec, error) from error
+    return _read(files.spec, ClusterSpec)
 
 
 def read_status(files: ClusterFiles) -> Status | None:
-    raw = read_json(files.status)
-    try:
-        return None if raw is None else _status_from_json(raw)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _bad(files.status, error) from error
+    return _read(files.status, Status)
 
 
 def write_status(files: ClusterFiles, status: Status) -> None:
-    plain = {
-        "at_s": status.at_s,
-        "operator": _process_as_json(status.operator),
-        "was_ready": status.was_ready,
-        "ray_version": status.ray_version,
-        "pods": [_pod_as_json(item) for item in status.pods],
-    }
-    write_private(files.status, json.dumps(plain))
+    write_private(files.status, json.dumps(asdict(status)))
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    raw = read_json(path)
+    try:
+        return None if raw is None else from_plain(kind, raw)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CockpitError(
+            f"{path} is not what this version writes.",
+            f"{type(error).__name__}: {error}",
+            f"Remove the cluster: cockpit local down {path.parent.name}",
+        ) from error
 
 
 def _looked_at(item: PodStatus) -> Pod:
@@ -184,54 +184,4 @@ def _looked_at(item: PodStatus) -> Pod:
         return item.pod
     return replace(
         item.pod, phase=PodPhase.FAILED, ready=False, reason="ended while no operator was running"
-    )
-
-
-def _status_from_json(raw: dict[str, Any]) -> Status:
-    operator = _process_from_json(raw["operator"])
-    if operator is None:
-        raise ValueError("no operator")
-    return Status(
-        at_s=float(raw["at_s"]),
-        operator=operator,
-        pods=tuple(_pod_from_json(item) for item in raw["pods"]),
-        was_ready=bool(raw["was_ready"]),
-        ray_version=str(raw["ray_version"]),
-    )
-
-
-def _pod_as_json(item: PodStatus) -> dict[str, Any]:
-    plain = {name: getattr(item.pod, name) for name in Pod.__slots__}
-    return {
-        "pod": plain,
-        "process": _process_as_json(item.process),
-        "ready_s": item.ready_s,
-    }
-
-
-def _pod_from_json(raw: dict[str, Any]) -> PodStatus:
-    plain = dict(raw["pod"])
-    plain["phase"] = PodPhase(plain["phase"])
-    plain["node_type"] = NodeType(plain["node_type"])
-    ready_s = raw["ready_s"]
-    return PodStatus(
-        pod=Pod(**plain),
-        process=_process_from_json(raw["process"]),
-        ready_s=None if ready_s is None else float(ready_s),
-    )
-
-
-def _process_as_json(process: ProcessId | None) -> list[int] | None:
-    return None if process is None else [process.pid, process.start_ticks]
-
-
-def _process_from_json(raw: list[int] | None) -> ProcessId | None:
-    return None if raw is None else ProcessId(int(raw[0]), int(raw[1]))
-
-
-def _bad(path: Path, error: Exception) -> CockpitError:
-    return CockpitError(
-        f"{path} is not what this version writes.",
-        f"{type(error).__name__}: {error}",
-        f"Remove the cluster: cockpit local down {path.parent.name}",
     )

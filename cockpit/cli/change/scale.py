@@ -11,7 +11,7 @@ from cockpit.backends.protocol import Scaled
 from cockpit.cli.options import confirm, connect
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
-from cockpit.model.scale import plan_scale, require_removable, unit, wanted_replicas
+from cockpit.model.scale import ScaleRequest, plan_scale, require_removable, unit, wanted_replicas
 from cockpit.store.store import Store
 
 WAIT_S = 180.0
@@ -54,16 +54,8 @@ def run(args: argparse.Namespace) -> int:
         )
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
-        done = session.call(
-            ClusterActions.on(session).scale(
-                group.name,
-                wanted,
-                min_replicas=args.min,
-                max_replicas=args.max,
-                remove=args.remove,
-                uid=uid,
-            )
-        )
+        request = ScaleRequest(group.name, wanted, args.min, args.max, tuple(args.remove), uid)
+        done = session.call(ClusterActions.on(session).scale(request))
         what = unit(done.after, group)
         print(f"Group {done.group}: {done.before} → {what}.", file=sys.stderr)
         if done.warning:

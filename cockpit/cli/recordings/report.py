@@ -69,7 +69,7 @@ def written(document: Document, how: str) -> str:
 
         return markdown(document)
     if how == "json":
-        from cockpit.report.document import data
+        from cockpit.report.data import data
 
         return json.dumps(data(document), indent=2, allow_nan=False) + "\n"
     from cockpit.report.html import html

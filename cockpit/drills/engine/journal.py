@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cockpit.config import paths
 from cockpit.config.process_identity import ProcessId, ProcessState
 from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
+from cockpit.model.plain import from_plain
 from cockpit.model.text import one_line
 
 
@@ -173,12 +173,7 @@ class Journal:
 
     def _read(self, path: Path) -> Entry | Unreadable | None:
         try:
-            raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            undo = tuple(Undo(**(one | {"argv": tuple(one["argv"])})) for one in raw.pop("undo"))
-            process = ProcessId(**raw.pop("process"))
-            cluster = ClusterRef(**raw.pop("cluster"))
-            written_s = float(raw.pop("written_s"))
-            entry = Entry(undo=undo, cluster=cluster, process=process, written_s=written_s, **raw)
+            entry = from_plain(Entry, json.loads(path.read_text(encoding="utf-8")))
             if entry.drill_id != path.stem:
                 raise ValueError(f"it is of drill {entry.drill_id}")
             return entry

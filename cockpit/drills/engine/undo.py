@@ -13,6 +13,7 @@ from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import NodeType
 from cockpit.model.error import ChangedError, CockpitError, ReplacedError, UsageError
 from cockpit.model.event import PodsListed
+from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import one_line
 
 LATE_S = 3.0
@@ -81,7 +82,7 @@ async def _by_api(backend: Backend, undo: Undo) -> str:
 async def _scaled(backend: Backend, undo: Undo) -> None:
     if undo.drilled is None:
         raise ReplacedError("Group", undo.name)  # nobody knows whether it is still the drill's
-    await backend.scale(undo.name, undo.replicas, uid=undo.uid, expected=undo.drilled)
+    await backend.scale(ScaleRequest(undo.name, undo.replicas, uid=undo.uid, expected=undo.drilled))
 
 
 async def _in_pod(backend: Backend, undo: Undo) -> str:

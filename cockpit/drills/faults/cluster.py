@@ -21,7 +21,7 @@ from cockpit.drills.faults.fault import (
 from cockpit.drills.faults.pods import named
 from cockpit.model.cluster import NodeType
 from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.model.scale import plan_scale
+from cockpit.model.scale import ScaleRequest, plan_scale
 from cockpit.model.text import one_line
 from cockpit.store.store import Store
 
@@ -170,9 +170,10 @@ async def scale_down(context: DrillContext, victims: Victims, order: Order) -> P
 
     async def apply() -> None:
         for name, pods in leaving.items():
-            await context.backend.scale(
-                name, after[name], remove=pods, uid=uid, expected=before[name]
+            request = ScaleRequest(
+                name, after[name], remove=tuple(pods), uid=uid, expected=before[name]
             )
+            await context.backend.scale(request)
 
     return Prepared(
         lines=tuple(

@@ -34,6 +34,7 @@ from cockpit.launch.submission import LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError
 from cockpit.model.run import Job
+from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import going_run
@@ -61,7 +62,7 @@ class Hands(Protocol):
 
     async def stop_job(self, job_id: str) -> None: ...
 
-    async def scale(self, group: str, replicas: int | None) -> Scaled: ...
+    async def scale(self, request: ScaleRequest) -> Scaled: ...
 
     def experiment(self, plan: DrillPlan) -> Experiment: ...
 
@@ -207,7 +208,7 @@ class GameDayRun:
             await asyncio.sleep(LOOK_S)
 
     async def _scale(self, step: Scale) -> str:
-        done = await self._hands.scale(step.group, step.to)
+        done = await self._hands.scale(ScaleRequest(step.group, step.to))
 
         def there(store: Store) -> bool:
             group = store.groups.get(step.group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cockpit.report.document import Band, Chart, Kind, Line, Mark, MarkKind, Section
-from cockpit.report.run_report import Extent, extent
+from cockpit.report.time_range import Extent, extent
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from training.telemetry.metric_table import CURVES, PARTS, Unit

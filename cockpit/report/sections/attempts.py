@@ -21,8 +21,8 @@ from cockpit.report.document import (
     Timeline,
     Value,
 )
-from cockpit.report.run_report import attempt_bounds, extent, phase_spans
 from cockpit.report.sections.overview import steps_lost
+from cockpit.report.time_range import attempt_bounds, extent, phase_spans
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

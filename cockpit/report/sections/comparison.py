@@ -11,7 +11,7 @@ from cockpit.insight.metrics.summary import summary
 from cockpit.model.run import RunSummary
 from cockpit.report import values
 from cockpit.report.document import Block, Column, Kind, Section, Table, Text, Value
-from cockpit.report.run_report import as_it_ran
+from cockpit.report.time_range import as_it_ran
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

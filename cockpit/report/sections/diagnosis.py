@@ -22,7 +22,7 @@ from cockpit.report.document import (
     Text,
     Value,
 )
-from cockpit.report.run_report import as_it_ran, extent
+from cockpit.report.time_range import as_it_ran, extent
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.report.document import Block, Column, Kind, Section, Table, Value
-from cockpit.report.run_report import Extent, extent
+from cockpit.report.time_range import Extent, extent
 from cockpit.store.run import RunView
 from cockpit.store.store import AlertView, Store
 

@@ -9,7 +9,7 @@ from cockpit.model.run import RunState
 from cockpit.report import values
 from cockpit.report.charts import points
 from cockpit.report.document import Fact, Facts, Kind, Tone
-from cockpit.report.run_report import extent, running_periods
+from cockpit.report.time_range import extent, running_periods
 from cockpit.store.run import RunView
 from cockpit.store.selectors import step_of
 from cockpit.store.series import Series

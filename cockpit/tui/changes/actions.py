@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the first paint does not wait for these
     from cockpit.model.cluster import ClusterRef
     from cockpit.model.drill import DrillRecord
     from cockpit.model.run import Job
+    from cockpit.model.scale import ScaleRequest
     from cockpit.session.session import Session, Source
 
 Via = Literal["job", "rayjob"]
@@ -59,7 +60,7 @@ class Actions(Protocol):
         """Undo these, as far as they still hold."""
         ...
 
-    async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled: ...
+    async def scale(self, request: ScaleRequest) -> Scaled: ...
 
     async def suspend(self, suspended: bool, *, uid: str = "") -> None: ...
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from cockpit.model.cluster import ClusterHealth, is_protected
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.run import Job
-from cockpit.model.scale import plan_scale, unit, wanted_replicas
+from cockpit.model.scale import ScaleRequest, plan_scale, unit, wanted_replicas
 from cockpit.model.text import one_line
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.actions import Actions
@@ -35,7 +35,7 @@ async def scale(app: AppBase, group: str, replicas: str) -> None:
     uid = app.store.uid
     question = "Scale up?" if plan.after > plan.before else "Scale down?"
     if await app.push_screen_wait(asked(app, question, plan.lines, "Scale")):
-        done = await app.submit(actions.scale(group, plan.after, uid=uid))
+        done = await app.submit(actions.scale(ScaleRequest(group, plan.after, uid=uid)))
         text = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
         app.notify(text, title="Scaled", markup=False)
 

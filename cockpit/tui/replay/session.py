@@ -16,6 +16,7 @@ from cockpit.launch.job import BundledJob
 from cockpit.model.drill import DrillRecord
 from cockpit.model.error import NotAllowedError
 from cockpit.model.run import Job
+from cockpit.model.scale import ScaleRequest
 from cockpit.recorder.reading.player import Player
 from cockpit.session.replay import ReplaySession
 from cockpit.tui.changes.actions import Connection, Via
@@ -46,7 +47,7 @@ class RecordedActions:
     async def undo_left(self, entries: Sequence[Entry]) -> Sequence[Undone]:
         _refuse()
 
-    async def scale(self, group: str, replicas: int, *, uid: str = "") -> Scaled:
+    async def scale(self, request: ScaleRequest) -> Scaled:
         _refuse()
 
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:

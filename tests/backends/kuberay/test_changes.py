@@ -18,6 +18,7 @@ from cockpit.model.error import (
     UnreachableError,
     UsageError,
 )
+from cockpit.model.scale import ScaleRequest
 from tests.backends.kuberay.by_hand import Place
 from tests.cluster.raycluster import Group
 
@@ -32,13 +33,13 @@ def group_of(place: Place) -> dict[str, Any]:
 async def test_scale_patches_only_what_it_says(place: Place) -> None:
     place.ready_cluster(workers=2)
     async with place.backend() as backend:
-        scaled = await backend.scale("gpu", 3)
+        scaled = await backend.scale(ScaleRequest("gpu", 3))
         assert (scaled.group, scaled.before, scaled.after, scaled.warning) == ("gpu", 2, 3, "")
         assert group_of(place)["replicas"] == 3
         assert "scaleStrategy" not in group_of(place)
-        again = await backend.scale("gpu", 3)
+        again = await backend.scale(ScaleRequest("gpu", 3))
         assert (again.before, again.after) == (3, 3)
-        bounds = await backend.scale("gpu", min_replicas=4, max_replicas=6)
+        bounds = await backend.scale(ScaleRequest("gpu", min_replicas=4, max_replicas=6))
         assert (bounds.before, bounds.after) == (3, 4)
         assert "below the group's min of 4" in bounds.warning
     group = group_of(place)
@@ -60,7 +61,7 @@ async def test_named_pods_go_and_their_names_are_taken_out_again(place: Place) -
 
     async with place.backend() as backend, asyncio.timeout(20):
         acting = asyncio.create_task(asyncio.to_thread(operator))
-        scaled = await backend.scale("gpu", remove=["demo-gpu-worker-aaaa1"])
+        scaled = await backend.scale(ScaleRequest("gpu", remove=("demo-gpu-worker-aaaa1",)))
         await acting
     assert (scaled.before, scaled.after, scaled.warning) == (2, 1, "")
     group = group_of(place)
@@ -86,7 +87,7 @@ async def test_a_change_that_loses_a_race_is_made_anew(place: Place) -> None:
             return await before(path, body, **more)
 
         backend.client.patch = raced_patch  # type: ignore[method-assign]
-        scaled = await backend.scale("gpu", 3)
+        scaled = await backend.scale(ScaleRequest("gpu", 3))
     assert (scaled.after, group_of(place)["replicas"]) == (2, 2)
     assert "max of 2" in scaled.warning
 
@@ -98,8 +99,8 @@ async def test_what_is_not_there_is_named(place: Place) -> None:
     other.pod("other-head-aaaaa", "headgroup", cluster="other", runs=False)
     async with place.backend() as backend:
         for wrong in (
-            backend.scale("no-such", 1),
-            backend.scale("gpu", 0, remove=["no-such"]),
+            backend.scale(ScaleRequest("no-such", 1)),
+            backend.scale(ScaleRequest("gpu", 0, remove=("no-such",))),
             backend.delete_pod("no-such", uid="none", grace_s=0),
             backend.exec("no-such", ["true"]),
             backend.manifest("pod", "no-such"),
@@ -116,7 +117,7 @@ async def test_what_is_not_there_is_named(place: Place) -> None:
             [line async for line in backend.logs("no-such", follow=False)]
     async with place.backend("absent") as backend:
         with pytest.raises(UnreachableError, match="no RayCluster absent"):
-            await backend.scale("gpu", 1)
+            await backend.scale(ScaleRequest("gpu", 1))
         with pytest.raises((UnreachableError, UsageError), match="absent"):
             await backend.suspend(True)
 
@@ -189,7 +190,10 @@ async def test_cluster_created_again_under_its_name_is_left_alone(place: Place) 
     place.wait(lambda: not place.has(place.path("rayclusters", "demo")), "cluster gone")
     place.cluster(groups=[Group(replicas=2)])
     async with place.backend() as backend:
-        for change in (backend.scale("gpu", 0, uid=shown), backend.suspend(True, uid=shown)):
+        for change in (
+            backend.scale(ScaleRequest("gpu", 0, uid=shown)),
+            backend.suspend(True, uid=shown),
+        ):
             with pytest.raises(ReplacedError, match="RayCluster demo was replaced"):
                 await change
     assert group_of(place)["replicas"] == 2
@@ -264,7 +268,7 @@ async def test_what_a_user_may_not_do_is_told_before_and_refused_with_the_reason
         assert "cockpit-nobody" in able["scale"].why_not
         assert "nodes" in able["cordon"].why_not
         for refused in (
-            backend.scale("gpu", 1),
+            backend.scale(ScaleRequest("gpu", 1)),
             backend.delete_pod("demo-gpu-worker-aaaa0", uid="none", grace_s=0),
             backend.suspend(True),
             backend.cordon("sim-0", True),
@@ -295,9 +299,9 @@ async def test_a_kind_that_is_not_installed_is_said_as_such(place: Place) -> Non
 async def test_scale_of_a_group_that_was_changed_since_is_refused(place: Place) -> None:
     place.ready_cluster(workers=2)
     async with place.backend() as backend:
-        await backend.scale("gpu", 3, expected=2)
+        await backend.scale(ScaleRequest("gpu", 3, expected=2))
         with pytest.raises(ChangedError, match="Group gpu has 3 replicas now, not 2"):
-            await backend.scale("gpu", 1, expected=2)
+            await backend.scale(ScaleRequest("gpu", 1, expected=2))
     assert group_of(place)["replicas"] == 3
 
 

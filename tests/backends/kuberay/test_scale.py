@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from cockpit.backends.kuberay.resources.scale import Plan, Request, forget, plan
+from cockpit.backends.kuberay.resources.scale import Plan, forget, plan
 from cockpit.model.error import UsageError
+from cockpit.model.scale import ScaleRequest
 from tests.backends.kuberay.recorded_moment import Moment
 
 AT = "/spec/workerGroupSpecs/0"
 
 
 def ask(moment: Moment, replicas: int | None = None, **more: Any) -> Plan:
-    request = Request("gpu", replicas, **more)
+    request = ScaleRequest("gpu", replicas, **more)
     return plan(moment.cluster, moment.raw, request, moment.workers, 60)
 
 
@@ -46,13 +47,13 @@ def test_numbers_are_clamped_before_they_are_sent() -> None:
     above = ask(Moment.of("ready"), 9)
     assert (above.after, above.warning) == (5, "9 is above the group's max of 5: limited to 5.")
     assert changes(above) == {f"{AT}/replicas": 5}
-    below = ask(Moment.of("ready"), 0, min=1)
+    below = ask(Moment.of("ready"), 0, min_replicas=1)
     assert (below.after, below.warning) == (1, "0 is below the group's min of 1: limited to 1.")
     assert changes(below) == {f"{AT}/minReplicas": 1, f"{AT}/replicas": 1}
 
 
 def test_a_wrong_number_that_the_spec_keeps_is_mended_by_the_next_patch() -> None:
-    made = ask(Moment.of("above-max"), max=6)
+    made = ask(Moment.of("above-max"), max_replicas=6)
     assert (made.before, made.after) == (5, 6)
     assert "7 is above" in made.warning
     assert changes(made) == {f"{AT}/maxReplicas": 6, f"{AT}/replicas": 6}
@@ -60,11 +61,11 @@ def test_a_wrong_number_that_the_spec_keeps_is_mended_by_the_next_patch() -> Non
 
 def test_numbers_that_make_no_sense_are_refused() -> None:
     moment = Moment.of("ready")
-    for wrong in ({"replicas": -1}, {"min": 4, "max": 3}, {"max": -1}):
+    for wrong in ({"replicas": -1}, {"min_replicas": 4, "max_replicas": 3}, {"max_replicas": -1}):
         with pytest.raises(UsageError, match="gpu"):
             ask(moment, **wrong)
     with pytest.raises(UsageError, match=r"cpu.*\nGroups: gpu"):
-        plan(moment.cluster, moment.raw, Request("cpu", 1), (), 60)
+        plan(moment.cluster, moment.raw, ScaleRequest("cpu", 1), (), 60)
 
 
 def test_named_pods_go_and_the_number_falls_with_them() -> None:
@@ -82,7 +83,7 @@ def test_named_pods_go_and_the_number_falls_with_them() -> None:
 
 
 def test_a_named_pod_that_min_holds_is_replaced_and_that_is_said() -> None:
-    made = ask(Moment.of("ready"), remove=("demo-gpu-worker-92lr4",), min=2)
+    made = ask(Moment.of("ready"), remove=("demo-gpu-worker-92lr4",), min_replicas=2)
     assert made.after == 2
     assert made.warning == (
         "1 is below the group's min of 2: limited to 2. 1 of them is replaced: 2 stay wanted."
@@ -135,7 +136,7 @@ def test_with_the_autoscaler_a_raised_number_is_undone_when_idle_and_how_to_keep
         "Ray's autoscaler removes workers that are idle for 60 s; to keep 3, set the group's min "
         "to 3: cockpit scale gpu --min 3."
     )
-    assert ask(moment, 3, min=3).warning == ""
+    assert ask(moment, 3, min_replicas=3).warning == ""
 
 
 def test_with_the_autoscaler_a_lowered_number_changes_nothing_but_the_number() -> None:

@@ -15,22 +15,11 @@ from cockpit.backends.kuberay.api.fields import mapping, whole
 from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import UsageError
-from cockpit.model.scale import autoscaler_effect, clamped, require_removable
+from cockpit.model.scale import ScaleRequest, autoscaler_effect, clamped, require_removable
 from cockpit.model.text import one_line
 
 Step = Mapping[str, Any]
 """One operation of a JSON patch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """`None` leaves a number as it is; `remove` names pods that go first."""
-
-    group: str
-    replicas: int | None = None
-    min: int | None = None
-    max: int | None = None
-    remove: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +49,7 @@ def find(cluster: RayCluster, name: str) -> GroupSpec:
 def plan(
     cluster: RayCluster,
     raw: Mapping[str, Any],
-    request: Request,
+    request: ScaleRequest,
     pods: Sequence[Pod],
     idle_s: int,
 ) -> Plan:
@@ -71,8 +60,8 @@ def plan(
     """
     old = find(cluster, request.group)
     path, item = _item(raw, old.name)
-    least = old.min if request.min is None else request.min
-    most = old.max if request.max is None else request.max
+    least = old.min if request.min_replicas is None else request.min_replicas
+    most = old.max if request.max_replicas is None else request.max_replicas
     _check(request, least, most)
     going = _replicas_of(request.remove, pods, old)
     wanted = old.replicas if request.replicas is None else request.replicas
@@ -80,8 +69,8 @@ def plan(
         wanted = max(0, old.wanted - len(going))
     after, limited = clamped(wanted, least, most)
     changes = [
-        *_number(item, path, "minReplicas", old.min, request.min),
-        *_number(item, path, "maxReplicas", old.max, request.max),
+        *_number(item, path, "minReplicas", old.min, request.min_replicas),
+        *_number(item, path, "maxReplicas", old.max, request.max_replicas),
         *_number(item, path, "replicas", old.replicas, after if after != old.replicas else None),
         *_deletions(item, path, old, request.remove, pods),
     ]
@@ -133,7 +122,7 @@ def _item(raw: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
     return f"/spec/workerGroupSpecs/{index}", groups[index]
 
 
-def _check(request: Request, least: int, most: int) -> None:
+def _check(request: ScaleRequest, least: int, most: int) -> None:
     for what, count in (("replicas", request.replicas), ("min", least), ("max", most)):
         if count is not None and count < 0:
             raise UsageError(
