@@ -19,6 +19,7 @@ from cockpit.model.cluster import (
     WorkerGroup,
 )
 from cockpit.model.drill import Drill, DrillRecord, ProbeResult, Stage
+from cockpit.model.hang import Dump, ProcessGroup, Stack
 from cockpit.model.run import (
     Checkpoint,
     Job,
@@ -166,6 +167,19 @@ class RankSampled(Event):
     """With spreads: how many ranks gave a sample since the last tick."""
     silent: tuple[int, ...] = ()
     """With spreads: ranks of the attempt that gave none for some seconds, the longest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksDumped(Event):
+    """Ranks that make no progress: the stacks of their threads, and their collectives."""
+
+    run_id: str
+    attempt: int
+    dumps: tuple[Dump, ...] = ()
+    stacks: tuple[Stack, ...] = ()
+    groups: tuple[ProcessGroup, ...] = ()
+    silent: tuple[int, ...] = ()
+    """Ranks of the attempt whose process sends nothing at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from cockpit.model.run import (
     RunState,
     Spread,
 )
+from cockpit.store.hang import HangView
 from cockpit.store.series import Curves, Series
 from training.telemetry.metric_table import CURVES
 
@@ -124,6 +125,7 @@ class RunView:
     reporting: int | None = None
     silent: tuple[int, ...] = ()
     """Of a large world: as in `RankSampled`."""
+    hang: HangView = field(default_factory=HangView)
     is_thinned: bool = False
     """Its curves and ranks were dropped: many runs have ended since. A recording has them."""
 
@@ -159,7 +161,7 @@ class RunView:
                 newest.append(name, times[-1], self.curves[name].values[-1])
         self.curves, self.bands = newest, Curves(RUN_POINTS)
         self.reported, self.progress = Curves(REPORT_POINTS), Series(RUN_POINTS)
-        self.ranks, self.spreads = {}, {}
+        self.ranks, self.spreads, self.hang = {}, {}, HangView()
         del self.phases[:], self.checkpoints[:-1]
 
     def attempt_view(self, number: int) -> AttemptView:
@@ -184,6 +186,7 @@ class RunView:
     def take(self, samples: Sequence[RankSample]) -> None:
         """Fold in one tick of all ranks. A sample that is not news of its rank is dropped."""
         fresh = [sample for sample in samples if self._take_one(sample)]
+        self.hang.progressed(fresh)
         if not fresh:
             return
         at_s = max(sample.at_s for sample in fresh)
@@ -214,8 +217,7 @@ class RunView:
         silent: tuple[int, ...],
     ) -> None:
         """Fold in one tick of a large world: some ranks, and the spreads over all of them."""
-        for sample in samples:
-            self._take_one(sample)
+        self.hang.progressed([sample for sample in samples if self._take_one(sample)])
         self.reporting, self.silent = reporting, silent
         self.spreads = {spread.name: spread for spread in spreads}
         for spread in spreads:

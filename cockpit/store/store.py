@@ -43,6 +43,7 @@ from cockpit.model.event import (
     PhaseEntered,
     PodsListed,
     RankSampled,
+    RanksDumped,
     RunSeen,
     SourceHealth,
     TrackedRunsListed,
@@ -227,6 +228,10 @@ class Store:
                 attempt = self._run(event.run_id).attempt_view(event.attempt)
                 attempt.ended_s, attempt.reason = event.at_s, event.reason
                 attempt.budget = event.budget or attempt.budget
+            case RanksDumped():
+                run = self._run(event.run_id)
+                if not run.is_thinned:
+                    run.hang.take(event)
             case PhaseEntered():
                 run = self._run(event.run_id)
                 run.enter_phase(event.at_s, event.attempt, event.phase)
@@ -393,6 +398,7 @@ class Store:
         run = self._run(event.run_id)
         attempt = run.attempt_view(event.attempt)
         attempt.started_s, attempt.placements = event.at_s, event.placements
+        run.hang.begin(max(event.attempt, run.hang.attempt))
         run.world_size = len(event.placements) or run.world_size
         for placement in event.placements:
             run.rank_view(placement.rank).placement = placement

@@ -29,7 +29,7 @@ from tests.bench import run
 from tests.bench.cluster import two_workers
 from tests.bench.table import Line, Table, load, say, show, spread
 from training import telemetry
-from training.telemetry.wire import Steps
+from training.telemetry.wire import Hang, Steps
 from training.telemetry.worker.timers import Sections
 from training.telemetry.worker.worker import RankTelemetry
 
@@ -52,6 +52,9 @@ class PickleSink:
 
     def send(self, record: Steps) -> None:
         pickle.dumps(record)
+
+    def send_hang(self, record: Hang) -> None:
+        return
 
     def drain(self, timeout_s: float) -> None:
         return

@@ -12,7 +12,7 @@ from tests.drills.script import eventually
 from training.loop.world import World
 from training.stop import Stop
 from training.telemetry.ray_train.end_reason import DIED
-from training.telemetry.wire import Steps, Worker
+from training.telemetry.wire import Hang, Steps, Worker
 from training.telemetry.worker import relay
 from training.telemetry.worker.relay import (
     AttemptStarted,
@@ -37,6 +37,9 @@ class Slow:
 
     def send(self, record: Steps) -> None:
         self.sent.append(record)
+
+    def send_hang(self, record: Hang) -> None:
+        return
 
     def drain(self, timeout_s: float) -> None:
         self.arrived.wait(timeout_s)

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from tests.training.fake_nvml import FakeNvml
 from training import telemetry
 from training.telemetry.gpu.gpu import Gpu
-from training.telemetry.wire import Record, Steps, Tick, decode, encode
+from training.telemetry.wire import Hang, Record, Steps, Tick, decode, encode
 from training.telemetry.worker.process_usage import Process
 from training.telemetry.worker.step_aggregate import StepAggregate
 from training.telemetry.worker.timers import Sections
@@ -42,6 +42,9 @@ class ListSink:
         if self.error is not None:
             raise self.error
         self.records.append(record)
+
+    def send_hang(self, record: Hang) -> None:
+        return
 
     def drain(self, timeout_s: float) -> None:
         self.is_busy = False

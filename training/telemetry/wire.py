@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 VERSION = 1
 
@@ -257,6 +257,125 @@ class Trials:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessGroup:
+    """A process group of torch.distributed."""
+
+    name: str
+    """Unique within a process: `0` is the default group."""
+    description: str = ""
+    members: tuple[int, ...] = ()
+    """Ranks of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """The Python stack of a thread."""
+
+    frames: tuple[str, ...] = ()
+    """The innermost first, each `function (file:line)`."""
+    user: int = -1
+    """The index of the innermost frame of the user's own code; -1 without one."""
+    call: str = ""
+    """What the innermost frame calls, without arguments: `time.sleep`."""
+    peer: int = -1
+    """The rank that a `send` or `recv` of torch.distributed waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    name: str
+    stack: int
+    """An index into the record's stacks."""
+    state: str = ""
+    """Of the kernel: `R` running, `S` sleeping, `D` uninterruptible."""
+    is_training: bool = False
+    """The thread that runs the training function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """An entry of torch's flight recorder."""
+
+    group: int
+    """An index into the record's groups."""
+    seq: int
+    """Counts the collectives of the group, from 1."""
+    op: str
+    shape: str = ""
+    """Data type and sizes of the input: `float32 [1024]`."""
+    age_s: float = 0.0
+    """Since the rank called it."""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How far a rank is in a process group."""
+
+    group: int
+    enqueued: int
+    """The sequence number of the newest collective that the rank called."""
+    completed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    """What one rank is doing while it makes no progress."""
+
+    rank: int
+    attempt: int
+    t: float
+    number: int = 1
+    """Counts the dumps since the last progress; PROGRESS and HEARTBEAT are none of them."""
+    idle_s: float = 0.0
+    """Since its last step, report, checkpoint or collective call."""
+    usual_s: float | None = None
+    """Its usual time between two of these; None: not known yet."""
+    longest_s: float = 0.0
+    """The longest time between two of these so far."""
+    bound_s: float = 0.0
+    """The longest `idle_s` that the rank's pace explains."""
+    slow_bound_s: float = 0.0
+    """The same for a rank that is busy: an evaluation, a checkpoint, a compilation."""
+    cpu_percent: float | None = None
+    """Of the process and its children, since a few seconds ago; 100 is one core."""
+    io_bytes_per_s: float | None = None
+    """Read and written by the process, in the same time."""
+    missing: str = ""
+    """Why there are no collectives."""
+    threads: tuple[Thread, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """Dumps of ranks that make no progress, at most one of each rank."""
+
+    KIND: ClassVar[str] = "hang"
+    run: str
+    attempt: int = 0
+    dumps: tuple[Dump, ...] = ()
+    stacks: tuple[Stack, ...] = ()
+    """Each once: the threads of many ranks have few different ones."""
+    groups: tuple[ProcessGroup, ...] = ()
+    silent: tuple[int, ...] = ()
+    """Ranks of the attempt from which nothing has come for HEARTBEAT_SILENT_S."""
+
+
+PROGRESS = 0
+"""The number of a dump after the others: there is progress again."""
+
+HEARTBEAT = -1
+"""The number of a dump that means only that the rank's process runs."""
+
+HEARTBEAT_S = 8.0
+"""A rank with a watchdog sends something at least this often."""
+
+HEARTBEAT_SILENT_S = 12.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """The stream goes on in its file of this number: the last line of one, the first of the next.
 
@@ -270,19 +389,22 @@ class Segment:
 
 
 Body: TypeAlias = (
-    Run | AttemptStart | AttemptEnd | Phase | Notice | Tick | Report | Trials | Segment
+    Run | AttemptStart | AttemptEnd | Phase | Notice | Tick | Report | Trials | Hang | Segment
 )
 
-_KINDS: dict[str, type[Any]] = {
-    body.KIND: body
-    for body in (Run, AttemptStart, AttemptEnd, Phase, Notice, Tick, Report, Trials, Segment)
-}
+_KINDS: dict[str, type[Any]] = {body.KIND: body for body in get_args(Body)}
 _NESTED: dict[str, type[Any]] = {
     "workers": Worker,
     "ranks": Steps,
     "spreads": Spread,
     "by_rank": RankMetrics,
     "trials": Trial,
+    "dumps": Dump,
+    "stacks": Stack,
+    "groups": ProcessGroup,
+    "threads": Thread,
+    "reached": Reached,
+    "collectives": Collective,
 }
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -375,7 +497,8 @@ def _reader(name: str, declared: str) -> Callable[[Any], Any]:
     if declared.startswith("dict"):
         return lambda raw: {_text(key): _number(item) for key, item in raw.items()}
     if declared.startswith("tuple"):
-        return lambda raw: tuple(_count(item) for item in raw)
+        one = _text if "str" in declared else _count
+        return lambda raw: tuple(one(item) for item in raw)
     plain: Callable[[Any], Any] = _text
     if name in _MOMENTS:
         plain = _moment
@@ -385,6 +508,8 @@ def _reader(name: str, declared: str) -> Callable[[Any], Any]:
         plain = _number
     elif declared.startswith("int"):
         plain = _whole
+    elif declared == "bool":
+        plain = bool
     if "None" in declared:
         return lambda raw: None if raw is None else plain(raw)
     return plain

@@ -10,6 +10,7 @@ from cockpit import format
 from cockpit.insight.detectors import (
     failed_jobs,
     gpus,
+    hang,
     loss,
     memory,
     regression,
@@ -75,9 +76,10 @@ def _of_run(
 ) -> list[Finding]:
     job = job_of(store, run)
     same_job = [it for it in past if it.job == job and it.run_id != run.id]
+    hangs = hang.find(run, now_s)
     return [
         *stuck_start.find(run, now_s, limits),
-        *stale_ranks.find(run, now_s, limits, heard or LastUpdates()),
+        *(hangs or stale_ranks.find(run, now_s, limits, heard or LastUpdates())),
         *loss.find(run, limits),
         *gpus.find(store, run, limits),
         *memory.find(store, run, limits),

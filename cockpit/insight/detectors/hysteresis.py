@@ -31,6 +31,7 @@ RAISE_AFTER_S = {
     "gpu-xid": 0.0,
     "gpu-ecc": 0.0,
     "hung-run": 0.0,
+    "hang": 0.0,
     "loss-spike": 2.0,
     "loss-frozen": 0.0,
     "old-checkpoint": 0.0,

@@ -27,6 +27,7 @@ from cockpit.model.run import (
     TrialStatus,
 )
 from cockpit.model.text import clean, one_line
+from cockpit.sources.telemetry.hang import ranks_dumped
 from training.telemetry import wire
 
 SOURCE = "telemetry"
@@ -85,6 +86,8 @@ def event_of(record: wire.Record) -> Event | None:
             )
         case wire.Segment():
             return None
+        case wire.Hang():
+            return ranks_dumped(at_s, SOURCE, body)
         case wire.Phase():
             if body.phase not in _PHASES:
                 return None

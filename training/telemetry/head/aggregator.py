@@ -12,12 +12,22 @@ from typing import Any, Protocol
 
 from training.telemetry.failsafe import guarded
 from training.telemetry.head.disk_budget import make_room
+from training.telemetry.head.hang_round import HangRound
 from training.telemetry.head.stream import StreamFile
 from training.telemetry.head.world import World
 from training.telemetry.ray_train.phases import Phases
 from training.telemetry.ray_train.trials import TrialRuns
 from training.telemetry.settings import TICK_S
-from training.telemetry.wire import AttemptEnd, AttemptStart, Body, Run, Steps, Tick, file_name
+from training.telemetry.wire import (
+    AttemptEnd,
+    AttemptStart,
+    Body,
+    Hang,
+    Run,
+    Steps,
+    Tick,
+    file_name,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +52,7 @@ class Aggregator:
         self._stream = StreamFile(path)
         self._lock = threading.Lock()
         self._worlds: dict[str, World] = {}
+        self._hangs: dict[str, HangRound] = {}
         self._phases, self._trial_runs = Phases(), TrialRuns()
         for record in self._stream.story.records():  # of the aggregator before this one
             self._learn(self._phases.wrote(record.body))
@@ -62,6 +73,12 @@ class Aggregator:
             for record in records[:1]:
                 if (phase := self._phases.runs(run, record.attempt)) is not None:
                     self._append(_first_step_s(record), phase)
+
+    def hang(self, record: Hang) -> None:
+        """From a rank's watchdog."""
+        with self._lock:
+            if (round := self._hangs.get(record.run)) is not None:
+                round.take(record)
 
     def note(self, run: str, attempt: int, rank: int, what: str, t: float) -> None:
         """From a rank: what it does just now (`witness`)."""
@@ -91,8 +108,10 @@ class Aggregator:
         if isinstance(body, AttemptStart):
             ranks = [worker.rank for worker in body.workers]
             self._world(body.run).begins(body.attempt, ranks)
+            self._hangs[body.run] = HangRound(body.run, body.attempt, ranks)
         elif isinstance(body, AttemptEnd) or (isinstance(body, Run) and body.state in _OVER):
             self._worlds.pop(body.run, None)
+            self._hangs.pop(body.run, None)
 
     def _world(self, run: str) -> World:
         return self._worlds.setdefault(run, World(run))
@@ -105,6 +124,9 @@ class Aggregator:
     def _beat(self) -> None:
         with self._lock:
             self._tick()
+            for round in self._hangs.values():
+                if (hang := round.tick()) is not None:
+                    self._append(time.time(), hang)
             self._flush()
 
     def _tick(self, *, now: bool = False, only: str = "") -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
+    Hang,
     Notice,
     Phase,
     Record,
@@ -63,7 +64,7 @@ class SegmentSnapshot:
                 for trial in body.trials:
                     alone = Record(record.seq, record.t, replace(body, trials=(trial,)))
                     self._keep("trial", (body.experiment, trial.id), alone, TRIALS_KEPT)
-            case Tick() | Segment():
+            case Tick() | Segment() | Hang():
                 pass
 
     def records(self) -> list[Record]:

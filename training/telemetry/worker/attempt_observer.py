@@ -33,6 +33,12 @@ class AttemptObserver:
         self._aggregator, self.run, self._attempt, self._rank = aggregator, run, attempt, rank
         self._reading = 0
         self._is_broken = False
+        self.reports = 0
+
+    def report_begins(self) -> None:
+        self.reports += 1
+        if self._rank < REPORTING_RANKS:
+            self.emit(REPORT_BEGINS)
 
     def emit(self, what: str) -> None:
         if self._is_broken:
@@ -67,6 +73,11 @@ def notice(reason: str, message: str) -> None:
         _observer.emit(f"{NOTICE}{reason} {message}")
 
 
+def progress() -> tuple[int, int]:
+    """Return how many reports and reads of a checkpoint this process has begun or ended."""
+    return (0, 0) if _observer is None else (_observer.reports, _observer._reading)
+
+
 def run() -> str:
     """The run on the stream that this process is a rank of; '' without telemetry."""
     return "" if _observer is None else _observer.run
@@ -86,8 +97,7 @@ def attach(run: str, attempt: int, rank: int, aggregator: Any) -> None:
     context = get_train_context()
     is_wrapped = _observer is not None
     _observer = AttemptObserver(aggregator, run, attempt, rank)
-    if rank < REPORTING_RANKS:
-        context.execution_context.train_context_callbacks.append(_reports())
+    context.execution_context.train_context_callbacks.append(_reports())
     # All ranks read at about the same time: one reports for all, on one clock.
     if rank == 0 and context.checkpoint is not None and not is_wrapped:
         Checkpoint.to_directory = _read(Checkpoint.to_directory)
@@ -101,7 +111,7 @@ def _reports() -> Any:
         @contextmanager
         def on_report(self) -> Iterator[None]:
             if _observer is not None:
-                _observer.emit(REPORT_BEGINS)
+                _observer.report_begins()
             yield
 
     return Reports()

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from training.telemetry.failsafe import guarded
 from training.telemetry.ray_train.end_reason import DIED
-from training.telemetry.wire import Report, Steps, Worker
+from training.telemetry.wire import Hang, Report, Steps, Worker
 
 VARIABLE = "COCKPIT_TELEMETRY_RELAY"
 ARRIVE_S = 5.0
@@ -141,6 +141,8 @@ class Relay:
                         sink.drain(ARRIVE_S)
                         sink.busy()  # it learns whether the one before has arrived
                         sink.send(message)
+                    case Hang():
+                        sink.send_hang(message)
                     case PhaseNote():
                         self._aggregator.note.remote(
                             self._run, message.attempt, message.rank, message.what, message.t
@@ -189,7 +191,7 @@ class RelayClient:
             self._connection.send(message)
             return self._connection.recv()
 
-    def send_message(self, message: Steps | PhaseNote | Report | Ended) -> None:
+    def send_message(self, message: Steps | PhaseNote | Report | Ended | Hang) -> None:
         """Drop the message when the agent has stopped reading, or has ended."""
         with self._lock, suppress(OSError):
             if not self._is_full():
@@ -203,6 +205,9 @@ class RelayClient:
             return self._is_full()
 
     def send(self, record: Steps) -> None:
+        self.send_message(record)
+
+    def send_hang(self, record: Hang) -> None:
         self.send_message(record)
 
     def drain(self, timeout_s: float) -> None:

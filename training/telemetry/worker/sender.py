@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
-from training.telemetry.wire import Steps
+from training.telemetry.wire import Hang, Steps
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +19,10 @@ class Sink(Protocol):
 
     def send(self, record: Steps) -> None:
         """Returns at once."""
+        ...
+
+    def send_hang(self, record: Hang) -> None:
+        """Returns at once, and is called on another thread than the rest."""
         ...
 
     def drain(self, timeout_s: float) -> None:
@@ -55,6 +59,10 @@ class ActorSink:
     def send(self, record: Steps) -> None:
         self._unsaid = [*self._unsaid, record][-60:]
         self._under_way = self._aggregator.push.remote(self._run, tuple(self._unsaid))
+
+    def send_hang(self, record: Hang) -> None:
+        """Not sent again when it is lost: while a rank hangs, another follows."""
+        self._aggregator.hang.remote(record)
 
     def drain(self, timeout_s: float) -> None:
         import ray

@@ -70,6 +70,11 @@ class StepAggregate:
         self._comm: Any = None
         self._checkpoint: Any = None
 
+    @property
+    def steps_total(self) -> int:
+        """Steps of this process."""
+        return self._total
+
     def resume(self, step: Any) -> None:
         with self._lock:
             self._step = _whole(step, self._step)

@@ -13,11 +13,7 @@ from training.stop import Stop
 from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
 from training.telemetry.wire import Report
 from training.telemetry.worker import attempt_observer
-from training.telemetry.worker.attempt_observer import (
-    REPORT_BEGINS,
-    REPORTING_RANKS,
-    AttemptObserver,
-)
+from training.telemetry.worker.attempt_observer import AttemptObserver
 from training.telemetry.worker.relay import (
     VARIABLE,
     AttemptStarted,
@@ -54,11 +50,11 @@ class Rank:
         self.attempt = world.gather_all(attempt)[0]
         self._line, self._run, self._rank = line, seat.run, world.rank
         gpu_ids = [str(gpu) for gpu in seat.worker.gpu_ids]
-        telemetry._rank = RankTelemetry(world.rank, self.attempt, line, gpu_ids)
-        telemetry._rank.start()
         attempt_observer._observer = AttemptObserver(
             _Notes(line), seat.run, self.attempt, world.rank
         )
+        telemetry._rank = RankTelemetry(world.rank, self.attempt, line, gpu_ids)
+        telemetry._rank.start(seat.run)
 
     def reads(self) -> AbstractContextManager[None]:
         """Around reading a checkpoint: one rank reports for all."""
@@ -67,8 +63,8 @@ class Rank:
 
     def reports(self) -> None:
         """At the beginning of each report."""
-        if self._rank < REPORTING_RANKS and attempt_observer._observer is not None:
-            attempt_observer._observer.emit(REPORT_BEGINS)
+        if attempt_observer._observer is not None:
+            attempt_observer._observer.report_begins()
 
     def reported(self, metrics: Mapping[str, float], checkpoint: Path) -> None:
         """Rank 0: the checkpoint of a report is finished."""

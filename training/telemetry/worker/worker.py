@@ -13,7 +13,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from training import telemetry
 from training.telemetry.gpu.gpu import Gpu, GpuNumbers
+from training.telemetry.hang.watchdog import Watchdog
 from training.telemetry.settings import PUSH_INTERVAL_S
+from training.telemetry.worker import attempt_observer
 from training.telemetry.worker.background_value import Watch
 from training.telemetry.worker.cuda import device_name
 from training.telemetry.worker.flops import Model, mfu_percent, peak_flops
@@ -72,15 +74,29 @@ class RankTelemetry:
         self._pushing = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+        self._watchdog: Watchdog | None = None
 
-    def start(self) -> None:
+    def start(self, run: str = "") -> None:
+        """With the id of its run the rank has a watchdog too."""
         self._thread.start()
+        if run:
+            self._watchdog = Watchdog(
+                run,
+                self._rank,
+                self._attempt,
+                lambda: (self._fold.steps_total, attempt_observer.progress()),
+                self._sink.send_hang,
+                lambda: self._sections.owner,
+            )
+            self._watchdog.start()
         if self._has_gpus:
             self._gpus.start()
 
     def close(self) -> None:
         """Its threads end; what was not pushed is not told."""
         self._end.set()
+        if self._watchdog is not None:
+            self._watchdog.close()
         self._gpus.close()
         if self._exposed is not None:
             self._exposed.close()
@@ -273,7 +289,7 @@ def attach(run: str, job: str, attempt: int, rank: int, gpu_ids: Sequence[str], 
     if telemetry._rank is not None:
         telemetry._rank.close()
     telemetry._rank = RankTelemetry(rank, attempt, ActorSink(run, job, to), gpu_ids)
-    telemetry._rank.start()
+    telemetry._rank.start(run)
 
 
 def flush(timeout_s: float) -> None:

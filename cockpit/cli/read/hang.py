@@ -1,0 +1,76 @@
+"""`cockpit hang [RUN]`: why a run makes no progress, and which ranks cause it."""
+
+from __future__ import annotations
+
+import argparse
+
+from cockpit import format
+from cockpit.cli.options import connect
+from cockpit.cli.output import tables
+from cockpit.insight.hang.verdict import Verdict, verdict
+from cockpit.model.error import ExitCode, UsageError
+from cockpit.store.run import RunView
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.description = (
+        "Why a run makes no progress: the ranks that block the others, the collective in which "
+        "these wait, and the stacks of all ranks, grouped. Each rank sends them itself when its "
+        "progress is late."
+    )
+    parser.add_argument(
+        "run", nargs="?", default="", metavar="RUN", help="a run's name or id (default: the newest)"
+    )
+    parser.add_argument("--fail", action="store_true", help="exit with 1 when the run hangs")
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect.session(args, sources=("telemetry", "ray")) as session:
+        connect.wait_for(session, ("telemetry", "ray"))
+        of = _chosen(session.store, args.run)
+        found = verdict(of, session.clock()) if of is not None else None
+    if args.output != "table":
+        row = {"run": of.id if of else None, "name": of.name if of else None, "verdict": found}
+        tables.print_json(row, indent=2 if args.output == "json" else None)
+    elif of is None:
+        print("No training run.")
+    elif found is None:
+        print(f"Run {of.name or of.id} is {of.state.value}: no rank reports a hang.")
+    else:
+        print("\n".join(lines(found)))
+    return 1 if args.fail and found is not None and found.is_late else int(ExitCode.DONE)
+
+
+def _chosen(store: Store, name: str) -> RunView | None:
+    if not name:
+        return current_run(store)
+    runs = sorted(store.runs.values(), key=lambda run: -run.started_s)
+    for of in runs:
+        if name in (of.id, of.name, of.submission_id):
+            return of
+    known = ", ".join(dict.fromkeys(run.name or run.id for run in runs)) or "none"
+    raise UsageError(f"There is no run {name!r}.", f"There is: {known}.")
+
+
+def lines(found: Verdict) -> list[str]:
+    late = "" if found.is_late else ", not late yet"
+    text = [
+        found.sentence,
+        "",
+        f"Kind: {found.kind.value}. Confidence: {found.confidence.value}{late}.",
+    ]
+    text += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
+    for group in found.stacks:
+        mark = "cause" if group.is_cause else "waiting"
+        ranks = format.ranks(group.ranks)
+        text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}, {group.place.value}):"]
+        if group.stack.call:
+            text.append(f"    {group.stack.call}")
+        text += [
+            f"  {'→' if at == group.stack.user else ' '} {frame}"
+            for at, frame in enumerate(group.stack.frames)
+        ]
+    return text

@@ -1,0 +1,445 @@
+"""Why a run makes no progress: which ranks block the others, and what these do.
+
+A rank waits for the members of a group that have not called the collective in which it is. The
+ranks that others wait for and that wait for nobody are the cause. Without one, the ranks wait for
+each other (deadlock), called different collectives, or all wait in the same one (network).
+
+Confidence is high when others wait for a rank that is idle, for longer than the run's own pace
+explains; it is medium where that rank is in a place where a rank may take long (storage, an
+evaluation). A rank that uses the CPU, reads or writes may go on: it is a cause only after the slow
+bound, and so are ranks for which no other waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cockpit import format
+from cockpit.insight.detectors.stuck_start import between_since
+from cockpit.insight.hang.place import SLOW, Place, place
+from cockpit.insight.hang.waits import Mismatch, Wait, cycle, waits
+from cockpit.insight.metrics.progress import is_going
+from cockpit.insight.metrics.robust_statistics import median
+from cockpit.model.hang import ProcessGroup, Stack
+from cockpit.store.hang import HangView, RankDump
+from cockpit.store.run import RunView
+
+BUSY_CPU_PERCENT = 8.0
+BUSY_IO_BYTES_PER_S = 100_000.0
+LONGEST_TIMES = 2.0
+"""A pause in a place where a rank may take long, against the longest pause before."""
+WAITS_FOR_RESOURCES_S = 25.0
+STACK_GROUPS = 20
+
+
+class Kind(StrEnum):
+    SKIPPED = "skipped collective"
+    MISMATCH = "mismatched collective"
+    DATA = "data loader"
+    STORAGE = "storage"
+    USER = "user code"
+    LOCK = "lock"
+    CHILD = "child process"
+    EVALUATION = "evaluation"
+    FROZEN = "frozen"
+    GPU = "GPU fault"
+    NETWORK = "network"
+    DEADLOCK = "deadlock"
+    REPORT = "report"
+    RAY = "Ray"
+    RESOURCES = "resources"
+
+
+class Confidence(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class StackGroup:
+    """Ranks whose training threads have the same stack."""
+
+    ranks: tuple[int, ...]
+    place: Place
+    stack: Stack
+    is_cause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A process group that somebody waits in."""
+
+    name: str
+    description: str
+    members: int
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+    seq: int
+    op: str
+    shape: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    kind: Kind
+    ranks: tuple[int, ...]
+    """Those that block the others; all of them where none stands out."""
+    sentence: str
+    confidence: Confidence
+    idle_s: float
+    """Since the last progress, when the newest dump was taken."""
+    bound_s: float
+    """The longest time without progress that the run's own pace explains."""
+    at_s: float
+    evidence: tuple[str, ...] = ()
+    groups: tuple[GroupState, ...] = ()
+    stacks: tuple[StackGroup, ...] = ()
+    """The cause first, then the most common."""
+
+    @property
+    def is_late(self) -> bool:
+        return self.idle_s >= self.bound_s
+
+
+def verdict(run: RunView, now_s: float) -> Verdict | None:
+    """Return why the run makes no progress; None while it does, or while nothing is known."""
+    since_s = between_since(run)
+    if since_s is not None and now_s - since_s >= WAITS_FOR_RESOURCES_S:
+        reason = f": {run.message}" if run.message else ""
+        sentence = (
+            f"Ray Train has waited for {now_s - since_s:.0f} s to start the ranks, the run is "
+            f"{run.state.value}{reason}."
+        )
+        confidence = Confidence.HIGH if run.message else Confidence.MEDIUM
+        waited_s = now_s - since_s
+        return Verdict(
+            Kind.RESOURCES, (), sentence, confidence, waited_s, WAITS_FOR_RESOURCES_S, now_s
+        )
+    view = run.hang
+    attempt = run.attempt
+    if not view.dumps or not is_going(run) or attempt is None or attempt.number != view.attempt:
+        return None
+    return _Case(run, view).verdict()
+
+
+class _Case:
+    """The dumps of one hang."""
+
+    def __init__(self, run: RunView, view: HangView) -> None:
+        self._run, self._view = run, view
+        self._dumps = view.dumps
+        self._waits = waits(view)
+        self._places = {rank: _place(dump) for rank, dump in self._dumps.items()}
+        self._idle_s = min(dump.dump.idle_s for dump in self._dumps.values())
+        self._bound_s = median([dump.dump.bound_s for dump in self._dumps.values()])
+
+    def verdict(self) -> Verdict:
+        found = self._waits
+        blocked_by = found.blocked_by()
+        held_up = {rank for others in blocked_by.values() for rank in others}
+        causes = held_up - blocked_by.keys()
+        if found.mismatches:
+            return self._mismatch(found.mismatches[0])
+        if causes:
+            return self._lagging(causes)
+        if ring := cycle(blocked_by):
+            return self._deadlock(ring)
+        unknown = {rank for wait in found.waits for rank in wait.unknown}
+        if found.waits and unknown:
+            return self._progressing(found.waits[0], unknown)
+        if found.waits:
+            return self._network(found.waits)
+        reporting = {rank for rank, at in self._places.items() if at is Place.REPORT}
+        others = (self._dumps.keys() | set(self._view.silent)) - reporting
+        if reporting and others:
+            return self._not_reporting(reporting, others)
+        if self._view.silent:
+            return self._made(
+                Kind.FROZEN, self._view.silent, [f"{self._silent(self._view.silent)}."], True
+            )
+        return self._together()
+
+    def _lagging(self, causes: set[int]) -> Verdict:
+        wait = self._wait_for(causes)
+        kind = self._kind(causes)
+        if wait is None:
+            waiting = sorted(r for r, peer in self._waits.peers.items() if peer in causes)
+            what = (
+                f"{_ranks(waiting)} {_has(waiting)} waited in send or recv for "
+                f"{format.ranks(causes)} for {self._idle_s:.0f} s"
+            )
+        else:
+            waiting = sorted(
+                {
+                    each.rank
+                    for each in self._waits.waits
+                    if (each.group, each.collective.seq) == (wait.group, wait.collective.seq)
+                }
+            )
+            what = (
+                f"{_ranks(wait.missing)} never called {_collective(wait)}; "
+                f"{format.ranks(waiting)} {_has(waiting)} waited in it for "
+                f"{wait.collective.age_s:.0f} s"
+            )
+        return self._made(kind, causes, [f"{what}.", *self._where(causes)], True)
+
+    def _wait_for(self, causes: set[int]) -> Wait | None:
+        """The oldest wait for one of the causes."""
+        of = [wait for wait in self._waits.waits if wait.missing & causes]
+        return max(of, key=lambda wait: wait.collective.age_s, default=None)
+
+    def _kind(self, causes: Collection[int]) -> Kind:
+        if causes and all(rank in self._view.silent for rank in causes):
+            return Kind.FROZEN
+        for rank in causes:
+            known = self._run.ranks.get(rank)
+            if known is not None and known.sample is not None and known.sample.gpu_xid:
+                return Kind.GPU
+        places = Counter(self._places[rank] for rank in causes if rank in self._places)
+        if not places:
+            return Kind.SKIPPED
+        return _KIND_OF.get(places.most_common(1)[0][0], Kind.SKIPPED)
+
+    def _mismatch(self, found: Mismatch) -> Verdict:
+        told = [f"{format.ranks(ranks)} called {what}" for what, ranks in found.called.items()]
+        order = list(found.called.values())
+        is_tie = len(order[0]) == len(order[1])
+        causes = [r for ranks in (order if is_tie else order[1:]) for r in ranks]
+        name = _name(found.group)
+        sentence = f"Collective #{found.seq} of group {name} differs: {'; '.join(told)}."
+        return self._made(Kind.MISMATCH, causes, [sentence, *self._where(causes)], True)
+
+    def _deadlock(self, ring: list[int]) -> Verdict:
+        parts = []
+        for rank, other in zip(ring, [*ring[1:], ring[0]], strict=True):
+            wait = next(
+                (w for w in self._waits.waits if w.rank == rank and other in w.missing), None
+            )
+            where = _collective(wait) if wait is not None else "send or recv"
+            parts.append(f"rank {rank} waits in {where} for rank {other}")
+        sentence = f"{parts[0][0].upper()}{'; '.join(parts)[1:]}."
+        return self._made(Kind.DEADLOCK, ring, [sentence, *self._where(ring)], True)
+
+    def _network(self, found: list[Wait]) -> Verdict:
+        wait = max(found, key=lambda each: each.collective.age_s)
+        ranks = sorted({each.rank for each in found})
+        sentence = (
+            f"{_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} in {_collective(wait)} since "
+            f"{wait.collective.age_s:.0f} s, and all ranks have called it: the network or the "
+            f"transport."
+        )
+        kind = Kind.GPU if self._kind(ranks) is Kind.GPU else Kind.NETWORK
+        return self._made(kind, ranks, [sentence, *self._where(ranks)], True)
+
+    def _progressing(self, wait: Wait, unknown: set[int]) -> Verdict:
+        sentence = (
+            f"Rank {wait.rank} has waited for {wait.collective.age_s:.0f} s in "
+            f"{_collective(wait)}, while {format.ranks(unknown)} "
+            f"{'makes' if len(unknown) == 1 else 'make'} progress."
+        )
+        return self._made(Kind.SKIPPED, unknown, [sentence], False)
+
+    def _not_reporting(self, reporting: set[int], others: set[int]) -> Verdict:
+        sentence = (
+            f"{_ranks(others)} {_has(others)} not called ray.train.report, in which "
+            f"{format.ranks(reporting)} {_has(reporting)} waited for {self._idle_s:.0f} s."
+        )
+        kind = self._kind(others)
+        return self._made(kind, others, [sentence, *self._where(others)], True)
+
+    def _together(self) -> Verdict:
+        """Nobody waits for another rank: the ranks are stopped in the same kind of place."""
+        kinds = Counter(self._places.values())
+        at = kinds.most_common(1)[0][0]
+        ranks = sorted(rank for rank, of in self._places.items() if of is at)
+        sentence = f"No rank waits for another; {format.ranks(ranks)} made no progress for "
+        sentence += f"{self._idle_s:.0f} s."
+        kind = _KIND_OF.get(at, Kind.USER)
+        return self._made(kind, ranks, [sentence, *self._where(ranks)], False)
+
+    def _made(
+        self, kind: Kind, causes: Iterable[int], sentences: list[str], structural: bool
+    ) -> Verdict:
+        ranks = tuple(sorted(causes))
+        return Verdict(
+            kind,
+            ranks,
+            " ".join(sentences),
+            self._confidence(ranks, structural),
+            self._idle_s,
+            self._bound_s,
+            max(dump.at_s for dump in self._dumps.values()),
+            tuple(self._evidence(ranks)),
+            tuple(self._groups()),
+            tuple(self._stacks(ranks)),
+        )
+
+    def _confidence(self, causes: Collection[int], structural: bool) -> Confidence:
+        """A rank in a collective may use the CPU while it waits: NCCL does."""
+        if self._idle_s < self._bound_s:
+            return Confidence.LOW
+        waiting = {wait.rank for wait in self._waits.waits} | self._waits.peers.keys()
+        free = [rank for rank in causes if rank in self._dumps and rank not in waiting]
+        of = [self._dumps[rank].dump for rank in free or self._dumps]
+        if structural and not any(_is_busy(self._dumps[rank]) for rank in free):
+            if not any(self._places[rank] in SLOW for rank in free):
+                return Confidence.HIGH
+            if self._idle_s >= LONGEST_TIMES * median([dump.longest_s for dump in of]):
+                return Confidence.MEDIUM
+        slow_s = median([dump.slow_bound_s for dump in of])
+        return Confidence.MEDIUM if self._idle_s >= slow_s else Confidence.LOW
+
+    def _where(self, causes: Collection[int]) -> list[str]:
+        """Where the causes are, and where most of the others are."""
+        groups = self._stacks(causes)
+        of_cause = next((group for group in groups if group.is_cause), None)
+        other = next((group for group in groups if not group.is_cause), None)
+        parts = []
+        if silent := sorted(set(causes) & set(self._view.silent)):
+            parts.append(self._silent(silent))
+        if of_cause is not None:
+            parts.append(f"{_ranks(of_cause.ranks)} {_is(of_cause.ranks)} {self._at(of_cause)}")
+        if other is not None:
+            others = format.plural(len(other.ranks), "other rank")
+            parts.append(f"{others} {_is(other.ranks)} {self._at(other)}")
+        return [f"{'; '.join(parts)}."] if parts else []
+
+    def _silent(self, ranks: Collection[int]) -> str:
+        return (
+            f"{_ranks(ranks)} {'sends' if len(ranks) == 1 else 'send'} nothing: stopped, swapped "
+            f"out, or in native code that holds the GIL"
+        )
+
+    def _at(self, group: StackGroup) -> str:
+        """`in `loop` (train.py:11), `time.sleep``."""
+        stack = group.stack
+        if group.place is Place.FINISHED:
+            return "out of its training function"
+        if stack.user < 0:
+            return f"in `{stack.frames[0]}`" if stack.frames else "in unknown code"
+        function, _, where = stack.frames[stack.user].partition(" (")
+        if group.place is Place.COLLECTIVE and not group.is_cause:
+            waits = [wait for wait in self._waits.waits if wait.rank in group.ranks]
+            inner = waits[0].collective.op if waits else _function(stack.frames[0])
+            return f"in `{inner}` ({where}"
+        called = [f for f in map(_function, stack.frames[: stack.user]) if f != "wrapper"]
+        inner = called[-1] if called else stack.call
+        return f"in `{function}` ({where}" + (f", `{inner}`" if inner else "")
+
+    def _evidence(self, causes: Collection[int]) -> Iterable[str]:
+        for group in self._groups()[:3]:
+            yield (
+                f"group {group.name} ({group.description}): {format.ranks(group.waiting)} at "
+                f"#{group.seq}, not there: {_ranks_or_none(group.missing)}"
+            )
+        for rank in sorted(causes)[:3]:
+            if (known := self._dumps.get(rank)) is not None:
+                yield _usage(rank, known)
+        if self._waits.implausible:
+            yield f"ignored for implausible sequences: {format.ranks(self._waits.implausible)}"
+        missing = Counter(d.dump.missing for d in self._dumps.values() if d.dump.missing)
+        for why, count in missing.most_common(2):
+            yield f"{format.plural(count, 'rank')} without collectives: {why}"
+        usual = [d.dump.usual_s for d in self._dumps.values() if d.dump.usual_s is not None]
+        pace = f"progress every {median(usual):.1f} s" if usual else "its pace is not known yet"
+        yield f"no progress for {self._idle_s:.0f} s; {pace}, so the bound is {self._bound_s:.0f} s"
+
+    def _groups(self) -> list[GroupState]:
+        found: dict[tuple[ProcessGroup, int], list[Wait]] = defaultdict(list)
+        for wait in self._waits.waits:
+            found[wait.group, wait.collective.seq].append(wait)
+        return [
+            GroupState(
+                group.name,
+                group.description,
+                len(group.members),
+                tuple(sorted(wait.rank for wait in of)),
+                tuple(sorted(of[0].missing)),
+                seq,
+                of[0].collective.op,
+                of[0].collective.shape,
+                max(wait.collective.age_s for wait in of),
+            )
+            for (group, seq), of in found.items()
+        ]
+
+    def _stacks(self, causes: Collection[int]) -> list[StackGroup]:
+        by_stack: dict[tuple[bool, Stack], list[int]] = defaultdict(list)
+        for rank, dump in sorted(self._dumps.items()):
+            stack = dump.stack(dump.training) if dump.training is not None else Stack()
+            by_stack[rank in causes, stack].append(rank)
+        groups = [
+            StackGroup(tuple(ranks), self._places[ranks[0]], stack, is_cause)
+            for (is_cause, stack), ranks in by_stack.items()
+        ]
+        groups.sort(key=lambda group: (not group.is_cause, -len(group.ranks)))
+        return groups[:STACK_GROUPS]
+
+
+_KIND_OF = {
+    Place.DATA: Kind.DATA,
+    Place.STORAGE: Kind.STORAGE,
+    Place.EVALUATION: Kind.EVALUATION,
+    Place.CHILD: Kind.CHILD,
+    Place.RAY: Kind.RAY,
+    Place.REPORT: Kind.REPORT,
+    Place.LOCK: Kind.LOCK,
+    Place.USER: Kind.USER,
+    Place.FINISHED: Kind.SKIPPED,
+    Place.COLLECTIVE: Kind.SKIPPED,
+}
+
+
+def _place(dump: RankDump) -> Place:
+    return Place.FINISHED if dump.training is None else place(dump.stack(dump.training))
+
+
+def _is_busy(dump: RankDump) -> bool:
+    cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
+    return (cpu or 0.0) >= BUSY_CPU_PERCENT or (io or 0.0) >= BUSY_IO_BYTES_PER_S
+
+
+def _usage(rank: int, dump: RankDump) -> str:
+    cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
+    state = dump.training.state if dump.training is not None else ""
+    parts = [f"{cpu:.0f} % CPU"] if cpu is not None else []
+    parts += [f"{format.bytes_text(io)}/s of I/O"] if io is not None else []
+    parts += [f"kernel state {state}"] if state else []
+    return f"rank {rank}: {', '.join(parts)}" if parts else f"rank {rank}: no usage known"
+
+
+def _collective(wait: Wait) -> str:
+    shape = f" ({wait.collective.shape})" if wait.collective.shape else ""
+    return f"{wait.collective.op} #{wait.collective.seq} of group {_name(wait.group)}{shape}"
+
+
+def _name(group: ProcessGroup) -> str:
+    if group.description == "default_pg":
+        return "default"
+    return group.description if group.description not in ("", "undefined") else group.name
+
+
+def _function(frame: str) -> str:
+    return frame.partition(" (")[0]
+
+
+def _ranks(ranks: Collection[int]) -> str:
+    text = format.ranks(ranks)
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _ranks_or_none(ranks: Collection[int]) -> str:
+    return format.ranks(ranks) if ranks else "none"
+
+
+def _has(ranks: Collection[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"
+
+
+def _is(ranks: Collection[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"

@@ -1,0 +1,143 @@
+"""Which rank waits in which collective, and for whom: matched by process group and sequence."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cockpit.model.hang import Collective, ProcessGroup
+from cockpit.store.hang import HangView
+
+PLAUSIBLE_AHEAD = 10_000
+"""Collectives that a rank can be ahead of the others of its group."""
+SAME_SHAPE = frozenset({"all_reduce", "broadcast", "all_gather", "reduce", "reduce_scatter"})
+"""Collectives whose input has the same type and sizes on all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A rank has called a collective that is not done."""
+
+    rank: int
+    group: ProcessGroup
+    collective: Collective
+    missing: frozenset[int]
+    """Members that have not called it, as far as is known."""
+    unknown: frozenset[int]
+    """Members that make progress: they sent no dump."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Ranks called different collectives under the same sequence number of a group."""
+
+    group: ProcessGroup
+    seq: int
+    called: dict[str, tuple[int, ...]]
+    """By what was called, the most common first: the ranks."""
+
+
+@dataclass(slots=True)
+class Waits:
+    waits: list[Wait] = field(default_factory=list)
+    peers: dict[int, int] = field(default_factory=dict)
+    """By rank in a `send` or `recv`: the other rank."""
+    mismatches: list[Mismatch] = field(default_factory=list)
+    implausible: tuple[int, ...] = ()
+    """Ranks whose sequence numbers cannot be right; they are ignored."""
+
+    def blocked_by(self) -> dict[int, set[int]]:
+        """By rank, those that it waits for."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for wait in self.waits:
+            found[wait.rank] |= wait.missing
+        for rank, peer in self.peers.items():
+            found[rank].add(peer)
+        return {rank: others - {rank} for rank, others in found.items() if others - {rank}}
+
+
+def waits(view: HangView) -> Waits:
+    found = Waits(peers=_peers(view))
+    by_group = _reached(view)
+    implausible: set[int] = set()
+    entries: dict[ProcessGroup, dict[int, dict[int, Collective]]] = defaultdict(dict)
+    for rank, dump in view.dumps.items():
+        for one in dump.dump.collectives:
+            entries[dump.group(one)].setdefault(one.seq, {})[rank] = one
+    for reached in by_group.values():
+        usual = sorted(reached.values())[(len(reached) - 1) // 2]
+        implausible |= {r for r, seq in reached.items() if seq > usual + PLAUSIBLE_AHEAD}
+    for group, by_seq in entries.items():
+        reached = {r: seq for r, seq in by_group.get(group, {}).items() if r not in implausible}
+        first = min((seq for seq, of in by_seq.items() if _waiting(of, implausible)), default=None)
+        if first is None:
+            continue
+        if (mismatch := _mismatch(group, first, by_seq[first], implausible)) is not None:
+            found.mismatches.append(mismatch)
+        for rank, collective in _waiting(by_seq[first], implausible).items():
+            members = group.members
+            found.waits.append(
+                Wait(
+                    rank,
+                    group,
+                    collective,
+                    frozenset(
+                        m for m in members if (m in view.silent or reached.get(m, first) < first)
+                    ),
+                    frozenset(m for m in members if m not in view.dumps and m not in view.silent),
+                )
+            )
+    found.implausible = tuple(sorted(implausible))
+    return found
+
+
+def _waiting(by_rank: Mapping[int, Collective], but: set[int]) -> dict[int, Collective]:
+    return {rank: one for rank, one in by_rank.items() if not one.done and rank not in but}
+
+
+def _reached(view: HangView) -> dict[ProcessGroup, dict[int, int]]:
+    """By group and rank, the newest collective that the rank called."""
+    found: dict[ProcessGroup, dict[int, int]] = defaultdict(dict)
+    for rank, dump in view.dumps.items():
+        for one in dump.dump.reached:
+            found[dump.groups[one.group]][rank] = one.enqueued
+    return found
+
+
+def _peers(view: HangView) -> dict[int, int]:
+    found = {}
+    for rank, dump in view.dumps.items():
+        if (thread := dump.training) is not None and (peer := dump.stack(thread).peer) >= 0:
+            found[rank] = peer
+    return found
+
+
+def _mismatch(
+    group: ProcessGroup, seq: int, by_rank: Mapping[int, Collective], but: set[int]
+) -> Mismatch | None:
+    called: dict[str, list[int]] = defaultdict(list)
+    same_op = len({one.op for rank, one in by_rank.items() if rank not in but}) == 1
+    for rank, one in sorted(by_rank.items()):
+        if rank in but:
+            continue
+        shape = f" {one.shape}" if one.shape and (not same_op or one.op in SAME_SHAPE) else ""
+        called[f"{one.op}{shape}"].append(rank)
+    if len(called) < 2:
+        return None
+    order = sorted(called.items(), key=lambda item: -len(item[1]))
+    return Mismatch(group, seq, {what: tuple(ranks) for what, ranks in order})
+
+
+def cycle(blocked_by: Mapping[int, set[int]]) -> list[int]:
+    """Return ranks each of which waits for the next, and the last for the first; [] without."""
+    for start in sorted(blocked_by):
+        path, rank = [start], start
+        while True:
+            rank = min(blocked_by.get(rank, ()), default=-1)
+            if rank < 0:
+                break
+            if rank in path:
+                return path[path.index(rank) :]
+            path.append(rank)
+    return []

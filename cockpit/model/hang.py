@@ -1,0 +1,91 @@
+"""What ranks do while they make no progress, as their watchdogs sent it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A process group of torch.distributed."""
+
+    name: str
+    description: str = ""
+    members: tuple[int, ...] = ()
+    """Ranks of the run, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The Python stack of a thread."""
+
+    frames: tuple[str, ...] = ()
+    """The innermost first, each `function (file:line)`."""
+    user: int = -1
+    """The index of the innermost frame of the user's own code; -1 without one."""
+    call: str = ""
+    """What the innermost frame calls: `time.sleep`."""
+    peer: int = -1
+    """The rank that a `send` or `recv` waits for; -1 where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    name: str
+    stack: int
+    """An index into the stacks of the event."""
+    state: str = ""
+    """Of the kernel: `R` running, `S` sleeping, `D` uninterruptible."""
+    is_training: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A collective that a rank has called."""
+
+    group: int
+    """An index into the groups of the event."""
+    seq: int
+    """Counts the collectives of the group, from 1."""
+    op: str
+    shape: str = ""
+    """`float32 [1024]`."""
+    age_s: float = 0.0
+    """Since the call, by the rank's own clock."""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a rank is in a process group: the newest collective called, and completed."""
+
+    group: int
+    enqueued: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """One rank, at one moment. Seconds are by its own clock, so ranks can be compared."""
+
+    rank: int
+    number: int = 1
+    """Counts the dumps since the last progress; 0: there is progress again."""
+    idle_s: float = 0.0
+    """Since the last step, report, checkpoint, or call of a collective."""
+    usual_s: float | None = None
+    """The usual time between two of these."""
+    longest_s: float = 0.0
+    """The longest time between two of these so far."""
+    bound_s: float = 0.0
+    """The longest `idle_s` that the rank's own pace explains."""
+    slow_bound_s: float = 0.0
+    """The same for a rank that is busy."""
+    cpu_percent: float | None = None
+    """Of the process and its children; 100 is one core."""
+    io_bytes_per_s: float | None = None
+    missing: str = ""
+    """Why there are no collectives."""
+    threads: tuple[Thread, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    collectives: tuple[Collective, ...] = ()

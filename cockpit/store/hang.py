@@ -1,0 +1,64 @@
+"""The newest dump of each rank that makes no progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cockpit.model.event import RanksDumped
+from cockpit.model.hang import Collective, Dump, ProcessGroup, Stack, Thread
+from cockpit.model.run import RankSample
+
+
+@dataclass(frozen=True, slots=True)
+class RankDump:
+    """A dump with the stacks and groups that its indices point to."""
+
+    dump: Dump
+    at_s: float
+    """When the record was written, by the aggregator's clock."""
+    stacks: tuple[Stack, ...]
+    groups: tuple[ProcessGroup, ...]
+
+    def stack(self, thread: Thread) -> Stack:
+        return self.stacks[thread.stack]
+
+    def group(self, collective: Collective) -> ProcessGroup:
+        return self.groups[collective.group]
+
+    @property
+    def training(self) -> Thread | None:
+        """The thread that runs the training function; None when it has returned."""
+        return next((thread for thread in self.dump.threads if thread.is_training), None)
+
+
+@dataclass(slots=True)
+class HangView:
+    """Empty while all ranks make progress."""
+
+    attempt: int = 0
+    dumps: dict[int, RankDump] = field(default_factory=dict)
+    silent: tuple[int, ...] = ()
+    at_s: float | None = None
+
+    def take(self, event: RanksDumped) -> None:
+        if event.attempt < self.attempt:
+            return
+        if event.attempt > self.attempt:
+            self.begin(event.attempt)
+        self.at_s, self.silent = event.at_s, event.silent
+        for dump in event.dumps:
+            if dump.number > 0:
+                self.dumps[dump.rank] = RankDump(dump, event.at_s, event.stacks, event.groups)
+            else:
+                self.dumps.pop(dump.rank, None)
+        if not self.dumps:
+            self.silent = ()
+
+    def begin(self, attempt: int) -> None:
+        self.attempt, self.dumps, self.silent = attempt, {}, ()
+
+    def progressed(self, samples: Iterable[RankSample]) -> None:
+        """A rank pushes its steps at once, so a sample that follows a dump is progress."""
+        for sample in samples:
+            self.dumps.pop(sample.rank, None)

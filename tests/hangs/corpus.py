@@ -1,0 +1,169 @@
+"""Runs of real gloo processes, watched through the wire: several at the same time.
+
+The watchdog's times are divided by SPEED, so that a verdict takes seconds.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import torch.distributed as dist
+
+from cockpit.insight.hang.verdict import Confidence, Verdict, verdict
+from cockpit.model.event import AttemptStarted, RunSeen
+from cockpit.model.run import Placement, RunState
+from cockpit.sources.telemetry.events import event_of
+from cockpit.store.store import Store
+from tests.hangs.scenarios import HANGS, HEALTHY, WORLD
+from training.telemetry import wire
+from training.telemetry.hang.watchdog import Times, Watchdog
+from training.telemetry.head.hang_round import COLLECT_S, HangRound
+
+SPEED = 5.0
+TIMEOUT_S = 60.0
+TIMES = Times(
+    poll_s=1.0 / SPEED,
+    first_s=10.0 / SPEED,
+    bound_s=20.0 / SPEED,
+    slow_bound_s=120.0 / SPEED,
+    unknown_first_s=30.0 / SPEED,
+    unknown_bound_s=120.0 / SPEED,
+    unknown_slow_bound_s=600.0 / SPEED,
+    pauses_s=(15.0 / SPEED, 30.0 / SPEED),
+    usage_s=8.0 / SPEED,
+    heartbeat_s=wire.HEARTBEAT_S / SPEED,
+)
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.hangs.corpus"])
+
+
+def rank_main(name: str, rank: int, world: int, folder: str, records: Connection) -> None:
+    """The process of a rank."""
+    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=world)
+    run = HANGS[name][0] if name in HANGS else HEALTHY[name]
+    watch = Watchdog(name, rank, 1, lambda: 0, lambda record: _emit(records, record), times=TIMES)
+    watch.start()
+    training = threading.Thread(
+        target=run, args=(rank, Path(folder)), name="TrainingThread(run)", daemon=True
+    )
+    training.start()
+    training.join()
+    records.close()
+    os._exit(0)
+
+
+def _emit(records: Connection, record: wire.Hang) -> None:
+    records.send_bytes(wire.encode(wire.Record(1, time.time(), record)).encode())
+
+
+@dataclass
+class Watched:
+    """One run, as cockpit sees it."""
+
+    name: str
+    world: int
+    began_s: float
+    store: Store = field(default_factory=Store)
+    verdict: Verdict | None = None
+    """The first of at least medium confidence."""
+    took_s: float = 0.0
+    """From the last progress to the verdict, in the time of an unscaled watchdog."""
+    dumps: int = 0
+    ended: int = 0
+
+    def __post_init__(self) -> None:
+        self.store.apply(
+            RunSeen(at_s=1.0, source="test", run_id=self.name, name="", state=RunState.RUNNING)
+        )
+        places = tuple(Placement(rank, "", "", 1) for rank in range(self.world))
+        self.store.apply(
+            AttemptStarted(at_s=1.0, source="test", run_id=self.name, attempt=1, placements=places)
+        )
+        self.round = HangRound(
+            self.name,
+            1,
+            range(self.world),
+            collect_s=COLLECT_S / SPEED,
+            silent_s=wire.HEARTBEAT_SILENT_S / SPEED,
+        )
+
+    def take(self, line: bytes) -> None:
+        record = wire.decode(line)
+        assert record is not None
+        assert isinstance(record.body, wire.Hang)
+        self.round.take(record.body)
+
+    def check(self) -> None:
+        if (body := self.round.tick()) is None:
+            return
+        self.dumps += len(body.dumps)
+        again = wire.decode(wire.encode(wire.Record(1, time.time(), body)))
+        assert again is not None
+        event = event_of(again)
+        assert event is not None
+        self.store.apply(event)
+        found = verdict(self.store.runs[self.name], time.time())
+        if found is not None and found.confidence is not Confidence.LOW and self.verdict is None:
+            self.verdict = found
+            self.took_s = (found.idle_s + COLLECT_S / SPEED) * SPEED
+
+    @property
+    def is_over(self) -> bool:
+        return self.verdict is not None or self.ended == self.world
+
+
+def played(names: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) -> dict[str, Watched]:
+    """Run the scenarios together until each has a verdict or has ended."""
+    found: dict[str, Watched] = {}
+    readers: dict[Connection, Watched] = {}
+    processes = []
+    for name in names:
+        watched = found[name] = Watched(name, WORLD.get(name, 2), time.monotonic())
+        (folder / name).mkdir()
+        for rank in range(watched.world):
+            reader, writer = _context.Pipe(duplex=False)
+            arguments = (name, rank, watched.world, str(folder / name), writer)
+            process = _context.Process(target=rank_main, args=arguments, daemon=False)
+            process.start()
+            writer.close()
+            readers[reader] = watched
+            processes.append(process)
+            if name == "frozen" and rank == 1:
+                frozen = process.pid or 0
+    try:
+        _watch(found, readers, timeout_s, frozen if "frozen" in names else 0)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    return found
+
+
+def _watch(
+    found: dict[str, Watched], readers: dict[Connection, Watched], timeout_s: float, frozen: int
+) -> None:
+    began_s = time.monotonic()
+    freeze_s = None
+    while time.monotonic() - began_s < timeout_s and not all(w.is_over for w in found.values()):
+        for ready in wait([*readers], timeout=0.05):
+            assert isinstance(ready, Connection)
+            try:
+                readers[ready].take(ready.recv_bytes())
+            except EOFError:
+                readers.pop(ready).ended += 1
+                continue
+            if frozen and freeze_s is None and readers[ready].name == "frozen":
+                freeze_s = time.monotonic() + 3.0  # it has had some steps by then
+        if freeze_s is not None and time.monotonic() >= freeze_s and frozen:
+            os.kill(frozen, signal.SIGSTOP)
+            frozen = 0
+        for watched in found.values():
+            watched.check()

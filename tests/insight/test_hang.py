@@ -1,0 +1,214 @@
+"""The verdict on a hang, from dumps that no small run of real processes makes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from cockpit.insight.detectors.findings import findings
+from cockpit.insight.hang.place import Place, place
+from cockpit.insight.hang.verdict import Confidence, Kind, Verdict, verdict
+from cockpit.model.alert import Severity
+from cockpit.model.event import AttemptStarted, RankSampled, RanksDumped, RunSeen
+from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
+from cockpit.model.run import Placement, RankSample, RunState
+from cockpit.recorder import codec
+from cockpit.sources.telemetry.events import event_of
+from cockpit.store.store import Store
+from training.telemetry import wire
+
+WORLD = ProcessGroup("0", "default_pg", tuple(range(4)))
+LOOP = Stack(("loop (train.py:11)",), 0, "time.sleep")
+REDUCE = Stack(("all_reduce (torch/distributed/distributed_c10d.py:1)", "loop (train.py:12)"), 1)
+REPORT = Stack(("report (ray/train/v2/api/train_fn_utils.py:1)", "loop (train.py:13)"), 1)
+IDLE = Stack(
+    ("main_loop (ray/_private/worker.py:1)", "<module> (ray/_private/workers/default_worker.py:1)")
+)
+
+
+def dump(rank: int, stack: int, seq: int, *, waits: bool, **values: object) -> Dump:
+    given: dict[str, object] = {
+        "idle_s": 31.0,
+        "usual_s": 1.0,
+        "bound_s": 20.0,
+        "slow_bound_s": 120.0,
+        "cpu_percent": 1.0,
+        "threads": (Thread("", stack, "S", is_training=True),),
+        "reached": (Reached(0, seq, seq - waits),),
+        "collectives": (Collective(0, seq, "all_reduce", "float32 [1024]", 31.0, done=not waits),),
+    }
+    return Dump(rank, **(given | values))  # type: ignore[arg-type]
+
+
+def hung(
+    dumps: Iterable[Dump],
+    groups: Sequence[ProcessGroup] = (WORLD,),
+    silent: tuple[int, ...] = (),
+    ranks: int = 4,
+) -> Store:
+    store = Store()
+    store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
+    places = tuple(Placement(rank, "", "", 1) for rank in range(ranks))
+    store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
+    event = RanksDumped(
+        at_s=100.0,
+        source="t",
+        run_id="r",
+        attempt=1,
+        dumps=tuple(dumps),
+        stacks=(LOOP, REDUCE, REPORT, IDLE),
+        groups=tuple(groups),
+        silent=silent,
+    )
+    decoded = codec.decode(codec.encode(event))
+    assert decoded is not None
+    store.apply(decoded[1])
+    return store
+
+
+def judged(store: Store) -> Verdict:
+    found = verdict(store.runs["r"], 101.0)
+    assert found is not None
+    return found
+
+
+def test_sentence_names_the_rank_the_collective_and_the_lines() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    found = judged(hung([dump(1, 0, 2, waits=False), *waiting]))
+    assert found.sentence == (
+        "Rank 1 never called all_reduce #3 of group default (float32 [1024]); ranks 0, 2, 3 have "
+        "waited in it for 31 s. Rank 1 is in `loop` (train.py:11), `time.sleep`; 3 other ranks "
+        "are in `all_reduce` (train.py:12)."
+    )
+    assert (found.kind, found.ranks, found.confidence) == (Kind.USER, (1,), Confidence.HIGH)
+
+
+def test_hang_replaces_the_finding_of_a_hung_run() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    store = hung([dump(1, 0, 2, waits=False), *waiting])
+    [finding] = findings(store, store.runs["r"], 101.0)
+    assert (finding.kind, finding.severity) == ("hang", Severity.CRITICAL)
+
+
+def test_all_ranks_in_one_collective_are_held_up_by_the_network() -> None:
+    found = judged(hung([dump(rank, 1, 3, waits=True) for rank in range(4)]))
+    assert (found.kind, found.ranks) == (Kind.NETWORK, (0, 1, 2, 3))
+
+
+def test_minority_of_another_shape_is_the_cause() -> None:
+    other = dump(2, 1, 3, waits=True)
+    other = dump(2, 1, 3, waits=True, collectives=(Collective(0, 3, "all_reduce", "float32 [8]"),))
+    found = judged(hung([*(dump(rank, 1, 3, waits=True) for rank in (0, 1, 3)), other]))
+    assert (found.kind, found.ranks) == (Kind.MISMATCH, (2,))
+
+
+def test_rank_that_lies_about_its_sequence_is_ignored() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2)]
+    liar = dump(3, 1, 10**15, waits=True)
+    found = judged(hung([dump(1, 0, 2, waits=False), *waiting, liar]))
+    assert found.ranks == (1,)
+    assert any("implausible" in line for line in found.evidence)
+
+
+def test_finished_rank_is_named() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    found = judged(hung([dump(1, 3, 2, waits=False), *waiting]))
+    assert (found.kind, found.ranks) == (Kind.SKIPPED, (1,))
+    assert "out of its training function" in found.sentence
+
+
+def test_rank_that_does_not_report_holds_up_the_others() -> None:
+    without = {"reached": (), "collectives": ()}
+    found = judged(
+        hung([dump(0, 2, 1, waits=False, **without), dump(1, 0, 1, waits=False, **without)])
+    )
+    assert (found.kind, found.ranks) == (Kind.USER, (1,))
+    assert "not called ray.train.report" in found.sentence
+
+
+def test_rank_that_makes_progress_is_named_with_low_confidence() -> None:
+    found = judged(hung([dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]))
+    assert (found.kind, found.ranks, found.confidence) == (Kind.SKIPPED, (1,), Confidence.LOW)
+
+
+def test_busy_rank_is_no_hang_before_the_slow_bound() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    busy = dump(1, 0, 2, waits=False, cpu_percent=99.0)
+    assert judged(hung([busy, *waiting])).confidence is Confidence.LOW
+    later = [dump(rank, 1, 3, waits=True, idle_s=130.0) for rank in (0, 2, 3)]
+    busy = dump(1, 0, 2, waits=False, cpu_percent=99.0, idle_s=130.0)
+    assert judged(hung([busy, *later])).confidence is Confidence.MEDIUM
+
+
+def test_sample_after_a_dump_is_progress() -> None:
+    store = hung([dump(0, 1, 3, waits=True)])
+    sample = RankSample(rank=0, attempt=1, at_s=1.0, step=5, first_step=5, steps_total=5)
+    store.apply(RankSampled(at_s=1.0, source="t", run_id="r", samples=(sample,)))
+    assert verdict(store.runs["r"], 101.0) is None
+
+
+def test_thousand_ranks_are_judged_in_time() -> None:
+    group = ProcessGroup("0", "default_pg", tuple(range(1000)))
+    dumps = [dump(r, 0 if r == 777 else 1, 3 - (r == 777), waits=r != 777) for r in range(1000)]
+    store = hung(dumps, [group], ranks=1000)
+    began_s = time.process_time()
+    found = judged(store)
+    assert time.process_time() - began_s < 1.0
+    assert found.ranks == (777,)
+    assert "999 other ranks are in `all_reduce`" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("frames", "user", "call", "expected"),
+    [
+        (("fetch (torch/utils/data/_utils/fetch.py:1)", "loop (a.py:1)"), 1, "", Place.DATA),
+        (("wait (threading.py:1)", "loop (a.py:1)"), 1, "", Place.LOCK),
+        (("loop (a.py:1)",), 0, "os.fsync", Place.STORAGE),
+        (("loop (a.py:1)",), 0, "with self.lock", Place.LOCK),
+        (
+            ("copy (pyarrow/fs.py:1)", "report (ray/train/x.py:1)", "f (a.py:1)"),
+            2,
+            "",
+            Place.STORAGE,
+        ),
+        (("forward (torch/nn/x.py:1)", "evaluate (a.py:1)"), 1, "", Place.EVALUATION),
+        ((), -1, "", Place.USER),
+    ],
+)
+def test_place_of_a_stack(frames: tuple[str, ...], user: int, call: str, expected: Place) -> None:
+    assert place(Stack(frames, user, call)) is expected
+
+
+def test_hostile_dumps_are_cut_to_what_is_plausible() -> None:
+    bad = wire.Dump(
+        rank=0,
+        attempt=1,
+        t=1.0,
+        idle_s=30.0,
+        threads=(wire.Thread(name="x\x1b[2J", stack=5), wire.Thread(name="", stack=-1)),
+        reached=(wire.Reached(group=9, enqueued=1, completed=1),),
+        collectives=(wire.Collective(group=-1, seq=1, op=""),),
+    )
+    infinite = wire.Dump(rank=1, attempt=1, t=1.0, idle_s=float("inf"))
+    stacks = tuple(wire.Stack(frames=("f" * 10_000,) * 500, user=400) for _ in range(3))
+    groups = (wire.ProcessGroup(name="0", members=(2, 1, 1)),)
+    body = wire.Hang(run="r", attempt=1, dumps=(bad, infinite), stacks=stacks, groups=groups)
+    record = wire.decode(wire.encode(wire.Record(1, 5.0, body)))
+    assert record is not None
+    event = event_of(record)
+    assert isinstance(event, RanksDumped)
+    assert [dump.rank for dump in event.dumps] == [0]
+    cut = event.dumps[0]
+    assert [*cut.threads, *cut.reached, *cut.collectives] == []
+    assert (len(event.stacks[0].frames), event.stacks[0].user) == (64, -1)
+    assert event.groups[0].members == (1, 2)
+
+
+def test_ten_thousand_groups_are_judged() -> None:
+    groups = [ProcessGroup(str(at), "", (0, 1)) for at in range(10_000)]
+    reached = tuple(Reached(at, 1, 1) for at in range(10_000))
+    waits = dump(0, 1, 2, waits=True, reached=(Reached(0, 2, 1), *reached[1:]))
+    late = dump(1, 0, 1, waits=False, reached=reached)
+    assert judged(hung([waits, late], groups, ranks=2)).ranks == (1,)

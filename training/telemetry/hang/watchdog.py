@@ -1,0 +1,228 @@
+"""A thread of each rank that notices when progress is late, and then sends what the rank does.
+
+Progress is a step, a report, a checkpoint or the call of a collective. Once a second the watchdog
+compares a few counters; it takes stacks and torch's flight recorder only when progress is late:
+
+    first dump   after the longer of 10 s and 3 times the usual time between two instants of it
+    second dump  at the bound: the longer of 20 s and 5 times the usual time
+    later ones   every 15 s, then more seldom
+
+Until the pace is known, the first dump comes after 30 s and the bound is 120 s.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from training.telemetry.hang import flight_recorder
+from training.telemetry.hang.stacks import stacks
+from training.telemetry.wire import HEARTBEAT, HEARTBEAT_S, PROGRESS, Dump, Hang
+
+log = logging.getLogger(__name__)
+
+FEWEST = 3
+"""Instants of progress from which a pace is known, as in cockpit.insight.metrics.stall."""
+FIRST_TIMES, BOUND_TIMES, SLOW_TIMES, SLOW_LONGEST_TIMES = 3.0, 5.0, 6.0, 2.0
+"""Of the usual time between two instants of progress, and of the longest."""
+_RECENT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds without progress, and between two looks."""
+
+    poll_s: float = 1.0
+    first_s: float = 10.0
+    bound_s: float = 20.0
+    slow_bound_s: float = 120.0
+    """For a rank that is busy."""
+    unknown_first_s: float = 30.0
+    unknown_bound_s: float = 120.0
+    unknown_slow_bound_s: float = 600.0
+    """Until the pace is known."""
+    pauses_s: tuple[float, ...] = (15.0, 30.0, 30.0, 30.0, 60.0, 120.0)
+    """Between the dumps after the second; the last holds for all later ones."""
+    usage_s: float = 8.0
+    """CPU and I/O are those of about this time."""
+    heartbeat_s: float = HEARTBEAT_S
+
+
+class Pace:
+    """The time between two instants of progress, and what follows from it."""
+
+    def __init__(self, now_s: float, times: Times = Times()) -> None:
+        self._last_s, self._times = now_s, times
+        self._gaps: deque[float] = deque(maxlen=_RECENT)
+        self.longest_s = 0.0
+        self._seen = 0
+
+    def progress(self, now_s: float) -> None:
+        if self._seen:  # what comes before the first is the start
+            self._gaps.append(now_s - self._last_s)
+            self.longest_s = max(self.longest_s, now_s - self._last_s)
+        self._seen += 1
+        self._last_s = now_s
+
+    def idle_s(self, now_s: float) -> float:
+        return now_s - self._last_s
+
+    @property
+    def usual_s(self) -> float | None:
+        return median(self._gaps) if self._seen >= FEWEST else None
+
+    @property
+    def first_s(self) -> float:
+        times, usual_s = self._times, self.usual_s
+        if usual_s is None:
+            return times.unknown_first_s
+        return max(times.first_s, FIRST_TIMES * usual_s)
+
+    @property
+    def bound_s(self) -> float:
+        times, usual_s = self._times, self.usual_s
+        if usual_s is None:
+            return times.unknown_bound_s
+        return max(times.bound_s, BOUND_TIMES * usual_s)
+
+    @property
+    def slow_bound_s(self) -> float:
+        times, usual_s = self._times, self.usual_s
+        if usual_s is None:
+            return times.unknown_slow_bound_s
+        longest_s = SLOW_LONGEST_TIMES * self.longest_s
+        return max(times.slow_bound_s, SLOW_TIMES * usual_s, longest_s)
+
+
+class Watchdog:
+    """`progress` returns what changes with progress; `emit` sends without waiting.
+
+    A rank that sends no heartbeat is stopped, or its process cannot run Python.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        rank: int,
+        attempt: int,
+        progress: Callable[[], object],
+        emit: Callable[[Hang], None],
+        owner: Callable[[], int | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        times: Times = Times(),
+    ) -> None:
+        self._run, self._rank, self._attempt = run, rank, attempt
+        self._progress, self._emit, self._owner, self._clock = progress, emit, owner, clock
+        self._pace, self._times = Pace(clock(), times), times
+        self._state: object = (progress(), flight_recorder.called())
+        self._dumps = 0
+        self._next_s = 0.0
+        """Of `idle_s`: when the next dump is due."""
+        self._usage: deque[tuple[float, float, float]] = deque(
+            maxlen=round(times.usage_s / times.poll_s) + 1
+        )
+        """While progress is late: when, seconds of CPU, and bytes of I/O."""
+        self._sent_s: float | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="telemetry-hang", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._end.set()
+
+    def poll(self) -> None:
+        now_s, state = self._clock(), (self._progress(), flight_recorder.called())
+        if state != self._state:
+            self._state = state
+            self._pace.progress(now_s)
+            if self._dumps:
+                self._send(PROGRESS)
+            self._dumps, self._next_s = 0, self._pace.first_s
+            self._usage.clear()
+        idle_s = self._pace.idle_s(now_s)
+        due_s = self._next_s or self._pace.first_s
+        if idle_s >= max(due_s - self._times.usage_s, due_s / 2):
+            self._usage.append((now_s, *_usage()))
+        if idle_s >= due_s:
+            self._dump(idle_s)
+        elif self._sent_s is None or now_s - self._sent_s >= self._times.heartbeat_s:
+            self._send(HEARTBEAT)
+
+    def _dump(self, idle_s: float) -> None:
+        self._dumps += 1
+        pauses_s = self._times.pauses_s
+        pause_s = pauses_s[min(max(0, self._dumps - 2), len(pauses_s) - 1)]
+        self._next_s = self._pace.bound_s if self._dumps == 1 else idle_s + pause_s
+        cpu_percent, io_bytes_per_s = self._used()
+        groups, reached, collectives, missing = flight_recorder.read()
+        threads, found = stacks(self._owner())
+        dump = Dump(
+            rank=self._rank,
+            attempt=self._attempt,
+            t=time.time(),
+            number=self._dumps,
+            idle_s=idle_s,
+            usual_s=self._pace.usual_s,
+            longest_s=self._pace.longest_s,
+            bound_s=self._pace.bound_s,
+            slow_bound_s=self._pace.slow_bound_s,
+            cpu_percent=cpu_percent,
+            io_bytes_per_s=io_bytes_per_s,
+            missing=missing,
+            threads=threads,
+            reached=reached,
+            collectives=collectives,
+        )
+        record = Hang(
+            run=self._run, attempt=self._attempt, dumps=(dump,), stacks=found, groups=groups
+        )
+        self._sent_s = self._clock()
+        self._emit(record)
+
+    def _used(self) -> tuple[float | None, float | None]:
+        if len(self._usage) < 2:
+            return None, None
+        (began_s, cpu, io), (now_s, cpu_now, io_now) = self._usage[0], self._usage[-1]
+        elapsed_s = max(self._times.poll_s / 2, now_s - began_s)
+        return 100 * (cpu_now - cpu) / elapsed_s, (io_now - io) / elapsed_s
+
+    def _send(self, number: int) -> None:
+        self._sent_s = self._clock()
+        dump = Dump(rank=self._rank, attempt=self._attempt, t=time.time(), number=number)
+        self._emit(Hang(run=self._run, attempt=self._attempt, dumps=(dump,)))
+
+    def _loop(self) -> None:
+        while not self._end.wait(self._times.poll_s):
+            try:
+                self.poll()
+            except Exception:
+                log.warning("telemetry: the watchdog failed; training continues", exc_info=True)
+                return
+
+
+def _usage() -> tuple[float, float]:
+    """Return the seconds of CPU of this process and its children, and the bytes of its I/O."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = own.ru_utime + own.ru_stime
+    with suppress(OSError, ValueError, IndexError):
+        for task in Path("/proc/self/task").iterdir():
+            for child in (task / "children").read_text(encoding="ascii").split():
+                stat = Path(f"/proc/{child}/stat").read_text(encoding="ascii", errors="replace")
+                fields = stat.rpartition(")")[2].split()
+                cpu_s += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    io_bytes = 0.0
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+        io_bytes = float(sum(int(line.split()[1]) for line in lines[:2]))
+    return cpu_s, io_bytes

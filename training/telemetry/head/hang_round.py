@@ -1,0 +1,101 @@
+"""The dumps of one attempt's ranks, as few lines: each stack and each process group once a line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from training.telemetry.wire import (
+    HEARTBEAT,
+    HEARTBEAT_SILENT_S,
+    PROGRESS,
+    Dump,
+    Hang,
+    ProcessGroup,
+    Stack,
+)
+
+COLLECT_S = 1.0
+"""The ranks of a run become late at about the same time: their dumps are one line."""
+DUMPS = 4096
+SILENT = 256
+
+T = TypeVar("T")
+
+
+class HangRound:
+    """Collects dumps, and knows from which ranks nothing comes."""
+
+    def __init__(
+        self,
+        run: str,
+        attempt: int,
+        ranks: Sequence[int],
+        clock: Callable[[], float] = time.monotonic,
+        collect_s: float = COLLECT_S,
+        silent_s: float = HEARTBEAT_SILENT_S,
+    ) -> None:
+        self._run, self._attempt, self._clock = run, attempt, clock
+        self._collect_s, self._silent_s = collect_s, silent_s
+        self._ranks = ranks
+        self._came_s: dict[int, float] = {}
+        """By rank that has a watchdog: when its newest record came."""
+        self._late: set[int] = set()
+        self._dumps: dict[int, Dump] = {}
+        self._stacks: dict[Stack, int] = {}
+        self._groups: dict[ProcessGroup, int] = {}
+        self._since_s: float | None = None
+        """When the oldest of the dumps came."""
+
+    def take(self, record: Hang) -> None:
+        if record.attempt != self._attempt:
+            return
+        now_s = self._clock()
+        for dump in record.dumps:
+            self._came_s[dump.rank] = now_s
+            if dump.number == HEARTBEAT or (
+                dump.number == PROGRESS and dump.rank not in self._late
+            ):
+                continue
+            if len(self._dumps) < DUMPS or dump.rank in self._dumps:
+                self._take(record, dump)
+                self._since_s = now_s if self._since_s is None else self._since_s
+
+    def _take(self, record: Hang, dump: Dump) -> None:
+        if dump.number == PROGRESS:
+            self._late.discard(dump.rank)
+        else:
+            self._late.add(dump.rank)
+        stack_at = [_index(self._stacks, stack) for stack in record.stacks]
+        group_at = [_index(self._groups, group) for group in record.groups]
+        self._dumps[dump.rank] = replace(
+            dump,
+            threads=tuple(replace(one, stack=stack_at[one.stack]) for one in dump.threads),
+            reached=tuple(replace(one, group=group_at[one.group]) for one in dump.reached),
+            collectives=tuple(replace(one, group=group_at[one.group]) for one in dump.collectives),
+        )
+
+    def tick(self) -> Hang | None:
+        """Return the dumps since the last line; None without any, and while more may follow."""
+        now_s = self._clock()
+        if self._since_s is None or now_s - self._since_s < self._collect_s:
+            return None
+        silent = [
+            rank for rank in self._ranks if now_s - self._came_s.get(rank, now_s) >= self._silent_s
+        ]
+        record = Hang(
+            run=self._run,
+            attempt=self._attempt,
+            dumps=tuple(self._dumps.values()),
+            stacks=tuple(self._stacks),
+            groups=tuple(self._groups),
+            silent=tuple(silent[:SILENT]),
+        )
+        self._dumps, self._stacks, self._groups, self._since_s = {}, {}, {}, None
+        return record
+
+
+def _index(known: dict[T, int], item: T) -> int:
+    return known.setdefault(item, len(known))
