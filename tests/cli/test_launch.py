@@ -117,7 +117,7 @@ def test_a_jobs_settings_are_listed_by_group(
     assert cli.main(["launch", *argv]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert lines.index("Run") < lines.index("Optimiser") < lines.index("On Ray")
+    assert lines.index("Run") < lines.index("Optimizer") < lines.index("On Ray")
     told = {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
     assert told == {setting.name for setting in bundled_job("checkpointed").settings}
     assert next(line for line in lines if "precision" in line).split()[1] == "fp32"

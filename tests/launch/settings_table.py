@@ -9,6 +9,7 @@ from cockpit.launch.job import BundledJob, JobSetting, bundled_jobs
 from tests.page import rewrite
 
 PAGE = Path(__file__).parents[2] / "docs/training.md"
+_TYPES = {"bool": "`true`, `false`", "int": "integer", "float": "number", "str": "text"}
 
 
 def tables() -> dict[str, str]:
@@ -18,7 +19,7 @@ def tables() -> dict[str, str]:
 
 
 def of_jobs(jobs: Sequence[BundledJob]) -> str:
-    lines = ["| job | is |", "|---|---|"]
+    lines = ["| job | description |", "|---|---|"]
     return "\n".join([*lines, *(f"| `{job.name}` | {_cell(job.summary)} |" for job in jobs)])
 
 
@@ -32,12 +33,11 @@ def of_settings(jobs: Sequence[BundledJob]) -> str:
 def _group(jobs: Sequence[BundledJob], title: str) -> str:
     having = _jobs_with(jobs, title)
     named = dict.fromkeys(one.name for job in having for one in job.settings if one.group == title)
-    has_words = any(one.choices for job in having for one in job.settings if one.group == title)
-    head = ["setting", "default", "is", *(["one of"] if has_words else [])]
-    rows = [_row(having, name)[: len(head)] for name in named]
+    head = ["setting", "default", "description", "allowed values"]
+    rows = [_row(having, name) for name in named]
     return "\n".join(
         [
-            f"**{title}**{_whose(jobs, having)}",
+            f"**{title}** ({_whose(jobs, having)})",
             "",
             *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)),
         ]
@@ -47,10 +47,10 @@ def _group(jobs: Sequence[BundledJob], title: str) -> str:
 def _whose(jobs: Sequence[BundledJob], having: Sequence[BundledJob]) -> str:
     others = [job for job in jobs if job not in having]
     if not others:
-        return ", of all jobs"
+        return "all jobs"
     if len(others) < len(having):
-        return f", of all jobs but {_names(others)}"
-    return f", of {_names(having)}"
+        return f"all jobs except {_names(others)}"
+    return _names(having)
 
 
 def _row(having: Sequence[BundledJob], name: str) -> list[str]:
@@ -59,13 +59,13 @@ def _row(having: Sequence[BundledJob], name: str) -> list[str]:
     default, *others = _by_jobs({job: _default(one) for job, one in declared.items()})
     about, *otherwise = _by_jobs({job: _cell(one.help) for job, one in declared.items()})
     without = [job for job in having if job.name not in declared]
-    words = dict.fromkeys(word for one in declared.values() for word in one.choices)
+    values, *other_values = _by_jobs({job: _values(one) for job, one in declared.items()})
     return [
         f"`{name}`",
-        "; ".join([default[0], *(f"{jobs} {text}" for text, jobs in others)]),
+        "; ".join([default[0], *(f"{text} for {jobs}" for text, jobs in others)]),
         "; ".join([about[0], *(f"{jobs}: {text}" for text, jobs in otherwise)])
-        + (f" (not of {_names(without)})" if without else ""),
-        ", ".join(f"`{word}`" for word in words),
+        + (f" (not for {_names(without)})" if without else ""),
+        "; ".join([values[0], *(f"{text} for {jobs}" for text, jobs in other_values)]),
     ]
 
 
@@ -76,6 +76,13 @@ def _by_jobs(texts: Mapping[str, str]) -> list[tuple[str, str]]:
         jobs.setdefault(text, []).append(f"`{job}`")
     most = sorted(jobs, key=lambda text: -len(jobs[text]))
     return [(text, ", ".join(jobs[text])) for text in most]
+
+
+def _values(setting: JobSetting) -> str:
+    """The choices, or the type with its range."""
+    if setting.choices:
+        return ", ".join(f"`{word}`" for word in setting.choices)
+    return ", ".join(filter(None, (_TYPES[setting.type], setting.range)))
 
 
 def _default(setting: JobSetting) -> str:

@@ -15,12 +15,12 @@ def test_a_table_of_the_page_is_what_the_catalogue_has(name: str) -> None:
     assert found == tables()[name], "python -m tests.launch.settings_table writes it"
 
 
-def test_a_group_is_told_once_with_what_a_job_has_otherwise() -> None:
+def test_settings_table_lists_each_group_once_with_the_differences_of_jobs() -> None:
     def workers(default: int) -> JobSetting:
         return JobSetting("workers", "int", default, "ranks", group="Run")
 
     precision = JobSetting("precision", "str", "fp32", "of sums", ("fp32", "bf16"), "Run")
-    stages = JobSetting("stages", "int", 2, "parts | cuts", group="Pipeline")
+    stages = JobSetting("stages", "int", 2, "parts | cuts", group="Pipeline", at_least=1)
     jobs = [
         BundledJob("baseline", "m", "s", (precision,)),
         BundledJob("ddp", "m", "s", (workers(2), precision)),
@@ -28,16 +28,16 @@ def test_a_group_is_told_once_with_what_a_job_has_otherwise() -> None:
         BundledJob("pipeline", "m", "s", (workers(4), precision, stages)),
     ]
     assert of_settings(jobs).splitlines() == [
-        "**Run**, of all jobs",
+        "**Run** (all jobs)",
         "",
-        "| setting | default | is | one of |",
+        "| setting | default | description | allowed values |",
         "| --- | --- | --- | --- |",
         "| `precision` | `fp32` | of sums | `fp32`, `bf16` |",
-        "| `workers` | `2`; `pipeline` `4` | ranks (not of `baseline`) |  |",
+        "| `workers` | `2`; `4` for `pipeline` | ranks (not for `baseline`) | integer |",
         "",
-        "**Pipeline**, of `pipeline`",
+        "**Pipeline** (`pipeline`)",
         "",
-        "| setting | default | is |",
-        "| --- | --- | --- |",
-        "| `stages` | `2` | parts \\| cuts |",
+        "| setting | default | description | allowed values |",
+        "| --- | --- | --- | --- |",
+        "| `stages` | `2` | parts \\| cuts | integer, 1 or more |",
     ]

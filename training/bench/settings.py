@@ -25,10 +25,12 @@ class BenchSettings(OnRay):
         1, "without GPUs: cores and threads of a rank when worlds are compared"
     )
     memory_mb: int = setting(1024, "without a GPU: memory limit for growing batches")
-    run_name: str = setting("", "directory of the results in storage_path; '': named by the time")
+    run_name: str = setting(
+        "", "directory of the results in storage_path; empty: named by the time"
+    )
     max_failures: int = setting(0, "restarts before the run fails; -1: unlimited")
     when_lacking: str = setting(
-        "fail", "if the cluster lacks resources for all workers", ("wait", "fail")
+        "fail", "wait or fail if the cluster lacks resources for all workers", ("wait", "fail")
     )
     timeout_s: float = setting(
         3600.0, "seconds until an unfinished collective is an error", at_least=1

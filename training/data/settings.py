@@ -15,9 +15,11 @@ class DataSettings:
 
     data: str = setting("digits", "data set", SOURCES)
     data_path: str = setting(
-        "", "directory of cifar or imagenet, file of tokens, shared by all ranks; '': ~/data"
+        "", "directory of cifar or imagenet, file of tokens, shared by all ranks; empty: ~/data"
     )
-    held_out_path: str = setting("", "tokens: file for evaluation; '': the last tenth of data_path")
+    held_out_path: str = setting(
+        "", "tokens: file for evaluation; empty: the last tenth of data_path"
+    )
     download: bool = setting(False, "cifar: download it if it is not at data_path")
     shape: str = setting(
         "3x224x224", "synthetic, imagenet: shape of an example: channels x height x width"

@@ -23,62 +23,62 @@ JOBS = (
     Job(
         "baseline",
         "training.jobs.baseline",
-        "One process: what every other job is compared with.",
+        "Single process, the reference for comparisons.",
     ),
     Job(
         "ddp_torchrun",
         "training.jobs.ddp_torchrun",
-        "DDP by torchrun, which starts the ranks again when one dies.",
+        "DDP with torchrun, which restarts all ranks when one fails.",
     ),
     Job(
         "checkpointed",
         "training.jobs.checkpointed",
-        "DDP on small digits, which resumes exactly where it was killed.",
+        "DDP for failure tests; resumes exactly, and can be elastic.",
     ),
     Job(
         "ddp",
         "training.jobs.ddp",
-        "The plain one on Ray Train: DDP, and a checkpoint each epoch.",
+        "DDP with Ray Train; a checkpoint at the end of each epoch.",
     ),
     Job(
         "elastic",
         "training.jobs.elastic",
-        "DDP with as many workers as there are, from a least to a most.",
+        "DDP with a minimum and a maximum number of workers.",
     ),
     Job(
         "fsdp2",
         "training.jobs.fsdp2",
-        "FSDP2: the model in parts, one a rank; resumes with any number.",
+        "FSDP2: sharded model; resumes with any number of ranks.",
     ),
     Job(
         "deepspeed",
         "training.jobs.deepspeed",
-        "ZeRO 1 to 3 by DeepSpeed, for teams that have it.",
+        "ZeRO stages 1 to 3 with DeepSpeed.",
     ),
     Job(
         "pipeline",
         "training.jobs.pipeline",
-        "The model's blocks in stages, one a rank: GPipe or 1F1B.",
+        "Pipeline parallelism with one stage per rank: GPipe or 1F1B.",
     ),
     Job(
         "ray_data",
         "training.jobs.ray_data",
-        "DDP whose examples Ray Data loads, on any node, and streams.",
+        "DDP with examples that Ray Data loads on any node.",
     ),
     Job(
         "tune",
         "training.jobs.tune",
-        "A search for good settings: ASHA, HyperBand, medians or PBT.",
+        "Hyperparameter search with Ray Tune: ASHA, HyperBand, PBT.",
     ),
     Job(
         "serve",
         "training.jobs.serve",
-        "A run's newest checkpoint behind HTTP, by Ray Serve.",
+        "HTTP server for the newest checkpoint of a run, with Ray Serve.",
     ),
     Job(
         "benchmark",
         "training.jobs.benchmark",
-        "What scales, what waits, and what to do about it: a report.",
+        "Report on scaling, communication, data and checkpoints.",
     ),
 )
 

@@ -22,7 +22,7 @@ class OnRay(TrainSettings):
 
     max_failures: int = setting(5, "restarts before the run fails; -1: unlimited")
     when_lacking: str = setting(
-        "wait", "if the cluster lacks resources for all workers", ("wait", "fail")
+        "wait", "wait or fail if the cluster lacks resources for all workers", ("wait", "fail")
     )
 
 

@@ -29,7 +29,7 @@ class Plain(TrainSettings):
 
     max_restarts: int = setting(3, "restarts of the ranks before the run fails", at_least=0)
     when_lacking: str = setting(
-        "wait", "if the Ray cluster lacks resources for all workers", ("wait", "fail")
+        "wait", "wait or fail if the cluster lacks resources for all workers", ("wait", "fail")
     )
 
 

@@ -50,7 +50,7 @@ class Settings:
     )
     at_once: int = setting(8, "check: number of simultaneous requests", at_least=1)
     when_lacking: str = setting(
-        "wait", "if the cluster lacks resources for all replicas", ("wait", "fail")
+        "wait", "wait or fail if the cluster lacks resources for all replicas", ("wait", "fail")
     )
 
 

@@ -25,7 +25,7 @@ class RunSettings:
     )
     stop_on_nan: bool = setting(True, "stop when a loss is not a finite number")
     storage_path: str = setting(
-        "", "where checkpoints are stored, shared by all nodes; '': ~/ray_results"
+        "", "where checkpoints are stored, shared by all nodes; empty: ~/ray_results"
     )
     run_name: str = setting(
         "", "name of the run; an existing name and path resumes from the newest checkpoint"
@@ -40,7 +40,7 @@ class RunSettings:
     start_over: bool = setting(
         False, "if no checkpoint is valid: start from step 0 instead of stopping"
     )
-    mlflow: str = setting("", "tracking server or directory; '': MLFLOW_TRACKING_URI, else none")
+    mlflow: str = setting("", "tracking server or directory; empty: MLFLOW_TRACKING_URI, else none")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from training.settings import setting
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Optimiser"""
+    """Optimizer"""
 
     optimizer: str = setting("adamw", "optimizer", ("adamw", "sgd"))
     learning_rate: float = setting(2e-3, "peak learning rate")
@@ -69,7 +69,7 @@ class SpeedSettings:
     memory_fraction: float = setting(
         1.0, "share of each GPU's memory that a rank may use", at_least=0.01, at_most=1.0
     )
-    allocator: str = setting("", "PYTORCH_ALLOC_CONF, such as expandable_segments:True")
+    allocator: str = setting("", "value of PYTORCH_ALLOC_CONF, such as expandable_segments:True")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class NetworkSettings:
         at_least=0,
     )
     bucket_mb: int = setting(25, "MB of gradients in a bucket", at_least=1)
-    static_graph: bool = setting(False, "each step uses the same parameters")
+    static_graph: bool = setting(False, "DDP static graph: each step uses the same parameters")
     interface: str = setting("", "network interface of NCCL and gloo, such as eth0")
     infiniband: str = setting("auto", "use InfiniBand for NCCL", ("auto", "on", "off"))
     nccl_algorithm: str = setting(
