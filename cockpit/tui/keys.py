@@ -216,7 +216,7 @@ KEYS: tuple[Key, ...] = (
         "Heat map: a strip, the whole view, off",
         ("ranks",),
     ),
-    Key("colour", "c", "c", "colour", "Colour the heat map by the next number", ("ranks",)),
+    Key("colour", "c", "c", "colour", "Color the heat map by the next metric", ("ranks",)),
     Key("stack", "T", "T", "stack", "Show the stack of the rank's process", ("ranks",)),
     Key(
         "profile",
@@ -235,10 +235,10 @@ KEYS: tuple[Key, ...] = (
     Key("snooze_long", "Z", "Z", "1 h", "Snooze the alert for an hour", ("alerts",)),
     Key("acknowledge_all", "A", "A", "all seen", "Acknowledge all alerts", ("alerts",)),
     Key("mark", "m", "m", "mark", "Mark this moment in charts and events", footer=False),
-    Key("pause", "p", "p", "pause", "Pause the screen; data is still collected"),
+    Key("pause", "p", "p", "pause", "Pause the UI; data is still collected"),
     Key("command", "colon", ":", "command", "Type a command"),
     Key("theme", "t", "t", "theme", "Switch to the next theme", footer=False),
-    Key("save", "w", "w", "save", "Save the screen as SVG and as text", footer=False),
+    Key("save", "w", "w", "save", "Save the UI as SVG and as text", footer=False),
     Key("help", "question_mark", "?", "help", "Show the keys of this view"),
     Key(
         "quit",

@@ -46,8 +46,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("logs", "logs JOB|POD|RANK", "follow a log", ("job", "pod")),
     Command("mark", "mark [TEXT]", "mark this moment"),
     Command("theme", "theme [NAME]", "switch the theme", ("theme",)),
-    Command("save", "save", "save the screen as SVG and text"),
-    Command("pause", "pause", "pause the screen"),
+    Command("save", "save", "save the UI as SVG and text"),
+    Command("pause", "pause", "pause the UI"),
     Command("help", "help", "the keys of this view"),
     Command("quit", "quit", "quit"),
 )
