@@ -113,7 +113,7 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
 
     cluster = Vanishing(ref=REF)
     told: list[Event] = []
-    await ClusterActions(cluster, tell=told.append).suspend(True)
+    await ClusterActions(cluster, emit=told.append).suspend(True)
     assert [ask[0] for ask in cluster.asked] == ["suspend", "announce"], "it counts as done"
     assert "could not be written" in caplog.text
     assert "suspend of trainer, done, is not in it" in caplog.text

@@ -59,7 +59,7 @@ def test_command_is_shown_without_what_looks_like_a_secret(
 
 async def test_audit_log_and_recording_have_the_launch_without_the_secret() -> None:
     told: list[Event] = []
-    actions = ClusterActions(ScriptedBackend(), tell=told.append)
+    actions = ClusterActions(ScriptedBackend(), emit=told.append)
     with pytest.raises(CockpitError):
         await actions.submit(script_spec(ARGV, Path.cwd()))
     audit.record("launch", ClusterRef("local", "x"), "j", after=COMMAND, error=f"no: {COMMAND}")

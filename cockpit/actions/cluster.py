@@ -46,10 +46,10 @@ class ClusterActions:
         backend: Backend,
         clock: Callable[[], float] = time.time,
         jobs: Callable[[], Mapping[str, Job]] = dict,
-        tell: Callable[[Event], None] | None = None,
+        emit: Callable[[Event], None] | None = None,
     ) -> None:
         self._backend = backend
-        self._tell = tell
+        self._emit = emit
         self._clock = clock
         self._jobs = jobs
 
@@ -127,12 +127,12 @@ class ClusterActions:
         self,
         spec: LaunchSpec,
         times: int,
-        say: Callable[[str], None],
-        sends: Callable[[str], None],
+        log: Callable[[str], None],
+        on_submit: Callable[[str], None],
     ) -> Job:
         """Until the job is over; it is sent again when the cluster has lost it (`resubmit`)."""
         async with self._dashboard() as dashboard:
-            return await resubmit.stay(dashboard, spec, times, say, sends=sends)
+            return await resubmit.stay(dashboard, spec, times, log, on_submit=on_submit)
 
     async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
         """Make a RayJob resource of the job; the resource's name."""
@@ -243,15 +243,15 @@ class ClusterActions:
             after=change.after,
             error=one_line(str(error)) if error else "",
         )
-        what = masked(f"{change.action} {words_of(change)}: {error or 'done'}")
+        what = masked(f"{change.action} {change_text(change)}: {error or 'done'}")
         self._notice(change, "Failed" if error else "Asked", what, warning=error is not None)
         if unwritten:
             self._notice(change, "AuditLog", unwritten, warning=True)
 
     def _notice(self, change: Change, reason: str, message: str, *, warning: bool) -> None:
-        if self._tell is None:
+        if self._emit is None:
             return
-        self._tell(
+        self._emit(
             Notice(
                 at_s=self._clock(),
                 source="user",
@@ -264,6 +264,6 @@ class ClusterActions:
         )
 
 
-def words_of(change: Change) -> str:
+def change_text(change: Change) -> str:
     """From what to what, as far as the change says."""
     return " → ".join(part for part in (change.before, change.after) if part)

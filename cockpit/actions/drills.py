@@ -69,9 +69,9 @@ class DrillActions(ClusterActions):
             self._write(change, CockpitError(record.why))
         return record
 
-    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+    def game_day(self, day: GameDay, log: Callable[[str], None]) -> GameDayRun:
         """Several drills, not begun yet. `say` is told each step, on the session's thread."""
-        return GameDayRun(self._session, day, self, self._prober, say)
+        return GameDayRun(self._session, day, self, self._prober, log)
 
     def earlier_drills(self) -> Sequence[DrillRecord]:
         """Those of this cluster that are kept on this machine. Reads files: not from the UI."""
@@ -100,15 +100,15 @@ class DrillActions(ClusterActions):
         """Undo these, as far as they still hold; each with its audit line."""
         done = []
 
-        def waits(line: str) -> None:
-            self._tell_user("Waits", line, False)
+        def on_wait(line: str) -> None:
+            self._notify("Waits", line, False)
 
-        async for undone in interrupted.undo_entries(self._backend, Journal(), entries, waits):
+        async for undone in interrupted.undo_entries(self._backend, Journal(), entries, on_wait):
             done.append(undone)
             entry = undone.entry
             change = self._of_cluster(f"undo {entry.fault}", entry.target, "; ".join(undone.lines))
             self._write(change, undone.error)
-            self._tell_user("Undone", interrupted.outcome(undone), undone.error is not None)
+            self._notify("Undone", interrupted.outcome(undone), undone.error is not None)
         return done
 
     async def undo_recent(self) -> None:
@@ -117,12 +117,12 @@ class DrillActions(ClusterActions):
         recent, others = interrupted.split(self.left(), self._clock())
         await self.undo_left(recent)
         for entry in others:
-            self._tell_user("Left", f"{interrupted.described(entry, self._clock())}: {UNDO}", True)
+            self._notify("Left", f"{interrupted.described(entry, self._clock())}: {UNDO}", True)
         for entry in interrupted.elsewhere(journal, self._backend.ref):
             what = f"Drill {entry.drill_id} left {entry.fault} on {entry.cluster}"
-            self._tell_user("Left", f"{what}: {UNDO}", True)
+            self._notify("Left", f"{what}: {UNDO}", True)
         for bad in journal.unreadable():
-            self._tell_user("Left", bad.line, True)
+            self._notify("Left", bad.line, True)
 
     def begin_undo(self) -> Future[None]:
         """Start `undo_recent` on the session's loop; a failure of it becomes a Notice too."""
@@ -136,9 +136,9 @@ class DrillActions(ClusterActions):
         if (error := begun.exception()) is not None:
             log.error("what earlier drills left was not undone", exc_info=error)
             what = f"{error.what} {error.why}" if isinstance(error, CockpitError) else repr(error)
-            self._tell_user("Left", one_line(f"NOT undone: {what} {UNDO}", 400), True)
+            self._notify("Left", one_line(f"NOT undone: {what} {UNDO}", 400), True)
 
-    def _tell_user(self, reason: str, message: str, warning: bool) -> None:
+    def _notify(self, reason: str, message: str, warning: bool) -> None:
         self._session.dispatch(
             Notice(
                 at_s=self._clock(),

@@ -40,9 +40,9 @@ async def stay(
     dashboard: Dashboard,
     spec: LaunchSpec,
     times: int,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     *,
-    sends: Callable[[str], None] = lambda job_id: None,
+    on_submit: Callable[[str], None] = lambda job_id: None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Job:
     """Until the job that was submitted by `spec`, or the last after it, is over: that one.
@@ -60,12 +60,12 @@ async def stay(
         except (UnreachableError, AnswerError) as error:
             if away != error.what:
                 away = error.what
-                say(f"{error.what}: waiting for it.")
+                log(f"{error.what}: waiting for it.")
             await sleep(backoff.failed())
             continue
         backoff.worked()
         if away and job is not None:
-            say("The cluster answers again.")
+            log("The cluster answers again.")
             away = ""
         if job is None:
             await sleep(LOOK_S)
@@ -73,7 +73,7 @@ async def stay(
         if not was_lost(job) or times <= 0:
             return job
         times -= 1
-        spec = await _again(dashboard, spec, say, sends, sleep)
+        spec = await _again(dashboard, spec, log, on_submit, sleep)
         away = ""
 
 
@@ -91,8 +91,8 @@ async def _over(dashboard: Dashboard, job_id: str) -> Job | None:
 async def _again(
     dashboard: Dashboard,
     spec: LaunchSpec,
-    say: Callable[[str], None],
-    sends: Callable[[str], None],
+    log: Callable[[str], None],
+    on_submit: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]],
 ) -> LaunchSpec:
     """Send it under a new id, as often as it takes for a head that is still starting."""
@@ -102,8 +102,8 @@ async def _again(
         submission_id=submission.new_submission_id(name),
         metadata={**spec.metadata, submission.RESUMED_FROM: spec.submission_id},
     )
-    say(f"The cluster lost {spec.submission_id}; it continues as {again.submission_id}.")
-    sends(again.submission_id)
+    log(f"The cluster lost {spec.submission_id}; it continues as {again.submission_id}.")
+    on_submit(again.submission_id)
     backoff, waited_s = Backoff(), 0.0
     while True:
         try:

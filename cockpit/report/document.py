@@ -32,7 +32,7 @@ class Kind(StrEnum):
     """Unix seconds, shown as the time of day in UTC and as time since the run's start."""
 
     @property
-    def is_words(self) -> bool:
+    def is_text(self) -> bool:
         return self in (Kind.TEXT, Kind.WORD, Kind.LINK)
 
 

@@ -147,7 +147,7 @@ def _table(table: Table, document: Document) -> str:
 def _css(kind: Kind, *, head: bool = False) -> str:
     if kind is Kind.MOMENT:
         return ' class="t"'
-    if not kind.is_words:
+    if not kind.is_text:
         return ' class="n"'
     return ' class="x"' if kind in (Kind.TEXT, Kind.LINK) and not head else ""
 

@@ -87,7 +87,7 @@ def _table(table: Table, document: Document) -> str:
     columns = [table.columns[at] for at in table.told]
     head = [_words(column.title or _plain(column.name)) for column in columns]
     rule = [
-        ":--" if column.kind.is_words or column.kind is Kind.MOMENT else "--:" for column in columns
+        ":--" if column.kind.is_text or column.kind is Kind.MOMENT else "--:" for column in columns
     ]
     lines = [_row(head), _row(rule)]
     for number, row in enumerate(table.rows):

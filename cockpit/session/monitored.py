@@ -215,5 +215,5 @@ def _run_recorders(
             int(table.get("max_bytes", limits.max_bytes)),
         ),
         only=record or "",
-        told=report,
+        on_message=report,
     )

@@ -41,7 +41,7 @@ def test_a_look_tells_each_finding_what_to_try_and_how_the_run_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     training = sick()
-    assert alerts._look(arguments(), training.store, training.clock, AlertSettings()) == 0
+    assert alerts._print_once(arguments(), training.store, training.clock, AlertSettings()) == 0
     out = capsys.readouterr().out
     assert "critical  loss-nan  run run-1" in out
     assert "  gpu-xid: Look at the rank's log." in out
@@ -53,7 +53,7 @@ def test_a_look_tells_each_finding_what_to_try_and_how_the_run_does(
 def test_json_is_a_list_of_objects_with_names(capsys: pytest.CaptureFixture[str]) -> None:
     training = sick()
     args = arguments("-o", "json", "--severity", "critical", "--fail")
-    assert alerts._look(args, training.store, training.clock, AlertSettings()) == 1
+    assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 1
     [told] = json.loads(capsys.readouterr().out)
     assert told["name"] == "loss-nan/run run-1"
     assert told["severity"] == "critical"
@@ -62,7 +62,7 @@ def test_json_is_a_list_of_objects_with_names(capsys: pytest.CaptureFixture[str]
 def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     training = sick()
     args = arguments("--diagnosis")
-    assert alerts._look(args, training.store, training.clock, AlertSettings()) == 0
+    assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"shares", "goodput", "eta", "at_risk", "cost", "scaling"}
     assert told["goodput"]["wall_s"] > 120
@@ -70,7 +70,7 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_without_a_run_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    assert alerts._look(arguments("--fail"), Store(), 0.0, AlertSettings()) == 0
+    assert alerts._print_once(arguments("--fail"), Store(), 0.0, AlertSettings()) == 0
     assert capsys.readouterr().out == "No alerts: no training run.\n"
 
 
@@ -78,7 +78,7 @@ def test_a_job_that_failed_without_a_run_is_told(capsys: pytest.CaptureFixture[s
     store = Store()
     job = Job("nowhere-1", "python nowhere.py", JobStatus.FAILED, "exit code 2", ended_s=100.0)
     store.apply(JobsListed(at_s=100.0, source="ray", jobs=(job,)))
-    assert alerts._look(arguments("--fail"), store, 110.0, AlertSettings()) == 1
+    assert alerts._print_once(arguments("--fail"), store, 110.0, AlertSettings()) == 1
     out = capsys.readouterr().out
     assert "Job nowhere-1 failed: exit code 2" in out
     assert "cockpit logs nowhere-1" in out

@@ -162,11 +162,11 @@ def test_a_local_cluster_that_runs_is_taken_and_that_is_said(
 ) -> None:
     local(monkeypatch, "demo")
     said: list[str] = []
-    assert str(connect.backend(args(), say=said.append).ref) == "local:demo"
+    assert str(connect.backend(args(), log=said.append).ref) == "local:demo"
     assert "Taken: local cluster demo" in said[0]
     assert "--context" in said[0]
     said.clear()
-    assert str(connect.backend(args(local=True), say=said.append).ref) == "local:demo"
+    assert str(connect.backend(args(local=True), log=said.append).ref) == "local:demo"
     assert said == [], "it was asked for"
 
 
@@ -185,7 +185,7 @@ def test_of_two_local_clusters_none_is_guessed(monkeypatch: pytest.MonkeyPatch) 
     local(monkeypatch, "a", "b")
     with pytest.raises(UsageError, match="2 local clusters: a, b"):
         connect.backend(args())
-    assert str(connect.backend(args(cluster="b"), say=lambda line: None).ref) == "local:b"
+    assert str(connect.backend(args(cluster="b"), log=lambda line: None).ref) == "local:b"
 
 
 def test_an_address_needs_neither(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,13 +46,13 @@ def test_a_run_that_is_recorded_to_its_end_leaves_no_recorder_and_no_followed_lo
         )
         session.dispatch(run)
         session.drain()
-        watch._look()
+        watch._poll()
         assert followed == {f"job:job-{number}"}
         session.dispatch(replace(run, at_s=3.0, state=RunState.FINISHED))
         session.dispatch(health)
         session.drain()
         thread.turn()
-        watch._look()
+        watch._poll()
         assert not watch._begun
         assert not followed
     assert capsys.readouterr().err.count("Done: ") == 20

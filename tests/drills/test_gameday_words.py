@@ -16,7 +16,7 @@ from cockpit.cli.options import connect
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order
 from cockpit.drills.faults.fault import parameter_values as values
-from cockpit.drills.gamedays.description import Here, here, steps_said
+from cockpit.drills.gamedays.description import Here, here, step_lines
 from cockpit.drills.gamedays.file import game_day, parsed
 from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.plan.plan import TargetSpec
@@ -47,28 +47,28 @@ def after(lines: list[str], step: str) -> str:
 
 
 def test_a_step_whose_fault_is_not_there_says_so_and_that_it_is_left_out() -> None:
-    said = steps_said(game_day("crash"), LOCAL)
+    said = step_lines(game_day("crash"), LOCAL)
     words = "Left out: there is no container-kill here: a local pod is its processes"
     assert after(said, "a container crashes (container-kill)").startswith(words)
     assert after(said, "memory runs out on one pod (memory-hog)").startswith("Left out: ")
     assert sum(line.startswith("     ") for line in said) == 2
-    assert not [line for line in steps_said(game_day("crash"), KUBERAY) if line[:5] == "     "]
+    assert not [line for line in step_lines(game_day("crash"), KUBERAY) if line[:5] == "     "]
 
 
 def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
     day = day_of("[[step]]\ndrill = 'container-kill'\n")
     words = "It cannot be done, and the day will not have passed: there is no container-kill here"
-    assert after(steps_said(day, LOCAL), "container-kill").startswith(words)
+    assert after(step_lines(day, LOCAL), "container-kill").startswith(words)
     at = replace(KUBERAY, rights={"delete_pod": Capability(False, "they are not yours")})
     day = day_of("[[step]]\ndrill = 'pod-kill'\noptional = true\n")
-    assert after(steps_said(day, at), "pod-kill").endswith(
+    assert after(step_lines(day, at), "pod-kill").endswith(
         "for pod-kill there is no right to delete pods: they are not yours."
     )
 
 
 def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> None:
     at = here(ScriptedContext(trained()).store, "local", {})
-    assert after(steps_said(game_day("smoke"), at), "launch checkpointed") == (
+    assert after(step_lines(game_day("smoke"), at), "launch checkpointed") == (
         f"Nothing is launched: run {at.run} continues, and the drills hit that one."
     )
     assert at.run
@@ -76,12 +76,12 @@ def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> 
 
 def test_a_job_that_runs_and_is_no_run_may_keep_the_days_own_waiting() -> None:
     at = replace(LOCAL, jobs=(Job("job-1", "python x.py", JobStatus.RUNNING),))
-    said = steps_said(game_day("smoke"), at)
+    said = step_lines(game_day("smoke"), at)
     assert after(said, "launch checkpointed").startswith(
         "Note: job-1 runs there too: a rank waits until"
     )
     always = day_of("[[step]]\nlaunch = 'checkpointed'\nalways = true\nwithin_s = 60\n")
-    said = steps_said(always, replace(at, run="other"))
+    said = step_lines(always, replace(at, run="other"))
     assert said[-1].strip() == "The day ends if it has no checkpoint within 60 s."
 
 
@@ -135,7 +135,7 @@ def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture
     ground = ScriptedContext(trained())
     refused = experiment(ground, Obedient(missing="no right to it"))
     asyncio.run(refused.conduct())
-    Lines(refused).tell(ground.store)
+    Lines(refused).print_new(ground.store)
     assert capsys.readouterr().err.splitlines() == ["    0.0 s  preparing: nothing is done yet"]
 
 
@@ -154,13 +154,13 @@ def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_told(capsys: Cap
                 message=message,
             )
         )
-        lines.tell(ground.store)
+        lines.print_new(ground.store)
     for event in the_recovery():
         if isinstance(event, DrillInjected):  # a second later than the last step
             later = replace(event.drill, id=f"{drill.id}.1", injected_s=101.5)
             event = replace(event, at_s=101.5, drill=later)
         ground.dispatch(event)
-    lines.tell(ground.store)
+    lines.print_new(ground.store)
     said = capsys.readouterr().err.splitlines()
     assert said[:2] == [
         "    0.0 s  checking before", "    0.0 s  checking before: no steady state yet",
@@ -201,7 +201,7 @@ abort_unless = ["command: true %s"]
 
 def test_every_command_that_runs_on_this_machine_is_in_the_plan_whole() -> None:
     long = "x" * 3000
-    said = steps_said(parsed(DAY % long, "day.toml", "day"), None)
+    said = step_lines(parsed(DAY % long, "day.toml", "day"), None)
     runs = "     Runs on this machine: "
     assert [line.removeprefix(runs) for line in said if line.startswith(runs)] == [
         "sh -c 'rm -rf /tmp/x'",
@@ -212,4 +212,4 @@ def test_every_command_that_runs_on_this_machine_is_in_the_plan_whole() -> None:
 
 
 def test_game_day_without_commands_has_no_line_of_them() -> None:
-    assert not [line for line in steps_said(game_day("smoke"), LOCAL) if "Runs on" in line]
+    assert not [line for line in step_lines(game_day("smoke"), LOCAL) if "Runs on" in line]

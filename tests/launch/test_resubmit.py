@@ -65,7 +65,7 @@ async def stay(cluster: Cluster, times: int = 3) -> tuple[Any, list[str]]:
     ) as dashboard:
         await submission.launch(dashboard, spec)
         job = await resubmit.stay(
-            dashboard, spec, times, said.append, sends=cluster.told.append, sleep=cluster.sleep
+            dashboard, spec, times, said.append, on_submit=cluster.told.append, sleep=cluster.sleep
         )
     return job, said
 

@@ -46,7 +46,7 @@ class Session:
             only=only,
             clock=lambda: START_S + 10_000,
             monotonic=lambda: self.now_s,
-            told=self.told.append,
+            on_message=self.told.append,
         )
         if read:
             self.recorders.on_event(PAST_READ)

@@ -259,7 +259,7 @@ def test_the_second_recorder_of_a_run_says_so_and_goes_on_without(tmp_path: Path
     first = Recorder(path)
     first.take(script()[0])
     wait_until(path.exists)
-    second = Recorder(path, told=told.append)
+    second = Recorder(path, on_message=told.append)
     wait_until(lambda: not second.going)
     second.take(script()[0])
     second.close()
@@ -275,7 +275,7 @@ def test_the_second_recorder_of_a_run_says_so_and_goes_on_without(tmp_path: Path
 def test_a_directory_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "recordings").write_text("a file where the directory should be")
     told = list[str]()
-    recorder = Recorder(tmp_path / "recordings" / "a.cockpit", told=told.append)
+    recorder = Recorder(tmp_path / "recordings" / "a.cockpit", on_message=told.append)
     for event in script(30):
         recorder.take(event)
     wait_until(lambda: not recorder.going)
@@ -304,7 +304,7 @@ def test_a_full_disk_is_told_once_and_recording_goes_on_when_there_is_room(
     monkeypatch.setattr(recorder_module, "RETRY_EVERY_S", 0.05)
     monkeypatch.setattr(recorder_thread, "COMMIT_EVERY_S", 0.02)
     path, told, events = tmp_path / "a.cockpit", list[str](), script()
-    recorder = Recorder(path, told=told.append)
+    recorder = Recorder(path, on_message=told.append)
     recorder.take(events[0])
     wait_until(lambda: path.exists() and recorder._writer is not None)
     assert recorder._writer is not None
@@ -357,7 +357,7 @@ def test_what_the_disk_does_not_take_in_time_is_dropped_and_counted(
     monkeypatch.setattr(Recorder, "write", slow)
     monkeypatch.setattr(recorder_thread, "WEIGHT_AT_MOST", 60)
     told = list[str]()
-    recorder = Recorder(tmp_path / "a.cockpit", told=told.append)
+    recorder = Recorder(tmp_path / "a.cockpit", on_message=told.append)
     events = own(script(60, None))
     began = time.monotonic()
     for event in events:

@@ -56,7 +56,7 @@ class _Kind:
     health_news: bool = False
 
     @property
-    def spoken(self) -> bool:
+    def reported(self) -> bool:
         return self.complete or self.health is not None
 
 
@@ -67,7 +67,7 @@ class ClusterWatch:
         self._client, self._ref = client, ref
         self._kinds = {name: _Kind() for name in KINDS if name in kinds}
         self._woken = asyncio.Event()
-        self._told: dict[type[Event], object] = {}
+        self._sent: dict[type[Event], object] = {}
         self._reported_notices: dict[str, Notice] = {}
         self._seen_pods: set[str] = set()
         self._pods: Collection[Pod] = ()
@@ -173,9 +173,9 @@ class ClusterWatch:
         now = time.time()
         cluster, pods = self._kinds.get("cluster"), self._kinds.get("pods")
         # The cluster comes first, and not before the first of its pods: their counts are in it.
-        if cluster is not None and not cluster.spoken:
+        if cluster is not None and not cluster.reported:
             return
-        if pods is not None and not (pods.objects or pods.spoken):
+        if pods is not None and not (pods.objects or pods.reported):
             return
         if cluster is None or cluster.complete:
             yield from self._cluster_events(now)
@@ -266,7 +266,7 @@ class ClusterWatch:
 
         Then it goes on reporting that it is well: a source that reports nothing turns stale.
         """
-        if not all(kind.spoken for kind in self._kinds.values()):
+        if not all(kind.reported for kind in self._kinds.values()):
             return
         for name, kind in self._kinds.items():
             if not kind.health_news or kind.health is None:
@@ -287,8 +287,8 @@ class ClusterWatch:
     def _if_new(self, event: Event) -> Iterator[Event]:
         """Not what was told before; a time alone is no news."""
         key = tuple(getattr(event, name) for name in type(event).__slots__)
-        if self._told.get(type(event)) != key:
-            self._told[type(event)] = key
+        if self._sent.get(type(event)) != key:
+            self._sent[type(event)] = key
             yield event
 
 

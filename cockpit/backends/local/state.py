@@ -62,7 +62,7 @@ class LocalCluster:
             return ()
         if self.operator_alive:
             return tuple(item.pod for item in self.status.pods)
-        return tuple(_looked_at(item) for item in self.status.pods)
+        return tuple(_checked(item) for item in self.status.pods)
 
     @property
     def groups(self) -> tuple[WorkerGroup, ...]:
@@ -179,7 +179,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
         ) from error
 
 
-def _looked_at(item: PodStatus) -> Pod:
+def _checked(item: PodStatus) -> Pod:
     if item.pod.phase is PodPhase.FAILED or is_alive(item.process):
         return item.pod
     return replace(

@@ -136,11 +136,11 @@ def _on_terminal(session: Session, pod: str, argv: list[str]) -> int:
 
 @contextmanager
 def _resized(session: Session, terminal: Terminal) -> Iterator[None]:
-    def tell(*_: object) -> None:
+    def send_size(*_: object) -> None:
         columns, rows = shutil.get_terminal_size()
         session.submit(terminal.resize(rows, columns))
 
-    before = signal.signal(signal.SIGWINCH, tell)
+    before = signal.signal(signal.SIGWINCH, send_size)
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
 from cockpit.format import bytes_text
 from cockpit.launch import settings_file, submission
@@ -164,7 +164,7 @@ def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
 async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
     async with Dashboard(backend.dashboard) as dashboard:
         if words := beside(await dashboard.jobs()):
-            tell(words)
+            log(words)
         job = await ClusterActions(backend).submit(spec)
         if args.output == "table":
             print(job.id, flush=True)
@@ -173,7 +173,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         if not args.follow and not args.resubmit:
             return int(ExitCode.DONE)
         if args.resubmit:
-            ended = await stay(dashboard, spec, args.resubmit, tell)
+            ended = await stay(dashboard, spec, args.resubmit, log)
         else:
             await follow_job(dashboard, job.id)
             ended = await dashboard.job(job.id)

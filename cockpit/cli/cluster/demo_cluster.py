@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the screen is painted before these are imported
     from cockpit.backends.local import LocalBackend
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def start(
-    args: argparse.Namespace, say: Say, claimed: Callable[[], None] = lambda: None
+    args: argparse.Namespace, log: Log, claimed: Callable[[], None] = lambda: None
 ) -> LocalBackend:
     """The demo's cluster: one CPU a worker, so that each rank gets a pod of its own.
 
@@ -32,11 +32,11 @@ def start(
         max=max(4, args.workers * 2),
         resources=Resources(cpus=1.0),
     )
-    asyncio.run(up(args.name, [group], progress=say, claimed=claimed, recovery=FAST))
+    asyncio.run(up(args.name, [group], progress=log, claimed=claimed, recovery=FAST))
     return LocalBackend(args.name)
 
 
-def end(args: argparse.Namespace, say: Say) -> None:
+def end(args: argparse.Namespace, log: Log) -> None:
     from cockpit.backends.local import down, status
     from cockpit.backends.local.removal import uninterrupted
 
@@ -44,9 +44,9 @@ def end(args: argparse.Namespace, say: Say) -> None:
         if status(args.name) is None:
             return  # it never came up, and what there was of it is gone
         if args.keep:
-            say(f"Cluster {args.name} stays up; remove it with: cockpit local down {args.name}")
+            log(f"Cluster {args.name} stays up; remove it with: cockpit local down {args.name}")
         else:
-            say(f"Taking down cluster {args.name} …")
+            log(f"Taking down cluster {args.name} …")
             down(args.name)
 
 

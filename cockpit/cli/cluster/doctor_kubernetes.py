@@ -71,7 +71,7 @@ async def _api_server(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[
         except CockpitError as error:
             yield _failed("api server", error)
             return
-        yield Check("api server", True, f"{_word(version, 'gitVersion')} at {server}")
+        yield Check("api server", True, f"{_text(version, 'gitVersion')} at {server}")
         yield await _crd(client)
     finally:
         await client.aclose()
@@ -92,7 +92,7 @@ async def _crd(client: KubeClient) -> Check:
         )
     except CockpitError as error:
         return _failed("rayclusters.ray.io", error)
-    kinds = [_word(each, "kind") for each in listed.get("resources", ()) if isinstance(each, dict)]
+    kinds = [_text(each, "kind") for each in listed.get("resources", ()) if isinstance(each, dict)]
     return Check("rayclusters.ray.io", True, "with RayJobs" if "RayJob" in kinds else "no RayJobs")
 
 
@@ -160,5 +160,5 @@ def _part(raw: Any, key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _word(raw: Any, key: str) -> str:
+def _text(raw: Any, key: str) -> str:
     return one_line(str(raw.get(key, ""))) if isinstance(raw, dict) else ""

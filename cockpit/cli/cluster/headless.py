@@ -13,7 +13,7 @@ from cockpit.cli.cluster import demo_cluster
 from cockpit.cli.drill import progress
 from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.text import sentence
 from cockpit.model.drill import Recovery
@@ -44,13 +44,13 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
 
         def claimed() -> None:
             # Before it is up: an interrupt at any moment finds somebody to take it down.
-            after.callback(demo_cluster.end, args, tell)
+            after.callback(demo_cluster.end, args, log)
 
-        backend = demo_cluster.start(args, tell, claimed)
+        backend = demo_cluster.start(args, log, claimed)
         session = after.enter_context(builder.session_on(backend))
         actions = DrillActions(session)
         job_id = session.call(actions.launch("checkpointed", demo_cluster.settings(args)))
-        tell(f"Launched {job_id}; waiting for its first checkpoint …")
+        log(f"Launched {job_id}; waiting for its first checkpoint …")
         run_id = _wait_until_it_trains(session, job_id, half)
         measured = _kill_one(session, actions, ends)
         session.wait(lambda store: False, max(AFTER_S, ends - time.monotonic()))
@@ -58,7 +58,7 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
         try:
             session.call(actions.stop_job(job_id))
         except CockpitError as error:
-            tell(one_line(f"Job {job_id} was not stopped: {error}"))
+            log(one_line(f"Job {job_id} was not stopped: {error}"))
         return measured.recovered
 
 
@@ -114,9 +114,9 @@ def _kill_one(session: Session, actions: DrillActions, ends: float) -> Recovery:
     recover_s = max(0.0, ends - time.monotonic()) + EXTRA_S
     plan = plan_kill(session.store, str(ranks[-1].rank), 0.0, recover_s)
     for line in plan.lines:
-        tell(line)
+        log(line)
     measured = progress.kill(session, actions, plan)
-    tell(sentence(measured))
+    log(sentence(measured))
     return measured
 
 

@@ -9,7 +9,7 @@ from cockpit.actions import audit
 from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters, status, up
 from cockpit.cli.options import confirm
 from cockpit.cli.output import tables
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.model.cluster import ClusterRef, PodPhase, Resources
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
 from cockpit.model.recovery import FAST, PROFILES, profile
@@ -57,13 +57,13 @@ def _up(args: argparse.Namespace, name: str) -> int:
     groups = groups_of(args)
     sizes = ", ".join(f"{group.replicas} {group.name}" for group in groups)
     if args.dry_run:
-        tell(f"Start local cluster {name}: a head and {sizes}.")
-        tell("Dry run: nothing was changed.")
+        log(f"Start local cluster {name}: a head and {sizes}.")
+        log("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
     audit.require_writable()
-    asyncio.run(up(name, groups, progress=tell, recovery=profile(args.recovery)))
+    asyncio.run(up(name, groups, progress=log, recovery=profile(args.recovery)))
     audit.record("up", ClusterRef("local", name), name, after=sizes)
-    tell(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
+    log(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
 
 
@@ -84,14 +84,14 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
     else:
         # After a reboot, say: nothing lives there that could be lost by a slip.
         confirm.refuse_read_only(args)
-        tell(f"Take down local cluster {name}: only its files are left.")
+        log(f"Take down local cluster {name}: only its files are left.")
         if args.dry_run:
-            tell("Dry run: nothing was changed.")
+            log("Dry run: nothing was changed.")
             return int(ExitCode.DONE)
     audit.require_writable()
     down(name, uid=cluster.spec.uid if cluster.spec is not None else "")
     audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
-    tell(f"Deleted cluster {name}.")
+    log(f"Deleted cluster {name}.")
     return int(ExitCode.DONE)
 
 

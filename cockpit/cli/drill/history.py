@@ -9,7 +9,7 @@ from typing import Any
 
 from cockpit.cli.drill import result
 from cockpit.cli.output import tables
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.cli.recordings.report import ENDINGS, form, write, written
 from cockpit.insight.recovery.drill_comparison import Measure, compared, kind_of
 from cockpit.model.drill import DrillRecord, KeptDrill
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 def _history(args: argparse.Namespace) -> int:
     kept, unreadable = DrillHistory().all()
     for one in unreadable:
-        tell(one_line(f"{one.path.name} cannot be read: {one.why}"))
+        log(one_line(f"{one.path.name} cannot be read: {one.why}"))
     records = [one.record for one in kept]
     rows = [
         _row(record, records)

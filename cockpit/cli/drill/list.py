@@ -7,7 +7,7 @@ from typing import Any
 
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.drills.faults import catalog
 from cockpit.drills.faults.catalog import why_not
 from cockpit.drills.faults.fault import Fault, Parameter
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.output or "table") != "table":
         tables.print_rows([*rows, *days], (), args.output)
         return int(ExitCode.DONE)
-    shown = [row | {"available": _words(row)} for row in rows]
+    shown = [row | {"available": _available(row)} for row in rows]
     if shown or not days:
         tables.print_rows(shown, COLUMNS, "table", empty=f"Nothing has {args.name!r} in its name.")
     if len(rows) == 1 and not days:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
-def _words(row: dict[str, Any]) -> str:
+def _available(row: dict[str, Any]) -> str:
     return {True: "yes", False: f"no: {row['why_not']}", None: ""}[row["available"]]
 
 
@@ -61,7 +61,7 @@ def _cluster(args: argparse.Namespace) -> tuple[str, dict[str, Capability]]:
     except CockpitError as error:
         if args.where.kind or args.where.cluster:
             raise
-        tell(f"{error.what} So it is unknown what is available here.")
+        log(f"{error.what} So it is unknown what is available here.")
         return "", {}
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.output import tables
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.plan.kill import KillPlan
 from cockpit.insight.recovery.measurement import recovery
@@ -53,7 +53,7 @@ def follow(
             show(session.store)
             return running.result(), interrupted
         except KeyboardInterrupt:
-            tell("Undoing it first …" if interrupted else "Interrupted: aborting the drill …")
+            log("Undoing it first …" if interrupted else "Interrupted: aborting the drill …")
             interrupted = True
             abort("interrupted")
 
@@ -71,13 +71,13 @@ class Lines:
         self._probes = 0
         self._reached: set[tuple[str, Milestone]] = set()
 
-    def tell(self, store: Store) -> None:
+    def print_new(self, store: Store) -> None:
         """What is new in the store."""
         view = store.drilling.get(self._experiment.id)
         if view is None:
             return
         for at_s, words in sorted([*self._of_drill(view), *self._milestones(store)]):
-            tell(f"{at_s - view.began_s:7.1f} s  {one_line(words)}")
+            log(f"{at_s - view.began_s:7.1f} s  {one_line(words)}")
 
     def _of_drill(self, view: DrillView) -> Iterator[tuple[float, str]]:
         if view.message not in ("", self._message) and self._stages == len(view.stages):
@@ -139,7 +139,7 @@ def kill(session: Session, actions: DrillActions, plan: KillPlan, *, wait: bool 
         for name, at_s, source in milestones(measured):
             if name not in printed:
                 printed.add(name)
-                tell(f"  {at_s:6.1f} s  {name} ({source})")
+                log(f"  {at_s:6.1f} s  {name} ({source})")
 
     record, interrupted = follow(session, actions.drill(experiment), experiment.abort, show)
     if experiment.error is not None:
@@ -149,7 +149,7 @@ def kill(session: Session, actions: DrillActions, plan: KillPlan, *, wait: bool 
     if not record.recoveries:
         raise CockpitError("Nothing was killed.", as_sentence(record.why))
     if wait and record.verdict is Verdict.ABORTED:
-        tell(f"The drill was aborted: {record.why}.")
+        log(f"The drill was aborted: {record.why}.")
     return record.recoveries[0]
 
 

@@ -11,13 +11,13 @@ from cockpit.cli.drill import plan as drill_plan
 from cockpit.cli.drill import result as drill_result
 from cockpit.cli.drill.progress import Lines, follow, waited
 from cockpit.cli.options import confirm, connect
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.drills.engine import interrupted as orphans
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.faults.catalog import NAMES, perhaps
 from cockpit.drills.gamedays import file
-from cockpit.drills.gamedays.description import commands_of, here, steps_said
+from cockpit.drills.gamedays.description import commands_of, here, step_lines
 from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.model.drill import Verdict
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         if day is None or not args.dry_run or args.where.kind or args.where.cluster:
             raise
         # A game day is a file: its steps can be told before there is a cluster.
-        tell(f"{error.what} So it is unknown what is available here.")
-        confirm.confirmed(args, steps_said(day, None))
+        log(f"{error.what} So it is unknown what is available here.")
+        confirm.confirmed(args, step_lines(day, None))
         return int(ExitCode.DONE)
     with monitored.monitored_session_on(backend) as session:
         connect.wait_for(session, SOURCES, connect.TARGET_SETTLE_S)
@@ -80,11 +80,9 @@ class Left:
 def _left(session: Session, actions: DrillActions) -> Left:
     journal = Journal()
     for bad in journal.unreadable():
-        tell(f"Note: {bad.line}.")
+        log(f"Note: {bad.line}.")
     for entry in orphans.elsewhere(journal, session.backend.ref):
-        tell(
-            f"Drill {entry.drill_id} has left {entry.fault} on {entry.cluster}: cockpit drill undo"
-        )
+        log(f"Drill {entry.drill_id} has left {entry.fault} on {entry.cluster}: cockpit drill undo")
     now_s = session.clock()
     return Left(*orphans.split(actions.left(), now_s), now_s)
 
@@ -98,7 +96,7 @@ def _undo(args: argparse.Namespace, session: Session, actions: DrillActions, lef
         and confirm.answered_yes(f"{orphans.described(entry, left.now_s)}. Undo it first?")
     ]
     for undone in session.call(actions.undo_left([*left.recent, *agreed])):
-        tell(orphans.outcome(undone))
+        log(orphans.outcome(undone))
         if undone.error is not None:
             raise undone.error
 
@@ -120,12 +118,12 @@ def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
 
 def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
     experiment, left = actions.experiment(plan), _left(session, actions)
-    lines = [*_said(session, experiment), *left.lines]
+    lines = [*_plan_lines(session, experiment), *left.lines]
     if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     _undo(args, session, actions, left)
     record, interrupted = follow(
-        session, actions.drill(experiment), experiment.abort, Lines(experiment).tell
+        session, actions.drill(experiment), experiment.abort, Lines(experiment).print_new
     )
     drill_result.show(record, args.output or "table")
     _write_junit(args.junit, record.name, record.began_s, [drill_junit.case_of(record)])
@@ -133,20 +131,20 @@ def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan
 
 
 def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day: GameDay) -> int:
-    going, left = actions.game_day(day, tell), _left(session, actions)
+    going, left = actions.game_day(day, log), _left(session, actions)
     rights = session.call(session.backend.capabilities())
     there = here(session.store, session.backend.ref.backend, rights)
-    lines = [*steps_said(day, there), *left.lines]
+    lines = [*step_lines(day, there), *left.lines]
     if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
         return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     _undo(args, session, actions, left)
-    told: dict[str, Lines] = {}
+    printers: dict[str, Lines] = {}
 
-    def tell_more(store: Store) -> None:
+    def print_more(store: Store) -> None:
         if (experiment := going.experiment) is not None:
-            told.setdefault(experiment.id, Lines(experiment)).tell(store)
+            printers.setdefault(experiment.id, Lines(experiment)).print_new(store)
 
-    result, interrupted = follow(session, going.conduct(), going.abort, tell_more)
+    result, interrupted = follow(session, going.conduct(), going.abort, print_more)
     drill_result.show_day(result, args.output or "table")
     cases = [
         drill_junit.case_of(step.record, step.name)
@@ -160,7 +158,7 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
     return _code(interrupted, result.passed)
 
 
-def _said(session: Session, experiment: Experiment) -> list[str]:
+def _plan_lines(session: Session, experiment: Experiment) -> list[str]:
     """What it will do, to whom, and what the user should know before."""
 
     async def prepared() -> list[str]:

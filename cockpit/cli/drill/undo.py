@@ -10,7 +10,7 @@ from cockpit.actions.drills import DrillActions
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output import tables
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.drills.engine import interrupted
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.model.cluster import ClusterRef, is_protected
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     journal, now_s = Journal(), time.time()
     bad = journal.unreadable()
     for each in bad:
-        tell(f"{each.line}.")
+        log(f"{each.line}.")
     left = [entry for entry in journal.orphans() if interrupted.is_of(entry, args.name)]
     if args.name and not left:
         going = [entry for entry in journal.entries() if interrupted.is_of(entry, args.name)]
@@ -124,4 +124,4 @@ def _show(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         if (args.output or "table") == "table":
             print(row["message"])
         elif not row["undone"]:
-            tell(row["message"])
+            log(row["message"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.options.cluster_flags import Place
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.session import builder
 from cockpit.session.session import Session
 
@@ -26,7 +26,7 @@ TARGET_SETTLE_S = 30.0
 
 __all__ = ["Session", "backend", "session", "wait_for"]
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ def backend(
     *,
     kinds: Collection[str] | None = None,
     once: bool = False,
-    say: Say = tell,
+    log: Log = log,
 ) -> Backend:
     """The cluster that flags, environment and profile name, or the only one that there is.
 
     `kinds` is what of it will be looked at (None: everything), `once` that one look is enough;
     `say` is told which was taken where another might have been meant.
     """
-    meant = found(args, say)
+    meant = found(args, log)
     if not isinstance(meant, OnKubernetes):
         return meant
     from cockpit.cli.options import kubernetes
@@ -56,14 +56,14 @@ def backend(
     return kubernetes.opened(args.where, meant.configured, kinds, once=once)
 
 
-def found(args: argparse.Namespace, say: Say = tell) -> Backend | OnKubernetes:
+def found(args: argparse.Namespace, log: Log = log) -> Backend | OnKubernetes:
     """What kind of cluster is meant; only files are read for it."""
     where: Place = args.where
     if where.kind == "address":
         from cockpit.backends.address import AddressBackend
 
         return AddressBackend(where.address)
-    if where.kind != "kuberay" and (local := _local(where, say)) is not None:
+    if where.kind != "kuberay" and (local := _local(where, log)) is not None:
         return local
     from cockpit.cli.options import kubernetes
 
@@ -87,7 +87,7 @@ def cluster_of(args: argparse.Namespace, session: Session, job: Job) -> Backend:
     return kubernetes.backend(where, kubernetes.config(where), replace(own.ref, name=job.cluster))
 
 
-def _local(where: Place, say: Say) -> Backend | None:
+def _local(where: Place, log: Log) -> Backend | None:
     """A local cluster, if one is meant: it is asked for, or runs and nothing else is named."""
     from cockpit.backends.local import list_clusters
 
@@ -103,7 +103,7 @@ def _local(where: Place, say: Say) -> Backend | None:
             raise cluster_choice.nothing_there(where)
         if configured:
             name = cluster_choice.local(meant, where.cluster)
-            say(
+            log(
                 f"Taken: local cluster {name}. There is a kubeconfig too: use --context NAME for a "
                 "cluster there, --local for this one."
             )

@@ -56,7 +56,7 @@ def _gated(stream: TextIO) -> TextIO:
     return stream if isinstance(stream, Gated) else Gated(stream)  # type: ignore[return-value]
 
 
-def tell(line: str) -> None:
+def log(line: str) -> None:
     """A line of progress for whoever may be there: it never stops the work that it tells of.
 
     After a hang-up the terminal is gone while a cluster is still to be taken down.

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         _require_telemetry(session)
         if args.watch:
             return _watch(args, session, settings)
-        return _look(args, session.store, session.clock(), settings)
+        return _print_once(args, session.store, session.clock(), settings)
 
 
 def _require_telemetry(session: connect.Session) -> None:
@@ -74,7 +74,9 @@ def _require_telemetry(session: connect.Session) -> None:
         )
 
 
-def _look(args: argparse.Namespace, store: Store, now_s: float, settings: AlertSettings) -> int:
+def _print_once(
+    args: argparse.Namespace, store: Store, now_s: float, settings: AlertSettings
+) -> int:
     from cockpit.insight.detectors.findings import findings
     from cockpit.insight.detectors.hysteresis import is_at_least
     from cockpit.insight.metrics.diagnosis import diagnosis
@@ -152,7 +154,7 @@ def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSe
     least = Severity(args.severity)
     told: set[str] = set()
 
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         session.dispatch(event)
         if isinstance(event, AlertRaised):
             if is_at_least(event.alert.finding.severity, least):
@@ -171,7 +173,7 @@ def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSe
                 indent=None,
             )
 
-    watch = AlertMonitor(tell, lambda: session.store, settings, _recorded, session.clock)
+    watch = AlertMonitor(emit, lambda: session.store, settings, _recorded, session.clock)
     try:
         while True:
             session.wait(lambda store: False, CHECK_EVERY_S)

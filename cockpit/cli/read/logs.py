@@ -103,7 +103,7 @@ async def _print(
                 worker.log_file,
                 tail_lines=args.lines,
                 follow=args.follow,
-                on_trouble=_say_trouble,
+                on_trouble=_print_trouble,
             )
             async with aclosing(found):
                 await _print_lines(found, pattern)
@@ -155,7 +155,7 @@ async def follow_job(
 ) -> None:
     """Print a job's log to standard output, trouble to standard error."""
     found = follow_job_log(
-        dashboard, job_id, tail_lines=lines, follow=follow, on_trouble=_say_trouble
+        dashboard, job_id, tail_lines=lines, follow=follow, on_trouble=_print_trouble
     )
     async with aclosing(found):
         await _print_lines(found, pattern)
@@ -167,6 +167,6 @@ async def _print_lines(lines: AsyncIterator[str], pattern: re.Pattern[str] | Non
             print(line, flush=True)
 
 
-def _say_trouble(trouble: Trouble) -> None:
+def _print_trouble(trouble: Trouble) -> None:
     what = trouble.error.what
     print(f"({what}; trying again in {trouble.wait_s:.0f} s)", file=sys.stderr)

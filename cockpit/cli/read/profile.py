@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"Rank {args.rank}: {process}, for {args.seconds} s …", file=sys.stderr)
         found = session.call(_profile(session, process, args))
     write(out, found if isinstance(found, bytes) else found.svg)
-    _tell(args, process, out, found)
+    _print(args, process, out, found)
     return int(ExitCode.DONE)
 
 
@@ -77,7 +77,7 @@ async def _profile(session: Session, process: Process, args: argparse.Namespace)
         return await tools.cpu_profile(process, args.seconds, idle=args.idle, native=args.native)
 
 
-def _tell(args: argparse.Namespace, process: Process, out: Path, found: Profile | bytes) -> None:
+def _print(args: argparse.Namespace, process: Process, out: Path, found: Profile | bytes) -> None:
     hot = [] if isinstance(found, bytes) else found.hot[: args.top]
     if args.output != "table":
         row = {"rank": int(args.rank), "pid": process.pid, "node_ip": process.node_ip}

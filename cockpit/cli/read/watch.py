@@ -41,7 +41,7 @@ class Watched:
         self._wanted = wanted
         self._names: dict[str, str] = {}
         self._sampled: set[str] = set()
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, RunSeen):
@@ -55,7 +55,7 @@ class Watched:
         elif isinstance(event, MetricsReported):
             if self._means(event.run_id) and event.run_id not in self._sampled:
                 name = self._names.get(event.run_id) or event.run_id
-                self._say(
+                self._print_once(
                     f"Run {name} only reports, and has no samples: its script does not "
                     "call telemetry.step. To follow the reports: cockpit runs --watch"
                 )
@@ -63,14 +63,16 @@ class Watched:
             # All that is kept has been read by then.
             if self._wanted and not any(map(self._means, self._names)):
                 known = ", ".join(name or run_id for run_id, name in self._names.items())
-                self._say(f"Waiting for a run {self._wanted!r}. There is: {known or 'none'}.")
+                self._print_once(
+                    f"Waiting for a run {self._wanted!r}. There is: {known or 'none'}."
+                )
             elif not self._names:
-                self._say("Waiting for a run.")
+                self._print_once("Waiting for a run.")
 
     def _means(self, run_id: str) -> bool:
         return not self._wanted or self._wanted in (run_id, self._names.get(run_id, ""))
 
-    def _say(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
+    def _print_once(self, line: str) -> None:
+        if line not in self._printed:
+            self._printed.add(line)
             print(line, file=sys.stderr)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from cockpit.cli.options import connect
-from cockpit.cli.output.streams import tell
+from cockpit.cli.output.streams import log
 from cockpit.model.error import ExitCode
 from cockpit.model.event import Notice
 from cockpit.model.text import one_line
@@ -36,12 +36,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    session = monitored.monitored_session_on(connect.backend(args, say=tell), record=args.run)
+    session = monitored.monitored_session_on(connect.backend(args, log=log), record=args.run)
     watch = Watch(session, args.run)
     with _closed_in_the_end(session), _ended_by_a_signal(watch):
         watch.until_over(forever=args.forever)
         if watch.is_ended:
-            tell("Ended; what was recorded is complete.")
+            log("Ended; what was recorded is complete.")
     return int(ExitCode.DONE)
 
 
@@ -55,7 +55,7 @@ class Watch:
         self._is_any_done = False
         self._followed: dict[str, str] = {}
         """By run, the name of the source of its job's log."""
-        self._said_s = float("-inf")
+        self._printed_s = float("-inf")
         self._notices = 0
         self.is_ended = False
         """The user has had enough."""
@@ -64,9 +64,9 @@ class Watch:
         """Until each run that was recorded is over; with `forever`, until it is ended."""
         while not self.is_ended and (forever or self._begun or not self._is_any_done):
             self.session.wait(lambda store: False, LOOK_EVERY_S)
-            self._look()
+            self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         recording = self.session.recording
         assert recording is not None  # it was asked for
         going, store = recording.recorders(), self.session.store
@@ -74,22 +74,22 @@ class Watch:
             run = store.runs.get(run_id)
             if self._begun.get(run_id) is not recorder:
                 self._begun[run_id] = recorder
-                tell(f"{_clock()} recording {_name(run, run_id)} in {recorder.path}")
+                log(f"{_clock()} recording {_name(run, run_id)} in {recorder.path}")
             self._follow_log(run)
         for run_id, recorder in list(self._begun.items()):
             if run_id not in going and not recorder.going:
                 run = store.runs.get(run_id)
                 about = f"{_clock()} {run_id}" if run is None else self._line(run)
-                tell(f"{about}. Done: {recorder.path}")
+                log(f"{about}. Done: {recorder.path}")
                 del self._begun[run_id]
                 self._is_any_done = True
                 self._unfollow_log(run_id)
-        self._tell_notices()
-        if time.monotonic() - self._said_s >= LINE_EVERY_S:
-            self._said_s = time.monotonic()
+        self._print_notices()
+        if time.monotonic() - self._printed_s >= LINE_EVERY_S:
+            self._printed_s = time.monotonic()
             lines = [self._line(store.runs[run_id]) for run_id in going if run_id in store.runs]
             for line in lines or [f"{_clock()} waiting for {self.wanted or 'a run'}"]:
-                tell(line)
+                log(line)
 
     def _follow_log(self, run: RunView | None) -> None:
         """Nobody looks at the log here, so nothing but this would read it."""
@@ -103,11 +103,11 @@ class Watch:
         if name and name not in self._followed.values():
             self.session.remove(name)
 
-    def _tell_notices(self) -> None:
+    def _print_notices(self) -> None:
         """What the recorder itself has to say."""
         own = [notice for notice in self.session.store.notices if _is_own(notice)]
         for notice in own[self._notices :]:
-            tell(f"{_clock()} {notice.message}")
+            log(f"{_clock()} {notice.message}")
         self._notices = len(own)
 
     def _line(self, run: RunView) -> str:

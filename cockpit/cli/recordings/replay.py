@@ -112,7 +112,7 @@ def _screen(args: argparse.Namespace, at_s: float | None) -> int:
     symbols()  # a word that is no symbol set is told before the screen comes up
     player = _player(args, at_s)  # and so is what is no recording
 
-    def start(say: Log) -> Connection:
+    def start(log: Log) -> Connection:
         from cockpit.tui.replay.session import connection
 
         player.play(paused=player.at_end)

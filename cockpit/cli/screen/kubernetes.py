@@ -22,19 +22,19 @@ from cockpit.tui.changes.actions import Connection, Log
 
 
 def connection(
-    where: Place, configured: KubeConfig, say: Log, *, undoes: bool = True
+    where: Place, configured: KubeConfig, log: Log, *, undoes: bool = True
 ) -> Connection:
     """On the cluster that is meant; without a session while it is to be chosen there."""
     beside = _fleet(configured)
 
-    def reconnect(ref: ClusterRef, say: Log) -> Connection:
+    def reconnect(ref: ClusterRef, log: Log) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kubernetes.named(where, configured) else Place()
         return on_backend.connection(kubernetes.backend(there, configured, ref), undoes=undoes)
 
     try:
-        ref = _chosen(where, configured, say)
-        made = reconnect(ref, say) if ref is not None else Connection(None)
+        ref = _chosen(where, configured, log)
+        made = reconnect(ref, log) if ref is not None else Connection(None)
     except BaseException:
         beside.close()
         raise
@@ -43,17 +43,17 @@ def connection(
     )
 
 
-def _chosen(where: Place, configured: KubeConfig, say: Log) -> ClusterRef | None:
+def _chosen(where: Place, configured: KubeConfig, log: Log) -> ClusterRef | None:
     """None: the user chooses. A context that was not asked for and is down is no end of it all."""
     try:
         return kubernetes.chosen(where, configured)
     except SeveralError as error:
-        say(one_line(error.what))
+        log(one_line(error.what))
         return None
     except CockpitError as error:
         if where.context or len(configured.contexts) < 2:
             raise
-        say(one_line(str(error)))
+        log(one_line(str(error)))
         return None
 
 

@@ -21,15 +21,15 @@ def run(args: argparse.Namespace) -> int:
     """The screen on the cluster that the flags name; on Kubernetes with all others beside it."""
     streams.require_terminal(WITHOUT_SCREEN)
 
-    def start(say: Log) -> Connection:
+    def start(log: Log) -> Connection:
         from cockpit.cli.options import connect
 
-        found = connect.found(args, say)
+        found = connect.found(args, log)
         if isinstance(found, connect.OnKubernetes):
             from cockpit.cli.screen import kubernetes
 
             return kubernetes.connection(
-                args.where, found.configured, say, undoes=not args.read_only
+                args.where, found.configured, log, undoes=not args.read_only
             )
         from cockpit.cli.screen.connection import connection
 
@@ -43,7 +43,7 @@ def demo(args: argparse.Namespace) -> int:
     streams.require_terminal(WITHOUT_SCREEN)
     ours = False
 
-    def start(say: Log) -> Connection:
+    def start(log: Log) -> Connection:
         from cockpit.actions.cluster import ClusterActions
         from cockpit.cli.cluster import demo_cluster
         from cockpit.cli.screen.connection import connection
@@ -52,8 +52,8 @@ def demo(args: argparse.Namespace) -> int:
             nonlocal ours
             ours = True
 
-        backend = demo_cluster.start(args, say, claimed)
-        say("Launching the training job …")
+        backend = demo_cluster.start(args, log, claimed)
+        log("Launching the training job …")
         ends = "" if args.keep else f"the local cluster {args.name} and its run"
         made = connection(backend, ends_with_screen=ends)
         assert made.session is not None
@@ -71,7 +71,7 @@ def demo(args: argparse.Namespace) -> int:
         if ours:
             from cockpit.cli.cluster import demo_cluster
 
-            demo_cluster.end(args, streams.tell)
+            demo_cluster.end(args, streams.log)
 
 
 def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:

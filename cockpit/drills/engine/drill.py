@@ -144,7 +144,7 @@ class Experiment:
                 self._context.backend,
                 self.id,
                 guard=self._abort.guard,
-                waits=partial(self._log.stage, Stage.PREPARING),
+                on_wait=partial(self._log.stage, Stage.PREPARING),
                 note=self._log.note,
                 lost=self.abort,
                 timing=self._timing,

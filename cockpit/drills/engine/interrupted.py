@@ -66,7 +66,7 @@ async def undo_entries(
     backend: Backend,
     journal: Journal,
     entries: Sequence[Entry],
-    waits: Callable[[str], None] = lambda line: None,
+    on_wait: Callable[[str], None] = lambda line: None,
     timing: lease.Timing = lease.TIMING,
 ) -> AsyncIterator[Undone]:
     """Undo what belongs to this cluster, as far as it is still as the drill left it.
@@ -81,7 +81,7 @@ async def undo_entries(
         try:
             if entry.process.life is ProcessState.UNKNOWN:
                 holder = lease.holder_of(entry.record_id, os.getpid())
-                await lease.acquire(backend, holder, waits, timing)
+                await lease.acquire(backend, holder, on_wait, timing)
             try:
                 lines = tuple(await undo.take_all_back(backend, journal, entry))
             finally:

@@ -49,7 +49,7 @@ async def held(
     drill_id: str,
     *,
     guard: Guard,
-    waits: Callable[[str], None],
+    on_wait: Callable[[str], None],
     note: Callable[[str], None],
     lost: Callable[[str], None],
     timing: Timing = TIMING,
@@ -61,7 +61,7 @@ async def held(
     """
     holder = holder_of(drill_id, os.getpid())
     try:
-        await guard(acquire(backend, holder, waits, timing))
+        await guard(acquire(backend, holder, on_wait, timing))
     except LeaseHeldError:
         raise
     except BaseException:
@@ -77,7 +77,7 @@ async def held(
 
 
 async def acquire(
-    backend: Backend, holder: str, waits: Callable[[str], None], timing: Timing = TIMING
+    backend: Backend, holder: str, on_wait: Callable[[str], None], timing: Timing = TIMING
 ) -> None:
     """Raises LeaseHeldError for a holder that lives, by its clock or by what is observed."""
     try:
@@ -87,7 +87,7 @@ async def acquire(
         if error.current:
             raise
         seen = error
-    waits(f"waiting {seen.ttl_s:g} s for a renewal of the lease. {one_line(seen.why)}")
+    on_wait(f"waiting {seen.ttl_s:g} s for a renewal of the lease. {one_line(seen.why)}")
     until_s = timing.clock() + seen.ttl_s
     while timing.clock() < until_s:
         await timing.sleep(timing.retry_s)

@@ -76,11 +76,11 @@ async def run(backend: Backend, pod: str, script: str, *arguments: str, what: st
         return done.stdout.strip()
     kind = NotAllowedError if done.exit_code == NOT_ALLOWED else CockpitError
     raise kind(
-        what or f"{' '.join((script, *arguments[:1]))} failed in pod {pod}.", last_words(done)
+        what or f"{' '.join((script, *arguments[:1]))} failed in pod {pod}.", last_line(done)
     )
 
 
-def last_words(done: ExecResult) -> str:
+def last_line(done: ExecResult) -> str:
     """Why it failed, in a line: the last one of its standard error, else its exit code."""
     said = done.stderr.strip().splitlines()
     return (one_line(said[-1]) if said else "") or f"It ended with code {done.exit_code}."

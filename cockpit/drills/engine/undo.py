@@ -100,7 +100,7 @@ async def _in_pod(backend: Backend, undo: Undo) -> str:
         return f"done: {undo.text}"
     raise CockpitError(
         f"{undo.text}: it failed in pod {undo.pod}.",
-        pod_script.last_words(done),
+        pod_script.last_line(done),
         "Try again with: cockpit drill undo",
     )
 

@@ -38,7 +38,7 @@ def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
     return Here(backend, rights, run.name if run else "", tuple(store.jobs.values()))
 
 
-def steps_said(day: GameDay, at: Here | None) -> list[str]:
+def step_lines(day: GameDay, at: Here | None) -> list[str]:
     """A line for each step, and one below it where it will not go as it says. None: no cluster."""
     lines = [f"Game day {day.name}: {day.about}" if day.about else f"Game day {day.name}."]
     for number, step in enumerate(day.steps, start=1):

@@ -56,8 +56,8 @@ class Hands(Protocol):
         self,
         spec: LaunchSpec,
         times: int,
-        say: Callable[[str], None],
-        sends: Callable[[str], None],
+        log: Callable[[str], None],
+        on_submit: Callable[[str], None],
     ) -> Job: ...
 
     async def stop_job(self, job_id: str) -> None: ...
@@ -81,13 +81,18 @@ class GameDayRun:
         day: GameDay,
         hands: Hands,
         prober: Prober,
-        say: Callable[[str], None] = lambda line: None,
+        log: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.id = f"day-{secrets.token_hex(4)}"
         self.day = day
         self.experiment: Experiment | None = None
         """The drill that goes on, or the one before."""
-        self._context, self._hands, self._prober, self._say = context, hands, prober, say
+        self._context, self._hands, self._prober, self._log = (
+            context,
+            hands,
+            prober,
+            log,
+        )
         self._abort = Abort(_nothing, LOOK_S)
         self._aborted = ""
         self._launched: list[str] = []
@@ -136,7 +141,7 @@ class GameDayRun:
     async def _step(self, number: int, step: Step) -> str:
         """Do it and note how it went; why the rest is to be left out, if it is."""
         began_s = self._context.clock()
-        self._say(f"step {number} of {len(self.day.steps)}: {step.name}")
+        self._log(f"step {number} of {len(self.day.steps)}: {step.name}")
         record: DrillRecord | None = None
         ok: bool | None
         try:
@@ -162,7 +167,7 @@ class GameDayRun:
         began_s: float,
         record: DrillRecord | None = None,
     ) -> None:
-        self._say(f"step {number} {WORDS[ok]}: {why}")
+        self._log(f"step {number} {WORDS[ok]}: {why}")
         kind = KINDS[type(step.doing)]
         self._results.append(
             StepResult(number, step.name, kind, ok, why, began_s, self._context.clock(), record)
@@ -239,10 +244,10 @@ class GameDayRun:
     async def _stay(self, spec: LaunchSpec, times: int) -> Job:
         at = len(self._launched) - 1
 
-        def sends(job_id: str) -> None:
+        def on_submit(job_id: str) -> None:
             self._launched[at] = job_id
 
-        return await self._hands.stay(spec, times, self._say, sends)
+        return await self._hands.stay(spec, times, self._log, on_submit)
 
     async def _until(self, come: Callable[[Store], bool], within_s: float, missing: str) -> None:
         deadline_s = time.monotonic() + within_s
@@ -256,7 +261,7 @@ class GameDayRun:
             task.cancel()
         stayed = await asyncio.gather(*self._staying, return_exceptions=True)
         for lost in [ended for ended in stayed if isinstance(ended, CockpitError)]:
-            self._say(f"the job is not submitted again after a loss: {one_line(lost.what)}")
+            self._log(f"the job is not submitted again after a loss: {one_line(lost.what)}")
         for job_id in self._launched:
 
             def over(store: Store, job_id: str = job_id, unknown: bool = True) -> bool:
@@ -271,7 +276,7 @@ class GameDayRun:
                 if wait:
                     await self._until(over, STOP_S, f"job {job_id} still runs")
             except CockpitError as error:
-                self._say(f"job {job_id} was not stopped: {one_line(error.what)}")
+                self._log(f"job {job_id} was not stopped: {one_line(error.what)}")
 
 
 def missing(step: Inject, backend: str) -> str:

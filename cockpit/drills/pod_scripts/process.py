@@ -79,7 +79,7 @@ def rank(pid: int) -> Process:
         raise Failed(f"process {pid} has ended")
     if not is_ours(pid):
         raise Failed(f"process {pid} is not of this pod")
-    title = words(pid)[0]
+    title = command_line(pid)[0]
     # Ray names its workers `ray::CLASS…`, and those that wait for work `ray::IDLE`.
     if not title.startswith("ray::") or title.startswith("ray::IDLE"):
         raise Failed(f"process {pid} is no rank but {title[:60]!r}")
@@ -93,7 +93,7 @@ def named(program: str) -> list[Process]:
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             pid = int(entry.name)
             # A program is its own first word; Python's is among the first, after its options.
-            began = [word.rpartition("/")[2] for word in words(pid)[:4]]
+            began = [word.rpartition("/")[2] for word in command_line(pid)[:4]]
             runs = program in (began if program.endswith(".py") else began[:1])
             process = living(pid) if runs and is_ours(pid) else None
             if process is not None:
@@ -101,7 +101,7 @@ def named(program: str) -> list[Process]:
     return found
 
 
-def words(pid: int) -> list[str]:
+def command_line(pid: int) -> list[str]:
     """Its command line; at least one word, which may be empty."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -35,7 +35,7 @@ class ProbeRunner:
         answers = await self._answers("during")
         news = [a for a in answers if a.probe not in self._last or self._last[a.probe] != a.ok]
         self._last.update((answer.probe, answer.ok) for answer in answers)
-        self._tell(news)
+        self._log_results(news)
         # What cannot be asked for a while, as with the connection lost, has not failed.
         return _failed([answer for answer in answers if answer.ok is not None])
 
@@ -50,7 +50,7 @@ class ProbeRunner:
             left_s = deadline_s - time.monotonic()
             may_come = unknown and all(answer.ok is not False for answer in answers)
             if not may_come or left_s <= 0 or not await self._context.ask(going_run):
-                self._tell(answers)
+                self._log_results(answers)
                 return _failed(answers)
             self._log.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
             await asyncio.sleep(min(EVERY_S, left_s))
@@ -64,7 +64,7 @@ class ProbeRunner:
             answers = await self._answers("after")
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or all(answer.ok for answer in answers):
-                self._tell(answers)
+                self._log_results(answers)
                 return _failed(answers)
             await asyncio.sleep(min(EVERY_S, left_s))
 
@@ -73,7 +73,7 @@ class ProbeRunner:
         for spec in self._plan.abort:
             answer = await self._answer(spec, "abort")
             if self._last.get(answer.probe, True) != answer.ok:
-                self._tell([answer])
+                self._log_results([answer])
             self._last[answer.probe] = answer.ok
             if answer.ok is False:
                 return f"{answer.probe} is {answer.value}"
@@ -83,7 +83,7 @@ class ProbeRunner:
         specs = [spec for spec in self._plan.hypothesis if when in spec.when]
         return [await self._answer(spec, when) for spec in specs]
 
-    def _tell(self, answers: Sequence[ProbeResult]) -> None:
+    def _log_results(self, answers: Sequence[ProbeResult]) -> None:
         for answer in answers:
             self._log.probed(answer)
 

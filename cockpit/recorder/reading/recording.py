@@ -167,7 +167,7 @@ class Recording:
             return decode(line)
         except CodecError:
             self._bad_lines += 1
-            self._say_damage()
+            self._report_damage()
             return None
 
     def _lines(self, row: int) -> list[str] | None:
@@ -177,7 +177,7 @@ class Recording:
             return None if found is None else file.unpack(found[0])
         except (*file.TORN, zlib.error, TypeError, ValueError):
             self._bad_batches += 1
-            self._say_damage()
+            self._report_damage()
             return []
 
     def _index(self) -> list[tuple[float, float, int]]:
@@ -196,7 +196,7 @@ class Recording:
                 self._damaged(f"a part of its table is torn ({error})")
         return sorted(batch for row, batch in found.items() if row not in self._missing)
 
-    def _say_damage(self) -> None:
+    def _report_damage(self) -> None:
         parts = []
         if self._bad_batches:
             parts.append(f"{self._bad_batches} batches")

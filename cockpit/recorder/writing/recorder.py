@@ -24,7 +24,7 @@ from cockpit.recorder.writing.writer import Writer
 
 RETRY_EVERY_S = 5.0
 
-Told = Callable[[str], None]
+OnMessage = Callable[[str], None]
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Recorder:
         *,
         run_id: str = "",
         clock: Callable[[], float] = time.time,
-        told: Told | None = None,
+        on_message: OnMessage | None = None,
         thread: RecorderThread | None = None,
         only_continue: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class Recorder:
         self.trouble = ""
         self.dropped = 0
         """Events that were lost because the disk was too slow, or full."""
-        self._clock, self._told = clock, told
+        self._clock, self._on_message = clock, on_message
         self._only_continue = only_continue
         self._filter = EventFilter(run_id)
         self._inbox: deque[tuple[Event, float, float]] = deque()
@@ -70,7 +70,7 @@ class Recorder:
         self._ended = threading.Event()
         self._next_try_s = 0.0
         self._uncommitted_weight = 0
-        self._told_lost = 0
+        self._reported_lost = 0
         self._lock = Lock(path)
         self._writer: Writer | None = None
         self._thread = thread or RecorderThread()
@@ -139,7 +139,7 @@ class Recorder:
             if last or not _passes(error):
                 self._give_up(str(error))
             else:
-                self._tell(f"{error}; it continues when that is over")
+                self._report_trouble(f"{error}; it continues when that is over")
                 self._next_try_s = time.monotonic() + RETRY_EVERY_S
         if last or self._given_up:
             self._end()
@@ -155,7 +155,7 @@ class Recorder:
             try:
                 self._writer.suspend()
             except sqlite3.Error as error:
-                self._tell(f"{error}; it continues when that is over")
+                self._report_trouble(f"{error}; it continues when that is over")
                 self._writer.close()
             self._lock.release()
 
@@ -172,12 +172,12 @@ class Recorder:
             self._put(writer, self._filter.rest(), None)
         writer.commit(self._summary, self.dropped, last=last)
         self._release()
-        self._tell_lost()
+        self._report_lost()
         if self.trouble:
             lost = f"; {self.dropped} events were lost" if self.dropped else ""
             self.trouble = ""
-            if self._told is not None:
-                self._told(f"The recording of {self.path.stem} continues{lost}.")
+            if self._on_message is not None:
+                self._on_message(f"The recording of {self.path.stem} continues{lost}.")
 
     def _opened(self) -> Writer:
         if self._writer is None:
@@ -208,11 +208,11 @@ class Recorder:
         self._thread.release(self._uncommitted_weight)
         self._uncommitted_weight = 0
 
-    def _tell_lost(self) -> None:
+    def _report_lost(self) -> None:
         """That the disk is too slow; again only when ten times as much is lost."""
-        if self.dropped > self._told_lost and not self.trouble and self._told is not None:
-            self._told_lost = 10 * self.dropped
-            self._told(f"The recording of {self.path.stem} has lost {self.dropped} events.")
+        if self.dropped > self._reported_lost and not self.trouble and self._on_message is not None:
+            self._reported_lost = 10 * self.dropped
+            self._on_message(f"The recording of {self.path.stem} has lost {self.dropped} events.")
 
     def _put(self, writer: Writer, events: Iterator[Event], when_s: float | None) -> None:
         try:
@@ -227,14 +227,14 @@ class Recorder:
 
     def _give_up(self, why: str) -> None:
         self._given_up = True
-        self._tell(why)
+        self._report_trouble(why)
 
-    def _tell(self, why: str) -> None:
+    def _report_trouble(self, why: str) -> None:
         """Once for each trouble."""
         if why != self.trouble:
             self.trouble = why
-            if self._told is not None:
-                self._told(f"{self.path.stem} is not being recorded: {why}.")
+            if self._on_message is not None:
+                self._on_message(f"{self.path.stem} is not being recorded: {why}.")
 
 
 def _is_unfinished(path: Path) -> bool:

@@ -45,7 +45,7 @@ class ResumeIndex:
         known = cls(until_s)
         if math.isfinite(until_s):
             found = "SELECT body FROM batches WHERE to_s >= ?"
-            known._lines = set(map(_told, _read(db, found, until_s - OVERLAP_S)))
+            known._lines = set(map(_without_moment, _read(db, found, until_s - OVERLAP_S)))
         ends: dict[str, list[str]] = {}
         for line in _read(db, "SELECT body FROM batches ORDER BY id DESC LIMIT ?", LOG_BATCHES):
             if line.startswith('["LogLines"'):
@@ -64,7 +64,7 @@ class ResumeIndex:
         """Whether the file has this line of the stream."""
         if when_s < self.until_s - OVERLAP_S:
             return True
-        return when_s <= self.until_s + OVERLAP_S and _told(line) in self._lines
+        return when_s <= self.until_s + OVERLAP_S and _without_moment(line) in self._lines
 
     def unread(self, event: LogLines) -> LogLines | None:
         """Without the lines that the file has; only the first that is read anew may have any."""
@@ -79,7 +79,7 @@ class ResumeIndex:
         return event
 
 
-def _told(line: str) -> str:
+def _without_moment(line: str) -> str:
     """Without the moment of its coming, which is another when it is read again."""
     return line if line.endswith("}]") else line.rpartition(",")[0] + "]"
 

@@ -93,11 +93,16 @@ class RunRecorders:
         only: str = "",
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        told: Callable[[str], None] | None = None,
+        on_message: Callable[[str], None] | None = None,
     ) -> None:
         """`only`: a run's id or name; others are not recorded."""
         self.library, self.limits = library, limits or Limits()
-        self._only, self._clock, self._monotonic, self._told = only, clock, monotonic, told
+        self._only, self._clock, self._monotonic, self._on_message = (
+            only,
+            clock,
+            monotonic,
+            on_message,
+        )
         self._snapshot = ClusterSnapshot()
         self._thread = RecorderThread()
         self._recorders: dict[str, Recorder] = {}
@@ -231,7 +236,7 @@ class RunRecorders:
             self.library.path_of(run_id),
             run_id=run_id,
             clock=self._clock,
-            told=self._told,
+            on_message=self._on_message,
             thread=self._thread,
             only_continue=only_continue,
         )
@@ -260,12 +265,12 @@ class RunRecorders:
         try:
             gone = self.library.prune(self.limits, self._clock)
         except OSError as error:
-            self._say(f"Old recordings cannot be removed: {error}.")
+            self._report(f"Old recordings cannot be removed: {error}.")
             return
         if gone:
             names = ", ".join(path.stem for path in gone[:3]) + (", …" if len(gone) > 3 else "")
-            self._say(f"Deleted {len(gone)} recordings (retention limit): {names}.")
+            self._report(f"Deleted {len(gone)} recordings (retention limit): {names}.")
 
-    def _say(self, line: str) -> None:
-        if self._told is not None:
-            self._told(line)
+    def _report(self, line: str) -> None:
+        if self._on_message is not None:
+            self._on_message(line)

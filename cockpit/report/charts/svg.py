@@ -24,10 +24,10 @@ def text(
     """A text; `css` is a class. It is cut to `limit` characters."""
     of_class = f' class="{css}"' if css else ""
     to = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{number(x)}" y="{number(y)}"{to}{of_class}>{words_of(words, limit)}</text>'
+    return f'<text x="{number(x)}" y="{number(y)}"{to}{of_class}>{text_of(words, limit)}</text>'
 
 
-def words_of(words: str, limit: int = 300) -> str:
+def text_of(words: str, limit: int = 300) -> str:
     return escape(values.text(words, limit), quote=True)
 
 
@@ -59,7 +59,7 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
 
 def box(x: float, y: float, width: float, height: float, css: str, title: str = "") -> str:
     """A rectangle, with a title that shows under the pointer and is read aloud."""
-    inside = f"<title>{words_of(title)}</title>" if title else ""
+    inside = f"<title>{text_of(title)}</title>" if title else ""
     place = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
     return (
         f'<rect class="{css}" {place}>{inside}</rect>'
@@ -69,7 +69,7 @@ def box(x: float, y: float, width: float, height: float, css: str, title: str = 
 
 
 def group(css: str, title: str, inside: str) -> str:
-    return f'<g class="{css}"><title>{words_of(title)}</title>{inside}</g>'
+    return f'<g class="{css}"><title>{text_of(title)}</title>{inside}</g>'
 
 
 def picture(
@@ -78,8 +78,8 @@ def picture(
     """The whole, with the words that stand for it where it is not seen."""
     return (
         f'<svg viewBox="0 0 {number(width)} {number(height)}" role="img"'
-        f' aria-label="{words_of(title)}" xmlns="http://www.w3.org/2000/svg">'
-        f"<title>{words_of(title)}</title><desc>{words_of(description, 600)}</desc>"
+        f' aria-label="{text_of(title)}" xmlns="http://www.w3.org/2000/svg">'
+        f"<title>{text_of(title)}</title><desc>{text_of(description, 600)}</desc>"
         + "".join(part for part in inside if part)
         + "</svg>"
     )

@@ -31,7 +31,7 @@ class RecordedActions:
     async def drill(self, experiment: Experiment) -> DrillRecord:
         _refuse()
 
-    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
+    def game_day(self, day: GameDay, log: Callable[[str], None]) -> GameDayRun:
         _refuse()
 
     def earlier_drills(self) -> Sequence[DrillRecord]:

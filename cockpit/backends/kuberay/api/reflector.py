@@ -140,7 +140,7 @@ class Reflector(Generic[T]):
         missing = isinstance(error, KubeError) and error.status == 404
         slow = missing or isinstance(error, NotAllowedError)
         wait_s = REFUSED_RETRY_S * random.uniform(0.9, 1.1) if slow else self._backoff.failed()
-        self._tell(Health(False, error, time.time() + wait_s, missing))
+        self._set_health(Health(False, error, time.time() + wait_s, missing))
         await asyncio.sleep(wait_s)
 
     async def _list(self) -> None:
@@ -234,9 +234,9 @@ class Reflector(Generic[T]):
 
     def _is_well(self) -> None:
         if self._health is None or not self._health.ok:
-            self._tell(Health(True))
+            self._set_health(Health(True))
 
-    def _tell(self, health: Health) -> None:
+    def _set_health(self, health: Health) -> None:
         self._health = health
         self._news.set()
 

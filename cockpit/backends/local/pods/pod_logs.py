@@ -26,21 +26,23 @@ async def read(
 ) -> AsyncIterator[str]:
     """The last `lines` of all together, then with `follow` what is added, until the pod is gone."""
     followed = [_Followed(path) for path in files]
-    before = [line for file in followed for line in file.before(torn=not follow) if _says(line)]
+    before = [
+        line for file in followed for line in file.before(torn=not follow) if _is_output(line)
+    ]
     for line in before[-lines:] if lines > 0 else ():
         yield clean(line)
     while follow:
         # Asked first, so that what was written until then is still read.
         going_on = is_there()
         for file in followed:
-            for line in filter(_says, file.new()):
+            for line in filter(_is_output, file.new()):
                 yield clean(line)
         if not going_on:
             return
         await asyncio.sleep(PERIOD_S)
 
 
-def _says(line: str) -> bool:
+def _is_output(line: str) -> bool:
     """Not of the raylet's inner state, of which it writes a hundred lines each minute."""
     return "[state-dump]" not in line
 

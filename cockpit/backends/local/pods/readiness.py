@@ -29,7 +29,7 @@ class Probe:
 
     async def run(self) -> None:
         while True:
-            await self._look()
+            await self._poll()
             starting = not all(pod.pod.ready for pod in self._pods.started) or not self._pods.head
             waited_s = 0.0
             # In short sleeps: a pod that is started meanwhile is asked for soon.
@@ -38,7 +38,7 @@ class Probe:
                 waited_s += STARTING_PERIOD_S
                 starting = starting or any(pod.ready_s is None for pod in self._pods.started)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         head = self._pods.head
         if head is None or head.process is None:
             return

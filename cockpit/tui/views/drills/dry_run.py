@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cockpit import format
 from cockpit.drills.faults.fault import Armed
-from cockpit.drills.gamedays.description import Here, commands_of, steps_said
+from cockpit.drills.gamedays.description import Here, commands_of, step_lines
 from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.drills.probes.hypothesis import name_of
@@ -38,7 +38,7 @@ def said(
 
 def day_said(day: GameDay, there: Here) -> list[str]:
     """Its steps, and what of them will not go here as it says."""
-    about, *steps = steps_said(day, there)
+    about, *steps = step_lines(day, there)
     end = "The targets of each drill are chosen when it begins. X aborts all of it."
     return [about, "\n".join(step.strip() for step in steps), end]
 
