@@ -80,7 +80,7 @@ class DrillActions(ClusterActions):
         return [one.record for one in kept if one.record.cluster == here]
 
     async def drill_elsewhere(self) -> str:
-        """Who else has the cluster for a drill now, where that can be told; empty: nobody."""
+        """Who else has the cluster for a drill now, where that is known; empty: no drill."""
         try:
             holder = await self._backend.holder()
         except CockpitError:

@@ -60,7 +60,7 @@ def release(cluster: str, holder: str) -> None:
 
 
 def holder(cluster: str) -> str:
-    """Who has it now, as far as this machine's clock tells; empty: nobody. Makes no file."""
+    """Who has it now, as far as this machine's clock shows; empty: no drill. Creates no file."""
     try:
         lease = json.loads(_path(cluster).read_bytes() or b"{}")
     except (OSError, ValueError, RecursionError):

@@ -113,8 +113,8 @@ class Backend(Protocol):
         """ClusterSeen, GroupsListed, PodsListed, Notice and SourceHealth (source `backend`).
 
         On Kubernetes MachinesListed and JobsListed (the RayJobs) too. Yields the present first,
-        then every change, until it is closed. A lost connection is told by SourceHealth and
-        mended inside; the iterator does not end by itself.
+        then every change, until it is closed. A lost connection is reported by SourceHealth and
+        repaired inside; the iterator does not end by itself.
         """
         ...
 
@@ -194,7 +194,7 @@ class Backend(Protocol):
         ...
 
     async def holder(self) -> str:
-        """Who has the cluster for a drill now, as it called itself to `hold`; empty: nobody."""
+        """Who has the cluster for a drill now, as it called itself to `hold`; empty: no drill."""
         ...
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:

@@ -92,7 +92,7 @@ class WithoutKubernetes:
 
 
 class WithoutOperator(WithoutKubernetes):
-    """A base for what can only be looked at: nobody is there who would make or remove pods."""
+    """A base for what can only be looked at: it has no operator to create or remove pods."""
 
     async def scale(self, request: ScaleRequest) -> Scaled:
         self._refuse("Nothing can be scaled from here.")

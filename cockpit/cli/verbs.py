@@ -20,7 +20,7 @@ VERBS = (
     Verb("local", "cluster.local", "a local cluster without a run: up, down, status", "Start"),
     Verb("doctor", "cluster.doctor", "check what cockpit needs, and how to fix it", "Start"),
     Verb("clusters", "read.clusters", "all clusters, over all contexts", "Read"),
-    Verb("contexts", "read.contexts", "the contexts of the kubeconfig", "Read"),
+    Verb("contexts", "read.clusters", "the contexts of the kubeconfig", "Read"),
     Verb("status", "read.snapshot", "the state of the cluster, the run and the sources", "Read"),
     Verb("groups", "read.snapshot", "the worker groups", "Read"),
     Verb("pods", "read.snapshot", "the pods", "Read"),
@@ -40,7 +40,7 @@ VERBS = (
     Verb("report", "recordings.report", "a recorded run as HTML, Markdown or JSON", "Read"),
     Verb("trials", "read.trials", "the trials of Ray Tune, the best first", "Read"),
     Verb("hang", "read.hang", "why a run makes no progress, and which ranks cause it", "Read"),
-    Verb("stack", "read.stack", "the stack of a rank's process", "Read"),
+    Verb("stack", "read.profile", "the stack of a rank's process", "Read"),
     Verb("profile", "read.profile", "a flame graph of a rank's process", "Read"),
     Verb("timeline", "read.timeline", "tasks and run as a trace for Perfetto, in a file", "Read"),
     Verb("describe", "read.inspect", "an object and its events, as readable text", "Read"),
@@ -60,7 +60,7 @@ VERBS = (
     Verb("cordon", "change.cordon", "keep new pods off a Kubernetes node", "Change"),
     Verb("uncordon", "change.cordon", "allow new pods on it again", "Change"),
     Verb("config", "read.config", "the settings in effect, and where each is from", "About"),
-    Verb("keys", "read.keys", "the keys of the screen", "About"),
-    Verb("themes", "read.themes", "the themes of the screen", "About"),
+    Verb("keys", "read.config", "the keys of the screen", "About"),
+    Verb("themes", "read.config", "the themes of the screen", "About"),
 )
 BY_NAME = {verb.name: verb for verb in VERBS}

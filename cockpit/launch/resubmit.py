@@ -1,8 +1,8 @@
 """A job that is submitted again when the cluster lost it, by a process that stays for it.
 
-A driver runs on the head as a rule and dies with it, and the new head has never heard of the job:
+A driver runs on the head as a rule and dies with it, and the new head does not know the job:
 Ray keeps its jobs in the head's memory unless it has an external store. The same command with the
-same run name goes on from the newest checkpoint, so all that is missing is somebody to send it.
+same run name goes on from the newest checkpoint, so it only has to be sent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def stay(
     `sends` is told each new id just before it is sent.
 
     Sends it again at most `times` times; one that was lost once more than that is FAILED.
-    A cluster that does not answer is waited for, without end: nobody knows yet what became of it.
+    A cluster that does not answer is waited for, without end: what became of it is not known yet.
     Raises what the cluster says when it takes no job for GIVE_UP_S after it lost one.
     """
     backoff, away = Backoff(), ""

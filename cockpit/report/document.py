@@ -15,7 +15,7 @@ class Kind(StrEnum):
     """What a value is, and so how it is written."""
 
     TEXT = "text"
-    """What somebody else wrote: a name, a reason, a log line."""
+    """Text from elsewhere: a name, a reason, a log line."""
     WORD = "word"
     """One of our own words."""
     LINK = "link"
@@ -101,7 +101,7 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
-    """Our own words; what somebody else wrote in them is one clean line."""
+    """Our own words; text from elsewhere in them is one clean line."""
 
 
 class MarkKind(StrEnum):

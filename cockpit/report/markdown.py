@@ -1,6 +1,6 @@
 """A document as Markdown (GitHub's): one text, its charts as lines of bars, fit for an issue.
 
-Pictures beside it would be lost where such a text is pasted; bars are text. What somebody else
+Pictures beside it would be lost where such a text is pasted; bars are text. Text from elsewhere
 wrote stands in code spans, and nothing of it is taken as Markdown or HTML.
 """
 
@@ -180,7 +180,7 @@ def code(text: str) -> str:
 
 
 def _words(text: str, limit: int = 300) -> str:
-    """Plain text: what would be a sign of Markdown is escaped, and nobody is called by a name."""
+    """Plain text: what would be a sign of Markdown is escaped, and no user is mentioned."""
     clean = _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", values.text(text, limit)))
     return _MENTION.sub("@\u2060", clean)
 

@@ -31,7 +31,7 @@ def report(
     """A section that nothing is known of is left out.
 
     `past`: recorded runs to compare it with, of this job and of others. `read_from`: where the
-    store came from; `trouble`: what could not be read of that. `left`: nobody records
+    store came from; `trouble`: what could not be read of that. `left`: nothing records
     it any more.
     """
     when = extent(run)

@@ -96,7 +96,7 @@ def test_a_defect_is_one_sentence_and_with_debug_a_traceback(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr("cockpit.cli.read.keys.run", broken)
+    monkeypatch.setattr("cockpit.cli.read.config.run", broken)
     assert run("keys") == 1
     assert "ZeroDivisionError: boom" in said(capsys)
     with pytest.raises(ZeroDivisionError):
@@ -109,7 +109,7 @@ def test_interrupting_ends_with_130(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cockpit.cli.read.keys.run", interrupted)
+    monkeypatch.setattr("cockpit.cli.read.config.run", interrupted)
     assert run("keys") == 130
     assert said(capsys) == "Interrupted."
 

@@ -29,7 +29,7 @@ from cockpit.model.text import clean, one_line
 T = TypeVar("T")
 
 RETRIES = 4
-"""How often a change is made anew because the object changed under it."""
+"""How often a change is retried because the object changed under it."""
 CLEAN_UP_S = 10.0
 """How long the operator may take to act on `workersToDelete` before we stop waiting."""
 CLEAN_UP_POLL_S = 0.3
@@ -358,7 +358,7 @@ class KubeRayBackend:
 
 
 async def _retried(change: Callable[[], Awaitable[T]]) -> T:
-    """The change anew from what is there now, when it was made on something older.
+    """Retry the change on the object as it is now, when it was made on an older one.
 
     A `test` of a JSON patch that fails is 422 Invalid, two writers at once are 409 Conflict.
     """

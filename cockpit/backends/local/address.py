@@ -1,4 +1,4 @@
-"""Loopback addresses and ports that nobody else on the machine uses.
+"""Loopback addresses and ports that no other process on the machine uses.
 
 All of 127.0.0.0/8 is the machine itself on Linux, so every pod gets an address of its own with no
 set-up and no privilege.
@@ -80,9 +80,9 @@ def port_is_free(port: int) -> bool:
 def require_own_listener(host: str, port: int, what: str) -> None:
     """Check that this user's processes alone listen on the IPv4 address `host` at `port`.
 
-    Any user of this machine may bind a loopback address while nobody listens there, so this is
+    Any user of this machine may bind a loopback address while nothing listens there, so this is
     asked before a secret is sent. `what` is the secret, for the error. Raises NotAllowedError when
-    another user listens, UnreachableError when nobody does.
+    another user listens, UnreachableError when nothing does.
     """
     exact = socket.inet_aton(host)
     listeners = [(address, uid) for address, at, uid in _listeners() if at == port]

@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 2.0
 
 
 class LocalBackend(WithoutKubernetes):
-    """The local cluster of this name; whether it is up is asked anew each time."""
+    """The local cluster of this name; whether it is up is checked each time."""
 
     WHY = "a local cluster is not on Kubernetes"
 

@@ -63,7 +63,7 @@ async def up(
     """Start a head and the groups' workers; returns when Ray knows all of them to be alive.
 
     `progress` gets a line for each thing that happens; `claimed` is called once the name is this
-    caller's and nobody else's. Raises UsageError for a bad name or group, CockpitError when the
+    caller's. Raises UsageError for a bad name or group, CockpitError when the
     cluster is up already or the machine cannot hold it, and StartError when something does not
     start; its log then goes to `progress` as well. When it fails or is cancelled, nothing is left.
     """
@@ -91,7 +91,7 @@ async def up(
                 return cluster
             await asyncio.sleep(POLL_S)
     except BaseException as error:
-        # Cancelled and interrupted too: whatever was started is nobody's otherwise.
+        # Cancelled and interrupted too: what was started would be left running otherwise.
         with uninterrupted():
             if is_ours and files.directory.is_dir():
                 down(name)

@@ -10,7 +10,7 @@ It does on this machine what KubeRay's operator and the kubelet do on Kubernetes
 - When the head is gone, another is started at the same address and ports, and every worker is
   restarted under its name, once the new GCS listens: a GCS without external storage knows none of
   the old raylets. The run and its driver are lost, as on KubeRay.
-- Its own death changes nothing for the pods: they go on, and nobody remakes them.
+- Its own death changes nothing for the pods: they continue, and are not replaced.
 
 All state files are written by this process alone; others send requests (`requests`).
 """
@@ -69,7 +69,7 @@ class Operator:
                 await self._sleep()
             probing.cancel()
             server.close()
-        # Somebody removed the directory by hand: without it nobody could end these processes.
+        # The directory was removed by hand: without it these processes could not be ended.
         await asyncio.to_thread(end, lambda: find(self.spec.uid, self._pods.traces, self._root))
         local_files.remove(self._run.directory)
 

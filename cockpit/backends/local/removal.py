@@ -85,7 +85,7 @@ def _traces(files: ClusterFiles) -> tuple[str, tuple[PodTrace, ...]]:
     """The cluster's uid (empty when it has none yet) and what is known of its pods' processes.
 
     A session counts only while its leader is the recorded process: the number may have become
-    somebody else's since.
+    another process's since.
     """
     raw = local_files.read_json(files.spec)
     if raw is None:

@@ -108,7 +108,7 @@ async def _feed(terminal: Terminal) -> None:
             # Waiting here for the command to take it keeps a large file out of memory.
             asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
 
-    # The end of the process does not wait for it: nobody may ever type anything more.
+    # The end of the process does not wait for it: there may be no more input.
     threading.Thread(target=read, name="cockpit-stdin", daemon=True).start()
     while chunk := await chunks.get():
         await terminal.write(chunk)

@@ -153,7 +153,7 @@ def _plan(
 
 
 def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
-    """The job itself says what it waits for, once it runs; who tries it out hears of it before."""
+    """What the job would wait for: a dry run shows it before the job does."""
     if session.backend.ref.backend == "address":
         return []  # its nodes come and go as they like: there is no most
     session.wait(lambda store: bool(store.groups), connect.SETTLE_S)

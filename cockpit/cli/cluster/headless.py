@@ -43,7 +43,7 @@ def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bo
     with ExitStack() as after:
 
         def claimed() -> None:
-            # Before it is up: an interrupt at any moment finds somebody to take it down.
+            # Before it is up: after an interrupt at any moment it is taken down.
             after.callback(demo_cluster.end, args, log)
 
         backend = demo_cluster.start(args, log, claimed)

@@ -61,7 +61,7 @@ class Left:
     recent: list[Entry]
     """Undone with the plan, first of all."""
     others: list[Entry]
-    """Each is asked about, where somebody can be asked."""
+    """Each is asked about, on a terminal."""
     now_s: float
 
     @property
@@ -159,7 +159,7 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
 
 
 def _plan_lines(session: Session, experiment: Experiment) -> list[str]:
-    """What it will do, to whom, and what the user should know before."""
+    """What it will do, its targets, and what the user should know before."""
 
     async def prepared() -> list[str]:
         armed = await experiment.prepare()

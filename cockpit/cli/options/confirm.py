@@ -35,7 +35,7 @@ def confirmed(
     there, so that --yes needs the cluster named, and a protected cluster its name typed.
 
     Raises NotAllowedError in read-only mode and on a protected cluster, UsageError when the cluster
-    is not named or nobody can be asked.
+    is not named or there is no terminal to ask on.
     """
     protected = on is not None and destroys and is_protected(on, args.protected)
     for line in [*([f"Cluster: {on.described}."] if on is not None else []), *plan]:

@@ -1,4 +1,4 @@
-"""`cockpit clusters`: a row a cluster, over all contexts at once and this machine."""
+"""`cockpit clusters`: a row a cluster, over all contexts and this machine; `cockpit contexts`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output import tables
 from cockpit.model.cluster import ClusterRef, ClusterSummary, NodeType
 from cockpit.model.error import CockpitError, ExitCode
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 CONTEXT_TIMEOUT_S = 5.0
@@ -50,6 +51,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.verb == "contexts":
+        return _contexts(args)
     where: Place = args.where
     found: list[ClusterSummary] = []
     answers: list[Answer] = []
@@ -175,3 +178,23 @@ class _DaemonThreads(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing is waited for."""
+
+
+def _contexts(args: argparse.Namespace) -> int:
+    from cockpit.cli.options import kubernetes
+
+    configured = kubernetes.config(args.where)
+    taken = args.where.context or configured.current
+    rows = [
+        {
+            "name": one_line(context.name),
+            "current": context.name == taken,
+            "server": one_line(without_credentials(context.server)),
+            "namespace": one_line(context.namespace),
+            "user": one_line(context.user),
+        }
+        for context in configured.contexts
+    ]
+    columns = ("name", "current", "server", "namespace", "user")
+    tables.print_rows(rows, columns, args.output, empty="The kubeconfig has no contexts.")
+    return int(ExitCode.DONE)

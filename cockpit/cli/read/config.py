@@ -1,4 +1,4 @@
-"""`cockpit config show|path|edit`: what holds, and where it is written."""
+"""`cockpit config show|path|edit`, `cockpit keys`, `cockpit themes`: settings of this user."""
 
 from __future__ import annotations
 
@@ -12,17 +12,25 @@ from cockpit.cli.options.cluster_flags import FLAGS
 from cockpit.cli.options.settings import settle_all
 from cockpit.cli.output import tables
 from cockpit.config import file, paths
+from cockpit.config.theme_files import themes
 from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.secret import without_credentials
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("what", nargs="?", choices=("show", "path", "edit"), default="show")
+    if verb == "config":
+        parser.add_argument("what", nargs="?", choices=("show", "path", "edit"), default="show")
     tables.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.verb == "keys":
+        return _keys(args)
+    if args.verb == "themes":
+        rows = [{"name": one.name, "own": one.own, "path": str(one.path)} for one in themes()]
+        tables.print_rows(rows, ("name", "own", "path"), args.output)
+        return int(ExitCode.DONE)
     if args.what == "edit":
         return _edit()
     if args.what == "path":
@@ -45,6 +53,17 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "table":
         there = "" if found.path.exists() else " (there is none yet)"
         print(f"\n{found.path}{there}: profiles {', '.join(found.profiles) or '–'}")
+    return int(ExitCode.DONE)
+
+
+def _keys(args: argparse.Namespace) -> int:
+    from cockpit.tui.keys import KEYS
+
+    rows = [
+        {"name": key.id, "key": key.shown, "help": key.help, "views": list(key.views)}
+        for key in KEYS
+    ]
+    tables.print_rows(rows, ("key", "name", "help"), args.output)
     return int(ExitCode.DONE)
 
 

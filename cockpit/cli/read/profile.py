@@ -1,4 +1,4 @@
-"""`cockpit profile RANK`: where a rank's process spends its time, as a flame graph in a file."""
+"""`cockpit stack RANK` and `cockpit profile RANK`: py-spy on the process of a rank, on its node."""
 
 from __future__ import annotations
 
@@ -8,24 +8,37 @@ import time
 from pathlib import Path
 
 from cockpit.cli.options import confirm, connect
-from cockpit.cli.options.rank_process import process_of
 from cockpit.cli.output import tables
-from cockpit.model.error import CockpitError, ExitCode
+from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.flamegraph import Profile
 from cockpit.sources.ray.profiling import Process, RayTools
+from cockpit.store.selectors import current_run, ranks_in_order
 
 SECONDS = 5
 TOP = 15
 
 
+STACK = (
+    "The stack of each thread of the rank's process, by py-spy on its node. The process "
+    "is paused for a few milliseconds. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 "
+    "is set on the head, as it is on local clusters of cockpit."
+)
+
+
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.add_argument("rank", metavar="RANK", help="a rank's number")
+    parser.add_argument("--native", action="store_true", help="C and C++ frames too")
+    tables.arguments(parser)
+    if verb == "stack":
+        parser.description = STACK
+        return
     parser.description = (
         "Sample the rank's process with py-spy on its node, 100 times a second, and write the "
         "flame graph; training continues. Ray allows it where RAY_DASHBOARD_ENABLE_PROFILING=1 "
         "is set on the head, as it is on local clusters of cockpit."
     )
-    parser.add_argument("rank", metavar="RANK", help="a rank's number")
     parser.add_argument(
         "--seconds", type=int, default=SECONDS, metavar="S", help=f"how long (default {SECONDS})"
     )
@@ -33,7 +46,6 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--out", type=Path, metavar="FILE", help="the file (default: rank-N-TIME.svg here)"
     )
     parser.add_argument("--idle", action="store_true", help="count threads that wait, too")
-    parser.add_argument("--native", action="store_true", help="C and C++ frames too")
     parser.add_argument(
         "--memory",
         action="store_true",
@@ -42,11 +54,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--top", type=int, default=TOP, metavar="N", help=f"functions to print (default {TOP})"
     )
-    tables.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     confirm.refuse_read_only(args, "pauses the rank's process")
+    if args.verb == "stack":
+        return _run_stack(args)
     kind = "html" if args.memory else "svg"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     out: Path = args.out or Path(f"rank-{args.rank}-{stamp}.{kind}")
@@ -97,3 +110,61 @@ def _print(args: argparse.Namespace, process: Process, out: Path, found: Profile
             print(f"{found.samples} samples; percent of them in a function, and in what it calls:")
             tables.print_table(rows, ("self", "total", "in"))
     print(f"Written: {out}", file=sys.stderr)
+
+
+def _run_stack(args: argparse.Namespace) -> int:
+    with connect.session(args, sources=("telemetry",), kinds=("pods",)) as session:
+        process = process_of(session, args.rank)
+        text = session.call(_stack(session, process, native=args.native))
+    if args.output == "table":
+        print(f"Rank {args.rank}: {process}", file=sys.stderr)
+        print(text.strip("\n"))
+    else:
+        row = {"rank": int(args.rank), "pid": process.pid, "node_ip": process.node_ip}
+        row |= {"node_id": process.node_id, "stack": text}
+        tables.print_json(row, indent=2 if args.output == "json" else None)
+    return int(ExitCode.DONE)
+
+
+async def _stack(session: Session, process: Process, *, native: bool) -> str:
+    async with RayTools(session.backend.dashboard) as tools:
+        return await tools.stack(process, native=native)
+
+
+def process_of(session: Session, rank: str) -> Process:
+    """The rank's process in the newest attempt. UsageError when there is none.
+
+    From the telemetry of the run, else from what Ray Train knows of it.
+    """
+    if not rank.isdecimal():
+        raise UsageError(f"{rank!r} is no rank.", "A rank is a number.", "See: cockpit ranks")
+    connect.wait_for(session, ("telemetry",))
+    run = current_run(session.store)
+    view = run.ranks.get(int(rank)) if run else None
+    if view is not None and view.placement is not None:
+        placed = view.placement
+        return Process(placed.pid, placed.node_ip, placed.node_id)
+    known = [one.rank for one in ranks_in_order(run)] if run else []
+    if not known and (found := session.call(_of_train(session, int(rank)))) is not None:
+        return found
+    why = "No training run is known on this cluster."
+    if run is not None:
+        said = few(tuple(known)) if known else "none yet"
+        why = f"The ranks of {run.name or run.id} are: {said}."
+    raise UsageError(f"There is no rank {rank}.", why, "See: cockpit runs")
+
+
+def few(ranks: tuple[int, ...]) -> str:
+    """`0, 1`, or from the first to the last where they follow one another."""
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]} to {ranks[-1]}"
+    return ", ".join(map(str, ranks))
+
+
+async def _of_train(session: Session, rank: int) -> Process | None:
+    async with Dashboard(session.backend.dashboard) as dashboard:
+        for run in await dashboard.train_runs():
+            for worker in run.attempts[-1].workers if run.attempts else ():
+                if worker.rank == rank:
+                    return Process(worker.pid, worker.node_ip, worker.node_id)
+    return None

@@ -71,7 +71,7 @@ def row_of(one: Recorded) -> dict[str, Any]:
 def _note(one: Recorded) -> str:
     if one.recording:
         return "being recorded"
-    # The state is the last that was seen: nobody was there for what came after.
+    # The state is the last that was seen: nothing recorded what came after.
     return "" if one.summary.state.is_over else "left before its end"
 
 

@@ -26,7 +26,7 @@ from cockpit.model.text import one_line
 from cockpit.store.store import Store
 
 ANSWER_S = 5.0
-"""How long the store may take to answer at the end: nobody drains a session that is being closed,
+"""How long the store may take to answer at the end: a session that is being closed is not drained,
 and the drill ends all the same."""
 
 

@@ -16,9 +16,9 @@ from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 
 RECENT_S = 900.0
-"""What is older is undone only when somebody has seen it and said so: the cluster has gone on."""
+"""What is older is undone only when the user confirms it: the cluster has changed since."""
 SKEW_S = 60.0
-"""An entry that is further in the future than this has a time that nobody can rely on."""
+"""An entry that is further in the future than this has an unreliable time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ async def undo_entries(
 
 
 def described(entry: Entry, now_s: float) -> str:
-    """What was left, when, by whom, and what undoing it would do, in one line."""
+    """What was left, when, by which process, and what undoing it would do, in one line."""
     effects = "; ".join(each.text for each in entry.undo)
     return one_line(f"{_what(entry)} {_when(entry, now_s)}{_where(entry)}: {effects}", 400)
 

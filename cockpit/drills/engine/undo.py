@@ -81,7 +81,7 @@ async def _by_api(backend: Backend, undo: Undo) -> str:
 
 async def _scaled(backend: Backend, undo: Undo) -> None:
     if undo.drilled is None:
-        raise ReplacedError("Group", undo.name)  # nobody knows whether it is still the drill's
+        raise ReplacedError("Group", undo.name)  # it is unknown whether it is still the drill's
     await backend.scale(ScaleRequest(undo.name, undo.replicas, uid=undo.uid, expected=undo.drilled))
 
 

@@ -1,4 +1,4 @@
-"""What a fault is: its description, whom it hits, how it is made, and how it is undone.
+"""What a fault is: its description, its targets, how it is applied, and how it is undone.
 
 A fault is prepared first: it looks whether it can be done, says what it will do, and gives its
 undo as data. The engine writes the undo down, and only then applies the fault: whatever dies in
@@ -146,7 +146,7 @@ class Prepared:
     """A fault that can be done now."""
 
     lines: tuple[str, ...]
-    """What it will do to whom, in sentences: shown before it is done, and all of a dry run."""
+    """What it will do to its targets, in sentences: shown before, and all of a dry run."""
     apply: Callable[[], Awaitable[None]]
     """Do it; returns once it is done, or has begun. Raises CockpitError."""
     undo: tuple[Undo, ...] = ()

@@ -18,7 +18,7 @@ from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
 
 MOST = 10_000
-"""Characters of a command: nobody may hide its end from the plan."""
+"""Characters of a command: its end is never hidden from the plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ LOOK_S = 0.5
 STOP_S = 60.0
 """For a job that is stopped at the end of the day to be over."""
 GOES_ON = (Verdict.PASSED, Verdict.FAILED, Verdict.REFUSED)
-"""After any other end of a drill nobody knows what the next one would find."""
+"""After any other end of a drill the state of the cluster is unknown."""
 
 
 class Hands(Protocol):

@@ -17,7 +17,7 @@ from cockpit.store.store import Store
 FAILURES = "max_failures"
 PREEMPTIONS = "max_preemption_failures"
 DRIVER_GONE = "its driver went away"
-"""The reason of an attempt whose driver could not tell its end: Ray counts anew after it."""
+"""The reason of an attempt whose driver could not report its end: Ray counts from 0 after it."""
 _FLAG = re.compile(r"(?<![\w-])(?:--)?max[-_]failures[= ](-?\d+)(?!\w)")
 
 
@@ -70,7 +70,7 @@ def _of_group(store: Store, name: str) -> Iterator[str]:
 
 
 def max_failures(store: Store, run: RunView) -> int | None:
-    """Restarts after a failure that the run may have; -1 without end, None where nobody says."""
+    """Restarts after a failure that the run may have; -1: no limit, None: not known."""
     if run.max_failures is not None:
         return run.max_failures
     job = store.jobs.get(run.submission_id)

@@ -127,7 +127,7 @@ def is_ours(pid: int) -> bool:
         overwritten = b"=" not in items[0] or b"\0\0" in environment
         return not marked and overwritten and is_inside(place)
     except OSError:
-        return False  # it has ended, or is somebody else's
+        return False  # it has ended, or is another user's
 
 
 def is_inside(place: Path) -> bool:

@@ -160,7 +160,7 @@ def busy(name: str, directory: Path, seconds: float, writers: int) -> None:
 
 
 def wait(marker: Path, seconds: float) -> None:
-    """Until the time is up, or somebody has ended it early."""
+    """Until the time is up, or it was ended early."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends and marker.exists():
         time.sleep(0.2)

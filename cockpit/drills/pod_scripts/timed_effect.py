@@ -45,7 +45,7 @@ def hold(
 ) -> None:
     """Return once the effect has begun, in a process of its own; Failed when it could not.
 
-    `stopped` and `scores` are what is left to mend if its keeper is killed.
+    `stopped` and `scores` are what is left to undo if its keeper is killed.
     """
     path = file(key)
     if path.exists():

@@ -44,7 +44,7 @@ def replicas_ready(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
     if not groups:
         return None, "no worker group is known"
     ready, desired = (sum(getattr(g, name) for g in groups) for name in ("ready", "desired"))
-    # A pod that was killed counts as ready until somebody has looked.
+    # A pod that was killed counts as ready until it is checked.
     short = [group for group in groups if group.ready < group.desired]
     return not short, f"{ready} of {desired} ready"
 

@@ -142,7 +142,7 @@ class Player:
         return changed
 
     def _apply_some(self) -> None:
-        """To the end of a moment: between two events of the same one nobody could come back."""
+        """To the end of a moment: between two events of the same one there is no keyframe."""
         count = 0
         while self._next is not None and self._next[0] <= self._target_s:
             when_s, event = self._next

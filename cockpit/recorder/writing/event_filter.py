@@ -36,7 +36,7 @@ HEALTH_EVERY_S = 4.0
 LISTED_EVERY_S = 10.0
 LOG_BYTES_AT_ONCE = 1 << 20
 LOG_BYTES_PER_S = 200.0
-"""A log may write a megabyte at once, and this much for ever."""
+"""A log may write a megabyte at once, and this much in the long run."""
 
 STATES = (ClusterSeen, GroupsListed, PodsListed, JobsListed, RunSeen)
 """Kept when they change."""

@@ -145,7 +145,7 @@ class Recorder:
             self._end()
 
     def fail(self) -> None:
-        """End it after an error that nobody expected."""
+        """End it after an unexpected error."""
         self._give_up("a fault in cockpit itself; its log has the details")
         self._end()
 

@@ -67,7 +67,7 @@ class ResumeIndex:
         return when_s <= self.until_s + OVERLAP_S and _without_moment(line) in self._lines
 
     def unread(self, event: LogLines) -> LogLines | None:
-        """Without the lines that the file has; only the first that is read anew may have any."""
+        """Without the lines that the file has; only the first that is read again may have any."""
         end = self._log_ends.pop(event.stream, ())
         if not end:
             return event

@@ -74,7 +74,7 @@ class Past:
 
 
 class RunRecorders:
-    """Records the runs of a session: pass `heard` to the Session; call `close` after its own.
+    """Records the runs of a session: pass `on_event` to the Session; call `close` after its own.
 
     A run is recorded from the moment that it is seen until a while after its end. A run that was
     over before is not: what comes in until telemetry has read its past is held back, and only the
@@ -107,7 +107,7 @@ class RunRecorders:
         self._thread = RecorderThread()
         self._recorders: dict[str, Recorder] = {}
         self._ended: dict[str, tuple[float, float]] = {}
-        """By run that is over: the moment of its end, and when that was heard (monotonic)."""
+        """By run that is over: the moment of its end, and when that was received (monotonic)."""
         self._lingering: dict[str, None] = {}
         """Runs of `_ended` that are still recorded, in the order of their ends."""
         self._finished: list[Recorder] = []

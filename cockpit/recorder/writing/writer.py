@@ -217,7 +217,7 @@ def _split(lines: list[Line]) -> Iterator[list[Line]]:
 
 
 def _summary_of(summary: RunSummary) -> RunningSummary:
-    """What it had summed up; the medians begin anew."""
+    """What it had summed up; the medians start again."""
     return RunningSummary(
         run_id=summary.run_id,
         name=summary.name,

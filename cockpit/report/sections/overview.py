@@ -44,7 +44,7 @@ def verdict(
 ) -> tuple[str, Tone]:
     """The run in one line, and how it stands.
 
-    `left`: nobody records it any more, so what came after the last that is known of it is unknown.
+    `left`: it is no longer recorded, so what came after the last that is known of it is unknown.
     """
     tone = _tone(store, run)
     took = duration(extent(run).duration_s)

@@ -49,7 +49,7 @@ class Actions(Protocol):
         ...
 
     async def drill_elsewhere(self) -> str:
-        """Who else has the cluster for a drill now, where that can be told; empty: nobody."""
+        """Who else has the cluster for a drill now, where that is known; empty: no drill."""
         ...
 
     async def left_to_ask(self) -> Sequence[Entry]:

@@ -139,7 +139,7 @@ class KubeClient:
     ) -> AsyncGenerator[Page, None]:
         """The list in parts, each as soon as it is here.
 
-        A list that grew too old on the way (410) raises KubeError; begin anew.
+        A list that grew too old on the way (410) raises KubeError; start again.
         """
         go_on = ""
         while True:

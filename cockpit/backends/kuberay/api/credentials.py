@@ -110,7 +110,7 @@ class Credentials:
         return self._tls
 
     def forget(self) -> None:
-        """The server refused us: the next `headers` and `tls` begin anew.
+        """The server refused us: the next `headers` and `tls` start again.
 
         Several requests may be refused at once; the login that one of them has just got is kept.
         """

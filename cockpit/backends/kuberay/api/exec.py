@@ -89,7 +89,7 @@ async def attach(
 
 
 class RemoteTerminal:
-    """`protocol.Terminal` over a WebSocket. What nobody reads waits in the pod, not here."""
+    """`protocol.Terminal` over a WebSocket. What is not read waits in the pod, not here."""
 
     def __init__(self, opened: ClientConnection, pod: str, *, tty: bool) -> None:
         self._opened, self._pod, self._tty = opened, pod, tty

@@ -1,4 +1,4 @@
-"""One kind of object, listed and then watched for ever.
+"""One kind of object, listed and then watched.
 
 The list comes in pages and each is told at once; then a watch with bookmarks goes on from there and
 is taken up again where it broke. At rest that is one request in five to ten minutes, however many
@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         found: dict[str, T] = {}
-        # The first list is shown as it comes; a later one, or one begun anew, when it is whole.
+        # The first list is shown as it comes; a later one, or a repeated one, when it is whole.
         shown = self._objects or found
         self._objects = shown
         version = ""

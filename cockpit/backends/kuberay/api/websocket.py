@@ -58,7 +58,7 @@ async def open_websocket(
                 open_timeout=OPEN_TIMEOUT_S,
                 close_timeout=CLOSE_TIMEOUT_S,
                 ping_interval=PING_S,
-                # A pong waits behind output that nobody reads (ctrl+s in a shell), so a missing
+                # A pong waits behind output that is not read (ctrl+s in a shell), so a missing
                 # pong proves nothing; the kernel's word does.
                 ping_timeout=None,
                 max_size=MESSAGE_BYTES,

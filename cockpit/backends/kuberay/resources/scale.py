@@ -2,7 +2,7 @@
 
 Numbers of a request are replicas, as in the spec: where one spans several hosts, each is that many
 pods. The patch tests the group's name and the numbers that it was made for, so that one which lost
-a race fails and is made anew.
+a race fails and is retried.
 """
 
 from __future__ import annotations

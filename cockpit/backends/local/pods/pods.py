@@ -221,7 +221,7 @@ class Pods:
         assert child is not None
         exit_code = await child.wait()
         if pod.child is not child:
-            return  # restarted on purpose; somebody else watches the new one
+            return  # restarted on purpose; another task watches the new one
         now = time.time()
         reason = pod.how_it_ended(exit_code)
         await self._end(pod)

@@ -105,7 +105,7 @@ def find(uid: str, traces: Collection[PodTrace], root: str) -> tuple[Found, ...]
 
 
 def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int:
-    """SIGKILL all of `who()` until there is nobody left. Returns how many were ended.
+    """SIGKILL all of `who()` until none is left. Returns how many were ended.
 
     Asks again after each round, since a process may fork while it is being killed. Blocks for a
     few milliseconds as a rule. Raises CockpitError when something cannot be killed.
