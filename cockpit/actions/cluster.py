@@ -86,7 +86,7 @@ class ClusterActions:
         await self._done(change)
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:
-        """A command in a pod, to its end."""
+        """Run a command in a pod and wait for its end."""
         change = Change("exec", "Pod", pod, after=argv[0])
         with self._noting_failure(change):
             done = await self._backend.exec(pod, argv)
@@ -243,27 +243,30 @@ class ClusterActions:
             after=change.after,
             error=one_line(str(error)) if error else "",
         )
-        what = masked(f"{change.action} {change_text(change)}: {error or 'done'}")
-        self._notice(change, "Failed" if error else "Asked", what, warning=error is not None)
+        what = one_line(masked(f"{change.action} {change_text(change)}: {error or 'done'}"))
+        reason = "Failed" if error else "Asked"
+        self._notice(change.kind, change.name, reason, what, warning=error is not None)
         if unwritten:
-            self._notice(change, "AuditLog", unwritten, warning=True)
+            self._notice(change.kind, change.name, "AuditLog", one_line(unwritten))
 
-    def _notice(self, change: Change, reason: str, message: str, *, warning: bool) -> None:
+    def _notice(
+        self, kind: str, name: str, reason: str, message: str, *, warning: bool = True
+    ) -> None:
         if self._emit is None:
             return
         self._emit(
             Notice(
                 at_s=self._clock(),
                 source="user",
-                kind=change.kind,
-                name=change.name,
+                kind=kind,
+                name=name,
                 reason=reason,
-                message=one_line(message),
+                message=message,
                 warning=warning,
             )
         )
 
 
 def change_text(change: Change) -> str:
-    """From what to what, as far as the change says."""
+    """`before → after`, as far as they are known."""
     return " → ".join(part for part in (change.before, change.after) if part)

@@ -20,12 +20,13 @@ from cockpit.drills.plan.plan import BlastRadius, DrillPlan
 from cockpit.drills.probes.external import ContextProber, Prober
 from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError
-from cockpit.model.event import Notice
 from cockpit.model.text import one_line
 from cockpit.recorder.drills import DrillHistory
 from cockpit.session.session import Session
 
 UNDO = "cockpit drill undo"
+JOURNAL = ("Drill", "journal")
+"""Kind and name in the notices about it."""
 
 log = logging.getLogger(__name__)
 
@@ -101,14 +102,16 @@ class DrillActions(ClusterActions):
         done = []
 
         def on_wait(line: str) -> None:
-            self._notify("Waits", line, False)
+            self._notice(*JOURNAL, "Waits", line, warning=False)
 
         async for undone in interrupted.undo_entries(self._backend, Journal(), entries, on_wait):
             done.append(undone)
             entry = undone.entry
             change = self._of_cluster(f"undo {entry.fault}", entry.target, "; ".join(undone.lines))
             self._write(change, undone.error)
-            self._notify("Undone", interrupted.outcome(undone), undone.error is not None)
+            self._notice(
+                *JOURNAL, "Undone", interrupted.outcome(undone), warning=undone.error is not None
+            )
         return done
 
     async def undo_recent(self) -> None:
@@ -117,12 +120,12 @@ class DrillActions(ClusterActions):
         recent, others = interrupted.split(self.left(), self._clock())
         await self.undo_left(recent)
         for entry in others:
-            self._notify("Left", f"{interrupted.described(entry, self._clock())}: {UNDO}", True)
+            self._notice(*JOURNAL, "Left", f"{interrupted.described(entry, self._clock())}: {UNDO}")
         for entry in interrupted.elsewhere(journal, self._backend.ref):
             what = f"Drill {entry.drill_id} left {entry.fault} on {entry.cluster}"
-            self._notify("Left", f"{what}: {UNDO}", True)
+            self._notice(*JOURNAL, "Left", f"{what}: {UNDO}")
         for bad in journal.unreadable():
-            self._notify("Left", bad.line, True)
+            self._notice(*JOURNAL, "Left", bad.line)
 
     def begin_undo(self) -> Future[None]:
         """Start `undo_recent` on the session's loop; a failure of it becomes a Notice too."""
@@ -136,17 +139,4 @@ class DrillActions(ClusterActions):
         if (error := begun.exception()) is not None:
             log.error("what earlier drills left was not undone", exc_info=error)
             what = f"{error.what} {error.why}" if isinstance(error, CockpitError) else repr(error)
-            self._notify("Left", one_line(f"NOT undone: {what} {UNDO}", 400), True)
-
-    def _notify(self, reason: str, message: str, warning: bool) -> None:
-        self._session.dispatch(
-            Notice(
-                at_s=self._clock(),
-                source="user",
-                kind="Drill",
-                name="journal",
-                reason=reason,
-                message=message,
-                warning=warning,
-            )
-        )
+            self._notice(*JOURNAL, "Left", one_line(f"NOT undone: {what} {UNDO}", 400))

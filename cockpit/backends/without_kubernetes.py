@@ -139,33 +139,5 @@ class RecordedBackend(WithoutOperator):
             "This is a recording: what was not recorded cannot be asked for any more.",
         )
 
-    async def scale(self, request: ScaleRequest) -> Scaled:
-        self._refuse("Nothing can be scaled.")
-
-    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        self._refuse("Nothing can be killed.")
-
-    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
-        self._refuse("Nothing can be executed.")
-
-    async def attach(
-        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
-    ) -> Terminal:
-        self._refuse("There is no shell.")
-
-    def logs(
-        self, pod: str, *, follow: bool, lines: int = 1000, previous: bool = False
-    ) -> AsyncIterator[str]:
-        self._refuse("A pod's own output is not recorded.")
-
-    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
-        self._refuse("Nothing can be suspended or resumed.")
-
-    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
-        self._refuse("Nothing can be cordoned.")
-
-    async def create_rayjob(self, spec: RayJobSpec) -> str:
-        self._refuse("Nothing can be launched.")
-
     def _refuse(self, what: str) -> NoReturn:
         raise NotAllowedError(what, as_sentence(WHY))

@@ -65,7 +65,7 @@ _PATTERN = ("context", "namespace", "cluster")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A place with a name, and how cockpit is to be there."""
+    """A named place and the settings for it."""
 
     name: str = ""
     place: Place = field(default_factory=Place)

@@ -39,7 +39,7 @@ class ProcessId:
 
     @classmethod
     def own(cls) -> Self:
-        """Of this process."""
+        """The identity of this process."""
         pid = os.getpid()
         return cls(pid, socket.gethostname(), _boot(), _namespace(), _born(pid))
 

@@ -79,7 +79,7 @@ class Reader:
     def number(
         self, table: Mapping[str, Any], path: Path, key: str, default: float | None = None
     ) -> float | None:
-        """0 or more."""
+        """A number of 0 or more."""
         value = table.get(key, default)
         if value is None:
             return None
@@ -192,7 +192,7 @@ class Reader:
         return begin
 
     def _next_header(self, begin: int, header: str, end: int) -> int:
-        """Where a table begins that is not below this one."""
+        """The offset of the next table that is not inside this one."""
         for match in re.finditer(r"^[ \t]*\[+([^\]\n]*)\]+", self._plain[begin:end], re.MULTILINE):
             if not re.match(rf"{header}\.", match[1].strip()):
                 return begin + match.start()

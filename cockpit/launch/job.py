@@ -37,7 +37,7 @@ class JobSetting:
 
     @property
     def default_text(self) -> str:
-        """The default as one would type it."""
+        """The default as typed on a command line."""
         return _TEXTS[self.default] if isinstance(self.default, bool) else str(self.default)
 
     def complaint(self, text: str) -> str:

@@ -36,7 +36,7 @@ class Package:
 
 
 def package_training() -> Package:
-    """The `training` package that is installed beside cockpit."""
+    """Package the `training` package that is installed beside cockpit."""
     return package_directory(training_directory(), inside="training", ignore_files=False)
 
 
@@ -73,13 +73,11 @@ def package_together(directory: Path | None, *, with_training: bool, inside: str
 
 
 def _named(chosen: Folder, inside: str = "") -> dict[str, Path]:
-    """The files by their names in the package."""
     _require_size(chosen)
     return {str(Path(inside, file.name)): file.path for file in chosen.files}
 
 
 def _package(files: dict[str, Path]) -> Package:
-    """By the name that each file has in it."""
     digest = hashlib.sha256()
     contents: list[tuple[str, int, bytes]] = []
     for name, path in files.items():

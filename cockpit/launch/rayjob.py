@@ -19,7 +19,7 @@ FOLDER = "code"
 
 @dataclass(frozen=True, slots=True)
 class RayJobOptions:
-    """What a RayJob has over a submission."""
+    """Options of a RayJob that a plain submission does not have."""
 
     own_cluster: bool = False
     """Run on a cluster made for it, after the pattern of the present one."""

@@ -163,7 +163,7 @@ def facts(db: sqlite3.Connection) -> tuple[dict[str, Any], list[str]]:
 
 
 class LockedError(Exception):
-    """Somebody else has it."""
+    """Another process holds the lock."""
 
 
 class Lock:

@@ -71,7 +71,7 @@ def drill_report(kept: Sequence[KeptDrill], earlier: Sequence[DrillRecord]) -> D
 
 
 def _origin(kept: Sequence[KeptDrill]) -> tuple[float, str]:
-    """From when on everything is shown, and what that is."""
+    """The zero of the time axis, and its name."""
     record = kept[0].record
     curves = [curve.times[0] for each in kept for curve in each.curves if curve.times]
     begin_s = min([record.began_s, *curves])

@@ -43,7 +43,6 @@ MARKS = {
 
 
 def html(document: Document) -> str:
-    """The whole file."""
     style = files("cockpit.report").joinpath("style.css").read_text(encoding="utf-8")
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',

@@ -37,7 +37,6 @@ BAR_CELLS = 40
 
 
 def markdown(document: Document) -> str:
-    """The whole text."""
     parts = [
         f"# {_words(document.title)}",
         f"**{TONES[document.tone]}** {_words(document.verdict, 1_000)}",

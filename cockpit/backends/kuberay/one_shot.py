@@ -185,6 +185,6 @@ def _given(row: dict[str, str], column: str) -> str:
 
 
 def _restarts(text: str) -> int:
-    """`3 (2m ago)`."""
+    """Parse `3 (2m ago)`."""
     first = text.partition(" ")[0]
     return int(first) if first.isdecimal() else 0

@@ -47,7 +47,7 @@ PATTERN_LABEL = "cockpit/pattern"
 
 @dataclass(slots=True)
 class _Kind:
-    """What one watch has brought."""
+    """The objects of one kind that the watch has delivered."""
 
     objects: Mapping[str, Any] = field(default_factory=dict)
     complete: bool = False

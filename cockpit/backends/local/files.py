@@ -196,7 +196,7 @@ def tail(path: Path, lines: int, limit_bytes: int = 64 * 1024) -> list[str]:
 
 
 def remove(directory: Path) -> None:
-    """Remove the directory with all in it; one that is not there is fine."""
+    """Remove the directory with its content, if it exists."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:

@@ -23,7 +23,7 @@ OPERATOR_GONE = (
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """A pod with what only this backend knows of it."""
+    """A pod with the fields that only this backend knows."""
 
     pod: Pod
     process: ProcessId | None = None
@@ -33,7 +33,7 @@ class PodStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The content of status.json."""
+    """Content of status.json."""
 
     at_s: float
     operator: ProcessId

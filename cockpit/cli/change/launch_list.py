@@ -35,7 +35,7 @@ def width() -> int:
 
 
 def of_jobs(width: int) -> Iterator[str]:
-    """A line a job."""
+    """One line per job."""
     jobs = bundled_jobs()
     name_width = max(len(job.name) for job in jobs)
     yield f"{'NAME':<{name_width}}  SUMMARY"

@@ -115,7 +115,7 @@ def with_settings(args: argparse.Namespace, day: GameDay) -> GameDay:
 
 
 def _limited(day: GameDay, flags: BlastRadius) -> GameDay:
-    """The day with the limits of the flags in each of its drills."""
+    """Apply the limits of the flags to each drill of the day."""
 
     def limited(step: Step) -> Step:
         if not isinstance(step.doing, Inject):

@@ -72,7 +72,6 @@ class Lines:
         self._reached: set[tuple[str, Milestone]] = set()
 
     def print_new(self, store: Store) -> None:
-        """What is new in the store."""
         view = store.drilling.get(self._experiment.id)
         if view is None:
             return

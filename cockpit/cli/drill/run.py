@@ -66,7 +66,7 @@ class Left:
 
     @property
     def lines(self) -> list[str]:
-        """For the plan that is confirmed."""
+        """Lines about the leftovers, shown with the plan."""
         return [
             *(f"First undo: {orphans.described(entry, self.now_s)}" for entry in self.recent),
             *(

@@ -47,7 +47,7 @@ def kubernetes_is_configured() -> bool:
 
 
 def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
-    """The name of the local cluster that is meant."""
+    """The name of the chosen local cluster."""
     names = [cluster.name for cluster in clusters]
     if wanted:
         if wanted in names:

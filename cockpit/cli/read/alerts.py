@@ -100,7 +100,7 @@ def _print_once(
 
 
 def _recorded() -> Sequence[RunSummary]:
-    """Runs to compare with."""
+    """Recorded runs to compare with."""
     from cockpit.config import paths
     from cockpit.recorder.reading.library import Library
 

@@ -177,7 +177,7 @@ class _DaemonThreads(ThreadPoolExecutor):
         return done
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing is waited for."""
+        """Return at once, without waiting for the threads."""
 
 
 def _contexts(args: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ and the drill ends all the same."""
 
 
 class DrillLog:
-    """Of the drill with this id."""
+    """Records the events and measurements of one drill."""
 
     def __init__(self, context: DrillContext, plan: DrillPlan, drill_id: str, seed: int) -> None:
         self._context, self._plan = context, plan

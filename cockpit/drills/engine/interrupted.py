@@ -23,7 +23,7 @@ SKEW_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What became of one entry."""
+    """The result for one entry of the journal."""
 
     entry: Entry
     lines: tuple[str, ...]
@@ -37,7 +37,7 @@ def left_on(journal: Journal, ref: ClusterRef, only: str = "") -> list[Entry]:
 
 
 def elsewhere(journal: Journal, ref: ClusterRef) -> list[Entry]:
-    """What is left on other clusters."""
+    """Entries of other clusters."""
     return [entry for entry in journal.orphans() if entry.cluster != ref]
 
 
@@ -99,7 +99,7 @@ def described(entry: Entry, now_s: float) -> str:
 
 
 def outcome(undone: Undone) -> str:
-    """What became of it, in one line."""
+    """The result in one line."""
     about = f"{_what(undone.entry)} unfinished"
     if undone.error is None:
         return one_line(f"{about}; {'; '.join(undone.lines)}", 400)

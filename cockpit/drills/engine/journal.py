@@ -25,7 +25,7 @@ from cockpit.model.text import one_line
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one drill has left to undo."""
+    """An effect of one drill that is still to be undone."""
 
     drill_id: str
     fault: str
@@ -55,7 +55,7 @@ class Unreadable:
 
     @property
     def line(self) -> str:
-        """What to do about it, in one line."""
+        """What is wrong and what to do, in one line."""
         return one_line(
             f"the journal's file {self.path} cannot be read ({self.why}): undo by hand what it "
             "names, and remove it",

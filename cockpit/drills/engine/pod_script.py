@@ -48,12 +48,12 @@ def source(script: str) -> str:
 
 
 def argv(script: str, *arguments: str) -> tuple[str, ...]:
-    """The command line for the pod."""
+    """The command line to run in the pod."""
     return (PYTHON, "-c", source(script), *arguments)
 
 
 def undo(text: str, pod: str, script: str, *arguments: str, anywhere: bool = False) -> Undo:
-    """What is taken back by a script in the pod."""
+    """An undo that runs a script in the pod."""
     return Undo("exec", text, pod=pod, argv=argv(script, *arguments), anywhere=anywhere)
 
 

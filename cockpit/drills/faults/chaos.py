@@ -53,7 +53,7 @@ async def random_kills(context: DrillContext, victims: Victims, order: Order) ->
             due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
 
     async def begin() -> None:
-        """The first wait begins."""
+        """Nothing at once: the first kill follows a wait."""
 
     return Prepared(
         lines=(

@@ -46,8 +46,6 @@ class DrillContext(Protocol):
 
 
 class Aim(StrEnum):
-    """What a fault is aimed at."""
-
     POD = "pod"
     RANK = "rank"
     HEAD = "head"
@@ -163,7 +161,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one fault is asked for."""
+    """The request for one fault: its parameters, seed and limits."""
 
     drill_id: str
     """Of the drill that will be told; a fault that injects more of them adds `.1`, `.2`, …"""

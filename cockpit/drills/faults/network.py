@@ -102,7 +102,7 @@ async def isolate(context: DrillContext, victims: Victims, order: Order) -> Prep
 
 
 def _addresses(store: Store, victims: Victims, scope: str) -> tuple[str, ...]:
-    """Of those that the victims are kept from."""
+    """Addresses that the victims are cut off from."""
     own = {pod.ip for pod in victims.pods}
     if scope == "ranks":
         run = current_run(store)

@@ -142,7 +142,7 @@ async def ranks(context: DrillContext, victims: Sequence[RankVictim]) -> tuple[H
 
 
 async def programs(context: DrillContext, victims: Victims, program: str) -> tuple[Hit, ...]:
-    """All processes of the victims' pods that run it."""
+    """All processes in the pods of the victims that run the program."""
     found: list[Hit] = []
     for pod in victims.pods:
         what = f"{named(pod)} has no process to be hit"

@@ -33,7 +33,7 @@ class Here:
 
 
 def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
-    """The cluster as it is now."""
+    """The cluster at present."""
     run = going_run(store)
     return Here(backend, rights, run.name if run else "", tuple(store.jobs.values()))
 

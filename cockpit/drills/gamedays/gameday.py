@@ -69,8 +69,6 @@ class GameDay:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """How one step went."""
-
     number: int
     """From 1."""
     name: str
@@ -87,8 +85,6 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class GameDayResult:
-    """How the whole day went."""
-
     id: str
     name: str
     about: str

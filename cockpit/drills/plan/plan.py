@@ -25,7 +25,7 @@ class BlastRadius:
     """Of the pods of each group, 0 to 1; of every group one pod may be hit in any case."""
 
     def within(self, other: BlastRadius) -> BlastRadius:
-        """The stricter one of each limit."""
+        """The stricter of the two for each limit."""
         pods = [one.max_pods for one in (self, other) if one.max_pods is not None]
         shares = [one.max_share for one in (self, other) if one.max_share is not None]
         return BlastRadius(min(pods, default=None), min(shares, default=None))
@@ -107,8 +107,6 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class DrillPlan:
-    """One drill."""
-
     name: str
     faults: tuple[FaultSpec, ...]
     """Injected at once, in this order."""

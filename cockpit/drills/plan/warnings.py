@@ -88,7 +88,7 @@ def _charged(run: RunView, budget: str) -> int:
 
 
 def _driver_pod(store: Store, run: RunView, hit: Sequence[Victims]) -> str:
-    """The pod that the run's driver is on, if it is one of those."""
+    """The pod of the run's driver, if it is one of these."""
     job = store.jobs.get(run.submission_id)
     node = store.nodes.get(job.driver_node_id) if job is not None else None
     if node is None:

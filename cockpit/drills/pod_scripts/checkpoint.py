@@ -43,7 +43,7 @@ class Damage(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The folder beside the checkpoint."""
+    """The folder beside the checkpoint that keeps the original files."""
 
     folder: Path
 

@@ -19,7 +19,7 @@ IS_LOCAL = bool(os.environ.get(MARKS[1]))
 
 
 class Failed(Exception):
-    """What is not as it has to be, in a line."""
+    """An unmet condition, in one line."""
 
 
 class Process(NamedTuple):

@@ -89,7 +89,7 @@ Answer = tuple[bool | None, str]
 
 
 class Prober(Protocol):
-    """Who asks a probe."""
+    """Measures a probe."""
 
     async def ask(
         self, spec: ProbeSpec, drills: Sequence[Drill], readings: Mapping[str, Reading]

@@ -28,7 +28,7 @@ _LAST = re.compile(r"(?P<left>.*)(?P<operator><=|>=|==|<|>)\s*(?P<limit>[^<>=]+)
 
 @dataclass(frozen=True, slots=True)
 class ProbeKind:
-    """A row of the table of probes."""
+    """One row of the table of probes."""
 
     name: str
     about: str
@@ -106,7 +106,7 @@ def probe(text: str, when: tuple[When, ...] = (), name: str = "") -> ProbeSpec:
 
 
 def name_of(spec: ProbeSpec) -> str:
-    """What it is called: its name, or what it asks."""
+    """Its name, or else its text."""
     if spec.name:
         return spec.name
     limit = "" if spec.limit is None else f" {spec.operator or '>='} {spec.limit:g}"

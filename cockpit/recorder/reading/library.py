@@ -26,7 +26,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is kept. 0: no limit."""
+    """Limits of the recordings that are kept; 0: no limit."""
 
     max_age_days: float = 90.0
     """Since the last event."""
@@ -36,8 +36,6 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recording as a row."""
-
     path: Path
     summary: RunSummary
     size_bytes: int

@@ -74,7 +74,7 @@ class Recording:
 
     @property
     def run(self) -> RunSummary:
-        """What the run was, in a few numbers."""
+        """The summary of the run."""
         try:
             return from_plain(RunSummary, self._facts["run"])  # type: ignore[no-any-return]
         except KeyError:
@@ -127,7 +127,7 @@ class Recording:
             yield event
 
     def timed(self, from_s: float | None = None, to_s: float | None = None) -> Iterator[Timed]:
-        """As `events`, each with its moment."""
+        """The events, each with its time."""
         begin = float("-inf") if from_s is None else from_s
         end = float("inf") if to_s is None else to_s
         waiting = [b for b in self._batches if b[1] >= begin and b[0] <= end]

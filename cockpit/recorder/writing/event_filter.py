@@ -142,7 +142,7 @@ class EventFilter:
 
 
 def run_of(event: Event) -> str:
-    """The run that an event is of; empty when it is of the cluster."""
+    """The id of the event's run; empty when it belongs to the cluster."""
     if isinstance(event, AlertRaised):
         return event.alert.finding.run_id
     run_id: str = getattr(event, "run_id", "")

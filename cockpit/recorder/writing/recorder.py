@@ -98,7 +98,7 @@ class Recorder:
         self._thread.wake()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Write what is there, and wait for that."""
+        """Write what is queued, and wait for that."""
         self.finish()
         self._ended.wait(timeout_s)
 
@@ -230,7 +230,7 @@ class Recorder:
         self._report_trouble(why)
 
     def _report_trouble(self, why: str) -> None:
-        """Once for each trouble."""
+        """Report each trouble once."""
         if why != self.trouble:
             self.trouble = why
             if self._on_message is not None:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Writing(Protocol):
-    """What the thread uses of a `Recorder`."""
+    """The part of a `Recorder` that the thread uses."""
 
     @property
     def going(self) -> bool: ...

@@ -176,7 +176,7 @@ class _Drawing:
 
 
 def _form(kind: MarkKind, x: float, top: float, bottom: float) -> list[list[points.Point]]:
-    """The strokes of a mark."""
+    """The SVG shape of a mark."""
     match kind:
         case MarkKind.CHECKPOINT:
             return [[(x, bottom - 5), (x, bottom)]]

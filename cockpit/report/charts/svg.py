@@ -7,13 +7,12 @@ from html import escape
 
 from cockpit.report import values
 
-FONT_PX = 11
 WORD_PX = 6.0
 """About the width of a letter at that size, to see what fits."""
 
 
 def number(value: float) -> str:
-    """To a tenth of a pixel."""
+    """Rounded to a tenth of a pixel."""
     text = f"{value:.1f}"
     return text.removesuffix(".0")
 

@@ -20,7 +20,7 @@ class KubeError(CockpitError):
 
 
 class ForbiddenError(NotAllowedError):
-    """401 or 403. `status` tells which."""
+    """401 or 403, as `status` says."""
 
     def __init__(self, what: str, why: str = "", todo: str = "", *, status: int) -> None:
         super().__init__(what, why, todo)

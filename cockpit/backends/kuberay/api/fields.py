@@ -46,7 +46,7 @@ def items(raw: Any, key: str, kind: type = dict) -> list[Any]:
 
 
 def text(raw: Mapping[str, Any], key: str, limit: int = 300) -> str:
-    """One clean line."""
+    """One line without control characters."""
     value = raw.get(key)
     if isinstance(value, str):
         # What every name and word of a healthy cluster is: no need to look closer.

@@ -47,7 +47,7 @@ class Snapshot(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the watch is doing."""
+    """The state of the watch."""
 
     ok: bool
     error: CockpitError | None = None

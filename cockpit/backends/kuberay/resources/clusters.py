@@ -82,7 +82,7 @@ class FleetSource:
     async def _watch(
         self, client: KubeClient, namespace: str | None
     ) -> AsyncIterator[Event | None]:
-        """None: all namespaces were asked for, and that is not allowed."""
+        """None: listing all namespaces is not allowed."""
         reflector = Reflector(
             client,
             path_of(namespace),

@@ -59,7 +59,7 @@ async def hold(
 
 
 async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
-    """As `Backend.release`."""
+    """See `Backend.release`."""
     path = f"{_leases(ref)}/{_name(ref)}"
     try:
         lease = await client.get(path)

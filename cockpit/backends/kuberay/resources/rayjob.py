@@ -271,7 +271,7 @@ async def _get(client: KubeClient, ref: ClusterRef, name: str) -> Any:
 
 
 def _path(ref: ClusterRef, name: str | None = None) -> str:
-    """Of all of them, or of one."""
+    """The path of the collection, or of one RayJob."""
     path = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayjobs"
     return path if name is None else f"{path}/{checked('RayJob', name)}"
 

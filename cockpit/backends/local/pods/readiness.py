@@ -117,7 +117,7 @@ def ask_nodes(host: str, port: int, token: str, timeout_s: float = 5.0) -> RayNo
 
 
 def ask_version(host: str, port: int, token: str, timeout_s: float = 5.0) -> str:
-    """Ray's version, or nothing."""
+    """Ray's version, or an empty text."""
     raw = _get_json(host, port, token, "/api/version", timeout_s)
     return str(raw.get("ray_version", "")) if raw else ""
 
