@@ -48,7 +48,7 @@ class Target:
     """What is selected."""
 
     kind: str
-    """`pod`, `rank`, `job`, `group`, `machine` or `cluster`."""
+    """`pod`, `rank`, `job`, `group`, `machine`, `cluster` or `hang`."""
     name: str
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from cockpit import format
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
-from cockpit.insight.hang.verdict import Verdict, verdict
+from cockpit.insight.hang.text import lines
+from cockpit.insight.hang.verdict import verdict
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
@@ -53,24 +53,3 @@ def _chosen(store: Store, name: str) -> RunView | None:
             return of
     known = ", ".join(dict.fromkeys(run.name or run.id for run in runs)) or "none"
     raise UsageError(f"There is no run {name!r}.", f"There is: {known}.")
-
-
-def lines(found: Verdict) -> list[str]:
-    late = "" if found.is_late else ", not late yet"
-    text = [
-        found.sentence,
-        "",
-        f"Kind: {found.kind.value}. Confidence: {found.confidence.value}{late}.",
-    ]
-    text += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
-    for group in found.stacks:
-        mark = "cause" if group.is_cause else "waiting"
-        ranks = format.ranks(group.ranks)
-        text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}, {group.place.value}):"]
-        if group.stack.call:
-            text.append(f"    {group.stack.call}")
-        text += [
-            f"  {'→' if at == group.stack.user else ' '} {frame}"
-            for at, frame in enumerate(group.stack.frames)
-        ]
-    return text

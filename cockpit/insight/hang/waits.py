@@ -75,19 +75,14 @@ def waits(view: HangView) -> Waits:
             continue
         if (mismatch := _mismatch(group, first, by_seq[first], implausible)) is not None:
             found.mismatches.append(mismatch)
-        for rank, collective in _waiting(by_seq[first], implausible).items():
-            members = group.members
-            found.waits.append(
-                Wait(
-                    rank,
-                    group,
-                    collective,
-                    frozenset(
-                        m for m in members if (m in view.silent or reached.get(m, first) < first)
-                    ),
-                    frozenset(m for m in members if m not in view.dumps and m not in view.silent),
-                )
-            )
+        missing = frozenset(
+            m for m in group.members if m in view.silent or reached.get(m, first) < first
+        )
+        unknown = frozenset(group.members) - view.dumps.keys() - frozenset(view.silent)
+        found.waits += [
+            Wait(rank, group, collective, missing, unknown)
+            for rank, collective in _waiting(by_seq[first], implausible).items()
+        ]
     found.implausible = tuple(sorted(implausible))
     return found
 

@@ -25,6 +25,7 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     *(Command(view, view, f"show {view}") for view in VIEWS),
+    Command("hang", "hang", "show why the run makes no progress"),
     Command("rank", "rank N", "a rank's own page", ("rank",)),
     Command("kill", "kill POD|RANK [GRACE]", "kill a pod, GRACE seconds after SIGTERM", ("pod",)),
     Command("drill", "drill [FAULT [TARGET] …]", "inject a fault; see docs/screens.md", ("fault",)),

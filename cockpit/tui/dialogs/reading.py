@@ -54,9 +54,9 @@ class Reading(ModalScreen[None]):
         # It may have been filled after it was composed.
         self.query_one(_Text).show(self.text)
 
-    def fill(self, text: str) -> None:
+    def fill(self, text: str | Content) -> None:
         """Show this in place of what was there."""
-        self.text = _clean(text)
+        self.text = _clean(text) if isinstance(text, str) else text
         if self.is_mounted:
             self.query_one(_Text).show(self.text)
 

@@ -13,6 +13,7 @@ from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.view_state import Target
 from cockpit.tui.views.fleet.rows import clusters, contexts
 from cockpit.tui.views.fleet.view import FleetView
+from cockpit.tui.views.hang.page import HangPage
 from cockpit.tui.views.ranks.page import RankScreen
 
 _MAY_BE_ALONE = ("theme", "describe", "drill")
@@ -47,6 +48,8 @@ async def run(screen: Viewing, line: str) -> None:
             await changes.delete(app, first)
         case "logs":
             await show_log_of(screen, first)
+        case "hang":
+            app.push_screen(HangPage())
         case "rank":
             _pod_under(app, current_run(app.store), first)
             app.push_screen(RankScreen(int(first)))

@@ -16,6 +16,10 @@ class Inspecting(Viewing):
             from cockpit.tui.views.ranks.page import RankScreen
 
             self.app.push_screen(RankScreen(int(target.name)))
+        elif target.kind == "hang":
+            from cockpit.tui.views.hang.page import HangPage
+
+            self.app.push_screen(HangPage())
         elif target.kind == "job":
             await self.show_log(f"job:{target.name}")
         elif target.kind == "cluster":

@@ -110,7 +110,9 @@ class AlertsView(OrderedView):
         return alert_of(self.cockpit.store, self.query_one(LineTable).cursor_key)
 
     def target(self) -> Target | None:
-        """The rank that the alert is of: enter opens its page."""
+        """The rank or the hang that the alert is of: enter opens its page."""
         view = self.chosen()
+        if view is not None and view.alert.finding.kind == "hang":
+            return Target("hang", view.alert.finding.run_id)
         kind, _, name = (view.alert.finding.subject if view else "").partition(" ")
         return Target("rank", name) if kind == "rank" and name.isdecimal() else None

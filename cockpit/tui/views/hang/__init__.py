@@ -1,0 +1,1 @@
+"""Why the run makes no progress, with the stacks of its ranks."""

@@ -1,0 +1,74 @@
+"""The page of a hang: opened by its command and from its alert."""
+
+from __future__ import annotations
+
+from cockpit.insight.detectors import hang
+from cockpit.insight.detectors.hysteresis import alert_id
+from cockpit.model.alert import Alert
+from cockpit.model.event import AlertRaised, RanksDumped
+from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
+from cockpit.store.selectors import current_run
+from cockpit.tui.views.hang.page import HangPage
+from tests.tui.conftest import Open, Seen
+from tests.tui.simulated import START_S
+
+
+def hangs(seen: Seen) -> None:
+    """Rank 1 of the run sleeps, and rank 0 waits for it."""
+    store = seen.app.store
+    run = current_run(store)
+    assert run is not None
+    assert run.attempt is not None
+    dumps = tuple(
+        Dump(
+            rank,
+            number=2,
+            idle_s=21.0,
+            usual_s=1.0,
+            bound_s=20.0,
+            slow_bound_s=120.0,
+            cpu_percent=1.0,
+            threads=(Thread("", rank, "S", is_training=True),),
+            reached=(Reached(0, 3 - rank, 2),),
+            collectives=(Collective(0, 3 - rank, "all_reduce", "float32 [8]", 21.0, rank == 1),),
+        )
+        for rank in (0, 1)
+    )
+    stacks = (
+        Stack(("all_reduce (torch/distributed/distributed_c10d.py:1)", "loop (a.py:2)"), 1),
+        Stack(("loop (a.py:1)",), 0, "time.sleep"),
+    )
+    event = RanksDumped(
+        at_s=START_S + 60,
+        source="telemetry",
+        run_id=run.id,
+        attempt=run.attempt.number,
+        dumps=dumps,
+        stacks=stacks,
+        groups=(ProcessGroup("0", "default_pg", (0, 1)),),
+    )
+    store.apply(event)
+
+
+async def test_command_shows_the_verdict_and_both_stacks(cockpit: Open) -> None:
+    async with cockpit(size=(120, 40)) as seen:
+        await seen.press(*":hang", "enter")
+        await seen.sees("no rank hangs")
+        await seen.press("escape")
+        hangs(seen)
+        await seen.press(*":hang", "enter")
+        await seen.sees("Rank 1 never called all_reduce #3 of group default (float32 [8])")
+        await seen.sees("Kind: user code. Confidence: high.", "→ loop (a.py:1)", "→ loop (a.py:2)")
+
+
+async def test_enter_on_the_alert_opens_the_page(cockpit: Open) -> None:
+    async with cockpit(size=(120, 40)) as seen:
+        hangs(seen)
+        run = current_run(seen.app.store)
+        assert run is not None
+        [finding] = hang.find(run, START_S + 60)
+        alert = Alert(alert_id(finding), finding, START_S + 60)
+        seen.app.store.apply(AlertRaised(at_s=START_S + 60, source="insight", alert=alert))
+        seen.app.tick()
+        await seen.press("8", "enter")
+        await seen.until(lambda: isinstance(seen.app.screen, HangPage))
