@@ -30,6 +30,8 @@ MEASUREMENTS = (
     "many_ranks",
     "week",
     "look_cost",
+    "hang_cost",
+    "hang_corpus",
     "chart_cost",
     "recorder_cost",
     "many_runs",

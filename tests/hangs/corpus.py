@@ -22,13 +22,14 @@ from cockpit.model.event import AttemptStarted, RunSeen
 from cockpit.model.run import Placement, RunState
 from cockpit.sources.telemetry.events import event_of
 from cockpit.store.store import Store
-from tests.hangs.scenarios import HANGS, HEALTHY, WORLD
+from tests.hangs.scenarios import HANGS, HEALTHY
 from training.telemetry import wire
 from training.telemetry.hang.watchdog import Times, Watchdog
 from training.telemetry.head.hang_round import COLLECT_S, HangRound
 
 SPEED = 5.0
 TIMEOUT_S = 60.0
+AT_ONCE = 6
 TIMES = Times(
     poll_s=1.0 / SPEED,
     first_s=10.0 / SPEED,
@@ -37,7 +38,7 @@ TIMES = Times(
     unknown_first_s=30.0 / SPEED,
     unknown_bound_s=120.0 / SPEED,
     unknown_slow_bound_s=600.0 / SPEED,
-    pauses_s=(15.0 / SPEED, 30.0 / SPEED),
+    pauses_s=(8.0 / SPEED, 15.0 / SPEED, 30.0 / SPEED),
     usage_s=8.0 / SPEED,
     heartbeat_s=wire.HEARTBEAT_S / SPEED,
 )
@@ -45,10 +46,13 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.hangs.corpus"])
 
 
-def rank_main(name: str, rank: int, world: int, folder: str, records: Connection) -> None:
+def rank_main(
+    name: str, is_hang: bool, rank: int, world: int, folder: str, records: Connection
+) -> None:
     """The process of a rank."""
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=world)
-    run = HANGS[name][0] if name in HANGS else HEALTHY[name]
+    scenario = name.partition(":")[0]
+    run = HANGS[scenario][0] if is_hang else HEALTHY[scenario]
     watch = Watchdog(name, rank, 1, lambda: 0, lambda record: _emit(records, record), times=TIMES)
     watch.start()
     training = threading.Thread(
@@ -120,26 +124,37 @@ class Watched:
         return self.verdict is not None or self.ended == self.world
 
 
-def played(names: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) -> dict[str, Watched]:
-    """Run the scenarios together until each has a verdict or has ended."""
+def played(
+    names: Sequence[str], is_hang: bool, folder: Path, timeout_s: float = TIMEOUT_S
+) -> dict[str, Watched]:
+    """Run the scenarios, AT_ONCE together, until each has a verdict or has ended."""
+    found: dict[str, Watched] = {}
+    for start in range(0, len(names), AT_ONCE):
+        found |= _together(names[start : start + AT_ONCE], is_hang, folder, timeout_s)
+    return found
+
+
+def _together(
+    names: Sequence[str], is_hang: bool, folder: Path, timeout_s: float
+) -> dict[str, Watched]:
     found: dict[str, Watched] = {}
     readers: dict[Connection, Watched] = {}
-    processes = []
+    processes, frozen = [], dict[str, int]()
     for name in names:
-        watched = found[name] = Watched(name, WORLD.get(name, 2), time.monotonic())
+        watched = found[name] = Watched(name, int(name.partition(":")[2]), time.monotonic())
         (folder / name).mkdir()
         for rank in range(watched.world):
             reader, writer = _context.Pipe(duplex=False)
-            arguments = (name, rank, watched.world, str(folder / name), writer)
+            arguments = (name, is_hang, rank, watched.world, str(folder / name), writer)
             process = _context.Process(target=rank_main, args=arguments, daemon=False)
             process.start()
             writer.close()
             readers[reader] = watched
             processes.append(process)
-            if name == "frozen" and rank == 1:
-                frozen = process.pid or 0
+            if name.startswith("frozen") and rank == 1:
+                frozen[name] = process.pid or 0
     try:
-        _watch(found, readers, timeout_s, frozen if "frozen" in names else 0)
+        _watch(found, readers, timeout_s, frozen)
     finally:
         for process in processes:
             process.kill()
@@ -148,10 +163,13 @@ def played(names: Sequence[str], folder: Path, timeout_s: float = TIMEOUT_S) -> 
 
 
 def _watch(
-    found: dict[str, Watched], readers: dict[Connection, Watched], timeout_s: float, frozen: int
+    found: dict[str, Watched],
+    readers: dict[Connection, Watched],
+    timeout_s: float,
+    frozen: dict[str, int],
 ) -> None:
     began_s = time.monotonic()
-    freeze_s = None
+    freeze_s: dict[str, float] = {}
     while time.monotonic() - began_s < timeout_s and not all(w.is_over for w in found.values()):
         for ready in wait([*readers], timeout=0.05):
             assert isinstance(ready, Connection)
@@ -160,10 +178,10 @@ def _watch(
             except EOFError:
                 readers.pop(ready).ended += 1
                 continue
-            if frozen and freeze_s is None and readers[ready].name == "frozen":
-                freeze_s = time.monotonic() + 3.0  # it has had some steps by then
-        if freeze_s is not None and time.monotonic() >= freeze_s and frozen:
-            os.kill(frozen, signal.SIGSTOP)
-            frozen = 0
+            if (name := readers[ready].name) in frozen:
+                freeze_s.setdefault(name, time.monotonic() + 3.0)  # it has had some steps by then
+        for name in [name for name, at_s in freeze_s.items() if time.monotonic() >= at_s]:
+            del freeze_s[name]
+            os.kill(frozen.pop(name), signal.SIGSTOP)
         for watched in found.values():
             watched.check()

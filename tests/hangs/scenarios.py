@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ def _asynchronous(rank: int, _: Path) -> None:
 HANGS: dict[str, tuple[Run, Kind | None, tuple[int, ...] | None]] = {
     "sleep": (_one_rank(lambda _: time.sleep(FOREVER_S)), Kind.USER, (1,)),
     "frozen": (_frozen, Kind.FROZEN, (1,)),
-    "other-op": (_other_op, Kind.MISMATCH, (0, 1)),
+    "other-op": (_other_op, Kind.MISMATCH, None),
     "groups-in-other-order": (_groups_in_other_order, Kind.DEADLOCK, (0, 1)),
     "lock": (_one_rank(lock), Kind.LOCK, (1,)),
     "event": (_one_rank(event), Kind.LOCK, (1,)),
@@ -190,17 +190,18 @@ HANGS: dict[str, tuple[Run, Kind | None, tuple[int, ...] | None]] = {
         Kind.CHILD,
         (1,),
     ),
-    "barrier-on-rank-0": (_only_rank_0, Kind.MISMATCH, (0, 1)),
+    "barrier-on-rank-0": (_only_rank_0, Kind.MISMATCH, None),
     "both-receive": (_both_receive, Kind.DEADLOCK, (0, 1)),
     "no-sender": (_no_sender, Kind.USER, (1,)),
     "subgroup": (_subgroup, Kind.USER, (2,)),
     "asynchronous": (_asynchronous, Kind.USER, (1,)),
     "endless-loop": (_one_rank(lambda _: busy(FOREVER_S)), Kind.USER, (1,)),
-    "everyone-sleeps": (_everyone_sleeps, Kind.USER, (0, 1)),
+    "everyone-sleeps": (_everyone_sleeps, Kind.USER, None),
 }
-"""By name: the run, the kind of the verdict, and its ranks."""
+"""By name: the run, the kind of the verdict, and its ranks where the world size does not matter."""
 
-WORLD = {"subgroup": 3}
+TWO_RANKS = frozenset({"groups-in-other-order", "both-receive"})
+THREE_RANKS = frozenset({"subgroup"})
 
 
 def _evaluation(rank: int, folder: Path) -> None:
@@ -240,11 +241,56 @@ def _compilation(rank: int, _: Path) -> None:
 def _pipeline(rank: int, _: Path) -> None:
     for _batch in range(80):
         time.sleep(STEP_S)
-        if rank == 0:
-            dist.send(torch.ones(64), 1)
-        else:
-            dist.recv(torch.ones(64), 0)
+        if rank > 0:
+            dist.recv(torch.ones(64), rank - 1)
+        if rank + 1 < dist.get_world_size():
+            dist.send(torch.ones(64), rank + 1)
         dist.all_reduce(torch.ones(8), async_op=True).wait()
+
+
+def _data_loader(rank: int, _: Path) -> None:
+    for _batch in DataLoader(Slow(), num_workers=1):
+        dist.all_reduce(torch.ones(8))
+
+
+class Slow(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        for batch in range(60):
+            time.sleep(0.1)
+            yield batch
+
+
+def _all_evaluate(rank: int, _: Path) -> None:
+    steps()
+    evaluate(6.0 + rank)
+    steps(40)
+
+
+def _recurring_pauses(rank: int, _: Path) -> None:
+    for _epoch in range(4):
+        steps(20)
+        time.sleep(3.0)
+
+
+def _slow_steps(rank: int, _: Path) -> None:
+    for _step in range(10):
+        time.sleep(1.5)
+        dist.all_reduce(torch.ones(8))
+
+
+def _independent(rank: int, _: Path) -> None:
+    """The trials of a sweep do not wait for each other."""
+    group = [dist.new_group([other]) for other in range(dist.get_world_size())][rank]
+    assert isinstance(group, dist.ProcessGroup)
+    for _step in range(40 * (rank + 1)):
+        time.sleep(STEP_S)
+        dist.all_reduce(torch.ones(8), group=group)
+
+
+def _growing_steps(rank: int, _: Path) -> None:
+    for step in range(40):
+        time.sleep(STEP_S * (1 + step / 4))
+        dist.all_reduce(torch.ones(8))
 
 
 def _late_rank(rank: int, _: Path) -> None:
@@ -262,4 +308,21 @@ HEALTHY: dict[str, Run] = {
     "compilation": _compilation,
     "pipeline": _pipeline,
     "late-rank": _late_rank,
+    "data-loader": _data_loader,
+    "all-evaluate": _all_evaluate,
+    "recurring-pauses": _recurring_pauses,
+    "slow-steps": _slow_steps,
+    "independent": _independent,
+    "growing-steps": _growing_steps,
 }
+
+WORLDS = (2, 3, 4)
+
+
+def variants(names: Iterable[str]) -> list[str]:
+    """Return each scenario with each number of ranks for which it is made: `sleep:3`."""
+    found = []
+    for name in names:
+        worlds = (2,) if name in TWO_RANKS else (3,) if name in THREE_RANKS else WORLDS
+        found += [f"{name}:{world}" for world in worlds]
+    return found

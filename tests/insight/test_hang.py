@@ -142,6 +142,37 @@ def test_busy_rank_is_no_hang_before_the_slow_bound() -> None:
     assert judged(hung([busy, *later])).confidence is Confidence.MEDIUM
 
 
+def test_ranks_that_wait_for_no_other_are_no_hang_while_the_pace_is_unknown() -> None:
+    idle = {"reached": (), "collectives": (), "idle_s": 1000.0}
+    known = [dump(rank, 0, 1, waits=False, **idle) for rank in range(4)]
+    assert judged(hung(known)).confidence is Confidence.MEDIUM
+    unknown = [dump(rank, 0, 1, waits=False, usual_s=None, **idle) for rank in range(4)]
+    assert judged(hung(unknown)).confidence is Confidence.LOW
+    finished = dump(3, 3, 1, waits=False, **idle)
+    assert judged(hung([*known[:3], finished])).confidence is Confidence.LOW
+
+
+def test_run_that_lacks_resources_is_explained() -> None:
+    store = Store()
+    message = "waits for resources: 8 GPUs, the cluster has 4"
+    store.apply(
+        RunSeen(
+            at_s=1.0,
+            source="t",
+            run_id="r",
+            name="",
+            state=RunState.SCHEDULING,
+            message=message,
+        )
+    )
+    run = store.runs["r"]
+    assert verdict(run, 20.0) is None
+    found = verdict(run, 31.0)
+    assert found is not None
+    assert (found.kind, found.confidence) == (Kind.RESOURCES, Confidence.HIGH)
+    assert message in found.sentence
+
+
 def test_sample_after_a_dump_is_progress() -> None:
     store = hung([dump(0, 1, 3, waits=True)])
     sample = RankSample(rank=0, attempt=1, at_s=1.0, step=5, first_step=5, steps_total=5)

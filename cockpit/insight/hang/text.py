@@ -15,9 +15,9 @@ def lines(found: Verdict) -> list[str]:
     ]
     text += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
     for group in found.stacks:
-        mark = "cause" if group.is_cause else "waiting"
+        mark = f"cause, {group.place.value}" if group.is_cause else "waiting"
         ranks = format.ranks(group.ranks)
-        text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}, {group.place.value}):"]
+        text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}):"]
         if group.stack.call:
             text.append(f"    {group.stack.call}")
         text += [

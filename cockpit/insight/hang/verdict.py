@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cockpit import format
-from cockpit.insight.detectors.stuck_start import between_since
+from cockpit.insight.detectors.stuck_start import LACKING, between_since
 from cockpit.insight.hang.place import SLOW, Place, place
 from cockpit.insight.hang.waits import Mismatch, Wait, cycle, waits
 from cockpit.insight.metrics.progress import is_going
@@ -31,7 +31,8 @@ BUSY_CPU_PERCENT = 8.0
 BUSY_IO_BYTES_PER_S = 100_000.0
 LONGEST_TIMES = 2.0
 """A pause in a place where a rank may take long, against the longest pause before."""
-WAITS_FOR_RESOURCES_S = 25.0
+LACKING_S, STARTING_S = 25.0, 120.0
+"""Without ranks: when the cluster lacks resources, and when no reason is known."""
 STACK_GROUPS = 20
 
 
@@ -108,23 +109,27 @@ class Verdict:
 
 def verdict(run: RunView, now_s: float) -> Verdict | None:
     """Return why the run makes no progress; None while it does, or while nothing is known."""
-    since_s = between_since(run)
-    if since_s is not None and now_s - since_s >= WAITS_FOR_RESOURCES_S:
-        reason = f": {run.message}" if run.message else ""
-        sentence = (
-            f"Ray Train has waited for {now_s - since_s:.0f} s to start the ranks, the run is "
-            f"{run.state.value}{reason}."
-        )
-        confidence = Confidence.HIGH if run.message else Confidence.MEDIUM
-        waited_s = now_s - since_s
-        return Verdict(
-            Kind.RESOURCES, (), sentence, confidence, waited_s, WAITS_FOR_RESOURCES_S, now_s
-        )
+    if (since_s := between_since(run)) is not None:
+        return _without_ranks(run, now_s - since_s, now_s)
     view = run.hang
     attempt = run.attempt
     if not view.dumps or not is_going(run) or attempt is None or attempt.number != view.attempt:
         return None
     return _Case(run, view).verdict()
+
+
+def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | None:
+    lacks = run.message.startswith(LACKING)
+    bound_s = LACKING_S if lacks else STARTING_S
+    if waited_s < bound_s:
+        return None
+    reason = f": {run.message}" if run.message else ""
+    sentence = (
+        f"Ray Train has waited for {waited_s:.0f} s to start the ranks, the run is "
+        f"{run.state.value}{reason}."
+    )
+    confidence = Confidence.HIGH if lacks else Confidence.MEDIUM
+    return Verdict(Kind.RESOURCES, (), sentence, confidence, waited_s, bound_s, now_s)
 
 
 class _Case:
@@ -280,8 +285,14 @@ class _Case:
         )
 
     def _confidence(self, causes: Collection[int], structural: bool) -> Confidence:
-        """A rank in a collective may use the CPU while it waits: NCCL does."""
-        if self._idle_s < self._bound_s:
+        """A rank in a collective may use the CPU while it waits: NCCL does.
+
+        Without a rank that waits for another, nothing is concluded before the pace is known, nor
+        after a rank has finished: the others may do the rest of the work.
+        """
+        pace_unknown = all(dump.dump.usual_s is None for dump in self._dumps.values())
+        finished = Place.FINISHED in self._places.values()
+        if self._idle_s < self._bound_s or (not structural and (pace_unknown or finished)):
             return Confidence.LOW
         waiting = {wait.rank for wait in self._waits.waits} | self._waits.peers.keys()
         free = [rank for rank in causes if rank in self._dumps and rank not in waiting]
@@ -323,6 +334,8 @@ class _Case:
         if stack.user < 0:
             return f"in `{stack.frames[0]}`" if stack.frames else "in unknown code"
         function, _, where = stack.frames[stack.user].partition(" (")
+        if group.place is Place.REPORT:
+            return f"in `ray.train.report` ({where}"
         if group.place is Place.COLLECTIVE and not group.is_cause:
             waits = [wait for wait in self._waits.waits if wait.rank in group.ranks]
             inner = waits[0].collective.op if waits else _function(stack.frames[0])

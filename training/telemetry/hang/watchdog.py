@@ -5,7 +5,7 @@ compares a few counters; it takes stacks and torch's flight recorder only when p
 
     first dump   after the longer of 10 s and 3 times the usual time between two instants of it
     second dump  at the bound: the longer of 20 s and 5 times the usual time
-    later ones   every 15 s, then more seldom
+    later ones   after 8 s, 15 s, then every 30 s to 2 minutes
 
 Until the pace is known, the first dump comes after 30 s and the bound is 120 s.
 """
@@ -50,7 +50,7 @@ class Times:
     unknown_bound_s: float = 120.0
     unknown_slow_bound_s: float = 600.0
     """Until the pace is known."""
-    pauses_s: tuple[float, ...] = (15.0, 30.0, 30.0, 30.0, 60.0, 120.0)
+    pauses_s: tuple[float, ...] = (8.0, 15.0, 30.0, 30.0, 30.0, 60.0, 120.0)
     """Between the dumps after the second; the last holds for all later ones."""
     usage_s: float = 8.0
     """CPU and I/O are those of about this time."""

@@ -73,9 +73,9 @@ def notice(reason: str, message: str) -> None:
         _observer.emit(f"{NOTICE}{reason} {message}")
 
 
-def progress() -> tuple[int, int]:
-    """Return how many reports and reads of a checkpoint this process has begun or ended."""
-    return (0, 0) if _observer is None else (_observer.reports, _observer._reading)
+def reports() -> int:
+    """Return how many reports this process has begun."""
+    return 0 if _observer is None else _observer.reports
 
 
 def run() -> str:

@@ -84,7 +84,7 @@ class RankTelemetry:
                 run,
                 self._rank,
                 self._attempt,
-                lambda: (self._fold.steps_total, attempt_observer.progress()),
+                lambda: (self._fold.steps_total, attempt_observer.reports()),
                 self._sink.send_hang,
                 lambda: self._sections.owner,
             )

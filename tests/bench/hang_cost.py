@@ -1,0 +1,148 @@
+"""What the watchdog of a rank costs, and a verdict: `python -m tests.bench.hang_cost`.
+
+Processor time of the watchdog's thread while the rank makes progress: once a second it compares
+its counters. Then of a dump, which is taken only when progress is late, with a flight recorder that
+is full. And of the verdict on 1,000 ranks, from the line of the stream on.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from cockpit.insight.hang.verdict import verdict
+from cockpit.model.event import AttemptStarted, RunSeen
+from cockpit.model.run import Placement, RunState
+from cockpit.sources.telemetry.events import event_of
+from cockpit.store.store import Store
+from tests.bench.table import Line, Table, load, show
+from training.telemetry import wire
+from training.telemetry.hang.watchdog import Watchdog
+from training.telemetry.head.hang_round import HangRound
+
+SHARE_TARGET = 0.0005
+"""Of a step's time, which is at least this of a core: one poll a second."""
+POLLS = 2_000
+DUMPS = 20
+GROUPS = 64
+RANKS = 1_000
+FULL = 2_000
+"""Entries of the flight recorder."""
+
+
+def measured() -> Table:
+    began = load()
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", f"file://{folder}/store", rank=0, world_size=1)
+        lines.append(polling("a poll with 1 process group"))
+        for _ in range(GROUPS - 1):
+            dist.new_group([0])
+        lines.append(polling(f"a poll with {GROUPS} process groups"))
+        for _ in range(FULL):
+            dist.all_reduce(torch.ones(1024))
+        record = dumping(lines)
+        dist.destroy_process_group()
+    judging(lines, record)
+    return Table(
+        "What the watchdog for hangs costs",
+        f"Processor time, the median of {POLLS} polls and {DUMPS} dumps. A rank polls once a "
+        "second.",
+        lines,
+        began,
+    )
+
+
+def polling(words: str) -> Line:
+    steps = 0
+
+    def progress() -> int:
+        nonlocal steps
+        steps += 1
+        return steps
+
+    watchdog = Watchdog("r", 0, 1, progress, lambda record: None)
+    took_s = statistics.median(_taken_s(watchdog.poll) for _ in range(POLLS))
+    share = took_s
+    value = f"{took_s * 1e6:.0f} µs, {share:.4%} of a core"
+    return Line(words, value, f"≤ {SHARE_TARGET:.2%}", share <= SHARE_TARGET)
+
+
+def dumping(lines: list[Line]) -> wire.Hang:
+    sent: list[wire.Hang] = []
+    watchdog = Watchdog("r", 0, 1, lambda: 0, sent.append)
+    took_s = [_taken_s(lambda: watchdog._dump(30.0)) for _ in range(DUMPS)]
+    size = len(wire.encode(wire.Record(1, 1.0, sent[-1])))
+    lines.append(
+        Line(
+            f"a dump, {FULL:,} entries in the flight recorder",
+            f"{statistics.median(took_s) * 1e3:.0f} ms, {size / 1024:.1f} KiB",
+        )
+    )
+    return sent[-1]
+
+
+def judging(lines: list[Line], record: wire.Hang) -> None:
+    """All ranks have the dump of `record`, but one that has not called the collective."""
+    now_s = 0.0
+    collected = HangRound("r", 1, range(RANKS), clock=lambda: now_s)
+    [dump] = record.dumps
+    group = wire.ProcessGroup(name="0", description="default_pg", members=tuple(range(RANKS)))
+    for rank in range(RANKS):
+        is_late = rank == RANKS // 2
+        made = wire.Dump(
+            rank=rank,
+            attempt=1,
+            t=1.0,
+            number=2,
+            idle_s=21.0,
+            bound_s=20.0,
+            slow_bound_s=120.0,
+            threads=dump.threads,
+            reached=(wire.Reached(group=0, enqueued=7 - is_late, completed=6),),
+            collectives=(wire.Collective(group=0, seq=7 - is_late, op="all_reduce", done=is_late),),
+        )
+        collected.take(
+            wire.Hang(run="r", attempt=1, dumps=(made,), stacks=record.stacks, groups=(group,))
+        )
+    now_s = 2.0
+    body = collected.tick()
+    assert body is not None
+    line = wire.encode(wire.Record(1, 1.0, body))
+    store = Store()
+    store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
+    places = tuple(Placement(rank, "", "", 1) for rank in range(RANKS))
+    store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
+
+    def read() -> None:
+        decoded = wire.decode(line)
+        assert decoded is not None
+        event = event_of(decoded)
+        assert event is not None
+        store.apply(event)
+
+    def judge() -> None:
+        found = verdict(store.runs["r"], 2.0)
+        assert found is not None
+        assert found.ranks == (RANKS // 2,)
+
+    for words, act in ((f"reading the dumps of {RANKS:,} ranks", read), ("their verdict", judge)):
+        took_s = statistics.median(_taken_s(act) for _ in range(DUMPS))
+        size = f", {len(line) / 1024:.0f} KiB" if act is read else ""
+        lines.append(Line(words, f"{took_s * 1e3:.0f} ms{size}"))
+
+
+def _taken_s(act: Callable[[], None]) -> float:
+    began_s = time.thread_time()
+    act()
+    return time.thread_time() - began_s
+
+
+if __name__ == "__main__":
+    sys.exit(show(measured))
