@@ -1,7 +1,7 @@
 """The audit log: one JSON line for each change that was asked of a cluster, the failed ones too.
 
 `require_writable` before a change, `record` after it: a change that was made is reported as made,
-whatever becomes of its line.
+even if its line cannot be written.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 ONCE = RayJobOptions()
 CLUSTER_KINDS = {"kuberay": "RayCluster"}
-"""What a cluster is called where its kind has a word for it; elsewhere `Cluster`."""
+"""What a cluster is called where its kind has a name for it; elsewhere `Cluster`."""
 
 
 class ClusterActions:
     """The coroutines run on the loop of the session whose backend this is.
 
-    `jobs` tells what is known of jobs by now: which of them a RayJob submitted. `tell` is given
+    `jobs` returns the jobs known by now: which of them a RayJob submitted. `emit` is called with
     each change that was asked for, as a Notice of the source `user`: so it is in the recording.
     """
 
@@ -96,7 +96,9 @@ class ClusterActions:
     async def attach(
         self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
     ) -> Terminal:
-        """The same with its streams open. Only the first word is noted, for fear of secrets."""
+        """The same with its streams open. Only the program is recorded: its arguments may hold
+        secrets.
+        """
         change = Change("exec", "Pod", pod, after=argv[0])
         with self._noting_failure(change):
             terminal = await self._backend.attach(pod, argv, tty=tty, rows=rows, columns=columns)
@@ -144,7 +146,7 @@ class ClusterActions:
         return name
 
     async def resume(self, job_id: str) -> Job:
-        """Submit the job again under a new id; it goes on from its last checkpoint."""
+        """Submit the job again under a new id; it continues from its last checkpoint."""
         change = self._of_cluster("resume", job_id)
         with self._noting_failure(change):
             self._require_no_rayjob_of_its_own(job_id)

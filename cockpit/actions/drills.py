@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class DrillActions(ClusterActions):
     """`prober` asks the probes; without it, one that knows of no Prometheus.
 
-    `limits` bound what every drill may hit at once, whatever its plan allows.
+    `limits` bound what every drill may hit at once, even if its plan allows more.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DrillActions(ClusterActions):
         return record
 
     def game_day(self, day: GameDay, log: Callable[[str], None]) -> GameDayRun:
-        """Several drills, not begun yet. `say` is told each step, on the session's thread."""
+        """Several drills, not begun yet. `log` is called for each step, on the session's thread."""
         return GameDayRun(self._session, day, self, self._prober, log)
 
     def earlier_drills(self) -> Sequence[DrillRecord]:
@@ -93,7 +93,7 @@ class DrillActions(ClusterActions):
         return interrupted.left_on(Journal(), self._backend.ref, only)
 
     async def left_to_ask(self) -> list[Entry]:
-        """Of these what is undone only when the user says so."""
+        """Of these the entries that are undone only on request."""
         found = await asyncio.to_thread(self.left)
         return interrupted.split(found, self._clock())[1]
 

@@ -29,7 +29,7 @@ SKEW_S = 5.0
 
 
 def hold(cluster: str, holder: str, ttl_s: float, expired: str = "") -> None:
-    """Take it, or go on holding it. As `Backend.hold`."""
+    """Take it, or renew it. As `Backend.hold`."""
     with _locked(cluster) as (fd, lease):
         owner, renewal = _text(lease, "holder"), _text(lease, "renewal")
         is_free = not owner or owner == holder or (expired and expired == renewal)

@@ -24,7 +24,7 @@ VERBS = (
     "evict",
     "isolate",
 )
-"""What `capabilities` speaks of."""
+"""The keys of `capabilities`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RayJobSpec:
     replicas: Mapping[str, int] = field(default_factory=dict)
     """For a cluster of its own: replicas by worker group; unnamed groups are as in the pattern."""
     ttl_s: int | None = None
-    """Seconds after its end at which it goes away; None: it stays until it is deleted."""
+    """Seconds after its end at which it is deleted; None: never by itself."""
     deadline_s: int | None = None
     """Seconds after which it is ended and counts as failed; None: no limit."""
     backoff_limit: int = 0
@@ -103,7 +103,7 @@ class Terminal(Protocol):
 class Backend(Protocol):
     """One cluster. Every method may raise the errors of `cockpit.model.error`.
 
-    What a kind of cluster does not have raises UsageError, and `capabilities` says why not.
+    What a kind of cluster does not have raises UsageError, and `capabilities` gives the reason.
     """
 
     @property
@@ -126,7 +126,7 @@ class Backend(Protocol):
         """Ask the pod to end: SIGTERM and `grace_s` seconds, or with 0 SIGKILL at once.
 
         `uid` is `Pod.uid` as the plan has it: raises ReplacedError where another pod has the name
-        now. Returns when the request is accepted, not when the pod is gone.
+        now. Returns when the request is accepted, not when the pod has been removed.
         """
         ...
 
@@ -181,7 +181,7 @@ class Backend(Protocol):
         ...
 
     async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
-        """Take the cluster for one drill, or go on holding it: at most one at a time.
+        """Take the cluster for one drill, or renew it: at most one at a time.
 
         Raises LeaseHeldError that names who has it. Whether that holder still lives is for the
         caller to observe: `expired` is the error's `renewal` once it has not changed for its
@@ -190,7 +190,7 @@ class Backend(Protocol):
         ...
 
     async def release(self, holder: str) -> None:
-        """Let go, if it is still this holder's."""
+        """Release it, if it is still this holder's."""
         ...
 
     async def holder(self) -> str:
@@ -214,7 +214,7 @@ class Backend(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. The backend belongs to the event loop that used it first."""
+        """Close connections. The backend belongs to the event loop that used it first."""
         ...
 
     async def dashboard(self) -> DashboardRoute:
@@ -222,5 +222,5 @@ class Backend(Protocol):
         ...
 
     async def capabilities(self) -> Mapping[str, Capability]:
-        """By verb, each of `VERBS`; what is not allowed says why not."""
+        """By verb, each of `VERBS`; what is not allowed has a reason."""
         ...

@@ -26,7 +26,7 @@ ONLY_KUBERNETES = (
 
 
 class WithoutKubernetes:
-    """A base for such backends. `WHY` says what kind of cluster it is."""
+    """A base for such backends. `WHY` describes the kind of cluster."""
 
     WHY = "this cluster is not on Kubernetes"
 
@@ -92,7 +92,7 @@ class WithoutKubernetes:
 
 
 class WithoutOperator(WithoutKubernetes):
-    """A base for what can only be looked at: it has no operator to create or remove pods."""
+    """A base for what is read-only: it has no operator to create or remove pods."""
 
     async def scale(self, request: ScaleRequest) -> Scaled:
         self._refuse("Nothing can be scaled from here.")
@@ -127,7 +127,7 @@ class RecordedBackend(WithoutOperator):
     async def watch(self) -> AsyncIterator[Event]:
         await asyncio.Event().wait()
         return
-        yield  # an iterator that never says anything
+        yield  # an iterator that never yields
 
     async def capabilities(self) -> Mapping[str, Capability]:
         # Not of every backend's, since a drill takes several: here it takes none of them.

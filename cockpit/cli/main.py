@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         formatter = self._get_formatter()
         formatter.add_usage(None, own, [])
         usage = formatter.format_help().rstrip()
-        # By the groups' names below, as options: alone they would look like words to be typed.
+        # By the groups' names below, as options: alone they would look like arguments.
         groups = "[options: where, how]"
         if len(usage.splitlines()[-1]) + 1 + len(groups) > formatter._width:
             usage += "\n" + " " * len(f"usage: {self.prog}")
@@ -121,7 +121,7 @@ def _run(argv: list[str]) -> int:
     module.arguments(inner, name)
     ours, command = rest, []
     if getattr(module, "COMMAND_AFTER_DASHES", False) and "--" in rest:
-        # Argparse takes no list of words when flags stand between them and the word before.
+        # Argparse takes no list of arguments when flags stand between them and the one before.
         at = rest.index("--")
         ours, command = rest[:at], rest[at + 1 :]
     args = inner.parse_args(ours, first)

@@ -74,14 +74,14 @@ class Profile:
     protected: tuple[ClusterPattern, ...] = ()
     """Clusters that are protected whichever profile is in use: those that this one describes."""
     protected_in_use: tuple[ClusterPattern, ...] = ()
-    """With `protected = true`: what else is protected while this profile is in use."""
+    """With `protected = true`: further protected contexts while this profile is in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
     path: Path
     profile: str = ""
-    """The name of the profile that is taken when none is said."""
+    """The name of the profile that is taken when none is given."""
     theme: str = ""
     read_only: bool | None = None
     protected: tuple[ClusterPattern, ...] = ()
@@ -90,7 +90,7 @@ class Configuration:
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By name, those of TABLES that there are, as they are written."""
     hooks: Sequence[Any] = ()
-    """Who is told of alerts: the tables [[hooks]], as they are written."""
+    """Receivers of alerts: the tables [[hooks]], as they are written."""
 
     def named(self, name: str) -> Profile:
         """The profile of that name, with what is set for all of them. Raises UsageError."""

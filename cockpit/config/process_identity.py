@@ -1,7 +1,7 @@
 """Which process wrote a record on disk, and whether it still runs.
 
 A state directory may be shared between nodes (a home on NFS, a volume of pods), where a process
-number says nothing about another node's processes.
+number means nothing for another node's processes.
 """
 
 from __future__ import annotations

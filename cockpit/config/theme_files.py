@@ -66,7 +66,7 @@ class ThemeColors:
 
 
 def theme_dirs() -> tuple[Path, ...]:
-    """Where themes are looked for, the user's own first: one there hides a bundled namesake."""
+    """The directories of themes, the user's own first: one there hides a bundled namesake."""
     package = Path(__file__).parents[1]
     return (config_dir() / "themes", package / "themes", package.parent / "themes")
 
@@ -82,7 +82,7 @@ def themes() -> tuple[ThemeFile, ...]:
 
 
 def theme_named(name: str) -> ThemeFile:
-    """The theme of that name; UsageError tells which there are."""
+    """The theme of that name; UsageError lists the known ones."""
     for theme in themes():
         if theme.name == name:
             return theme

@@ -1,6 +1,6 @@
 """A TOML file that a person writes, read with errors that name line and column.
 
-`tomllib` tells positions of what is no TOML only; where a key or a value stands is found again in
+`tomllib` gives positions of syntax errors only; where a key or a value stands is found again in
 the text, with comments and strings blanked out.
 """
 
@@ -25,7 +25,7 @@ _WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
 _MANY_DOTS = re.compile(r"(?:\.[^.\n=,]*){32}")
-"""A key of so many parts: `tomllib` takes 39 s for 20,000 of them (Python 3.11)."""
+"""A key of this many parts: `tomllib` takes 39 s for 20,000 of them (Python 3.11)."""
 MAX_CHARACTERS = 1 << 20
 MAX_NUMBER = 1e12
 """Of seconds, steps and the like."""
@@ -109,7 +109,7 @@ class Reader:
         return value
 
     def texts(self, table: Mapping[str, Any], path: Path, key: str) -> tuple[str, ...]:
-        """A list of texts; one text stands for a list of one."""
+        """A list of texts; a text is a list of one."""
         value = table.get(key, [])
         found = [value] if isinstance(value, str) else value
         if not isinstance(found, list) or not all(isinstance(item, str) for item in found):

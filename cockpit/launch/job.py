@@ -18,7 +18,7 @@ Value = bool | int | float | str
 WITHOUT_GROUP = "Settings"
 """Of the settings of a catalogue that was written before they had groups."""
 NAMED_AT_MOST = 12
-"""More names than this do not help whoever mistyped one."""
+"""More names than this do not help after a mistyped one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class JobSetting:
     default: Value
     help: str
     choices: tuple[str, ...] = ()
-    """The words that it may be; () for any."""
+    """The texts that it may be; () for any."""
     group: str = WITHOUT_GROUP
     at_least: float | None = None
     at_most: float | None = None
@@ -52,7 +52,7 @@ class JobSetting:
 
     @property
     def range(self) -> str:
-        """The numbers that it may be, in words; "" for any."""
+        """The numbers that it may be, as text; "" for any."""
         if self.at_least is None or self.at_most is None:
             if self.at_least is not None:
                 return f"{self.at_least:g} or more"
@@ -144,7 +144,7 @@ def flags(job: BundledJob, settings: Mapping[str, str]) -> tuple[str, ...]:
     for name, value in settings.items():
         setting = job.setting(name)
         job.require(setting, value)
-        # One word, so that a value such as -1 is not taken for a flag.
+        # One argument, so that a value such as -1 is not taken for a flag.
         argv.append(f"--{setting.name.replace('_', '-')}={value}")
     return tuple(argv)
 

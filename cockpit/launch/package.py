@@ -18,7 +18,7 @@ SIZE_LIMIT_BYTES = 100 * 1024 * 1024
 """Ray's dashboard takes no larger body (DASHBOARD_CLIENT_MAX_SIZE)."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can tell: the same content is the same package."""
+"""The earliest time that a zip can store: the same content is the same package."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A driver runs on the head as a rule and dies with it, and the new head does not know the job:
 Ray keeps its jobs in the head's memory unless it has an external store. The same command with the
-same run name goes on from the newest checkpoint, so it only has to be sent.
+same run name continues from the newest checkpoint, so it only has to be sent.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from cockpit.sources.ray.http import AnswerError, MissingError
 
 LOOK_S = 1.0
 LOST = ("Job supervisor actor died", "Unexpected error occurred: failed to get job supervisor")
-"""How Ray 2.60's words on a failed job begin when its driver was taken from it (`job_manager.py`).
+"""How Ray 2.60's message on a failed job begins when its driver was taken from it
+(`job_manager.py`).
 
 A script that failed by itself has another message: sending it again would only fail again.
 """
 GIVE_UP_S = 1800.0
 """A cluster that takes no job for so long after it lost one is not waited for any longer."""
 _UNKNOWN = "does not exist"
-"""What Ray says, with 404, of a job that it does not know."""
+"""Ray's answer, with 404, of a job that it does not know."""
 
 
 def was_lost(job: Job) -> bool:
@@ -47,11 +48,11 @@ async def stay(
 ) -> Job:
     """Until the job that was submitted by `spec`, or the last after it, is over: that one.
 
-    `sends` is told each new id just before it is sent.
+    `on_submit` is called with each new id just before it is sent.
 
-    Sends it again at most `times` times; one that was lost once more than that is FAILED.
+    Sends it again at most `times` times; one that is lost again after that is FAILED.
     A cluster that does not answer is waited for, without end: what became of it is not known yet.
-    Raises what the cluster says when it takes no job for GIVE_UP_S after it lost one.
+    Raises the cluster's error when it takes no job for GIVE_UP_S after it lost one.
     """
     backoff, away = Backoff(), ""
     while True:

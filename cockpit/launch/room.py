@@ -19,8 +19,8 @@ def shortage(spec: LaunchSpec, groups: Iterable[WorkerGroup]) -> str:
     """What the groups lack at their largest, in a sentence; empty when they have it, or where
     it is unknown: for the user's own command, or for a cluster whose groups are not known.
 
-    A pod counts as many workers as it has CPUs or GPUs, whichever are more, so that what is said
-    to be too little is so for either.
+    A pod counts as many workers as it has CPUs or GPUs, whichever are more, so that what is
+    reported as too little is so for either.
     """
     told = list(groups)
     wanted = workers(spec)

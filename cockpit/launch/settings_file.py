@@ -2,7 +2,7 @@
 
     {"job": "ddp", "settings": {"learning_rate": 0.003, "batch_size": 32}}
 
-or the settings alone, as JSON or as TOML. Beside `job` and `settings` it may tell more, such as how
+or the settings alone, as JSON or as TOML. Beside `job` and `settings` it may hold more, such as how
 well they did: that is not read.
 """
 
@@ -28,7 +28,7 @@ class SettingsFile:
     name: str
     """As it is called in a sentence."""
     job: str
-    """Whose settings they are; "" where it does not say."""
+    """Whose settings they are; "" where it names none."""
     settings: Mapping[str, str]
 
     def require(self, job: BundledJob) -> None:

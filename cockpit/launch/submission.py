@@ -39,7 +39,7 @@ BUNDLED = "cockpit.job"
 RESUMED_FROM = "cockpit.resumed_from"
 WORKING_DIR = "cockpit.working_dir"
 RECOVERY = "cockpit.recovery"
-"""Metadata of a job: the bundled job's name, the job that it goes on from, its package, and its
+"""Metadata of a job: the bundled job's name, the job that it continues, its package, and its
 recovery profile, so that drills are compared with their like."""
 
 
@@ -173,7 +173,7 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
 def environment(spec: LaunchSpec) -> dict[str, str]:
     """What a launched job has in its environment: ours, overruled by the user's.
 
-    By it the runs that it tells an MLflow of say whose they are.
+    With it the runs that it logs to MLflow name their user.
     """
     ours = {**DEFAULT_ENV, **spec.recovery.job_env, **source.context(spec.submission_id)}
     env = {**ours, **spec.env_vars}
@@ -191,9 +191,9 @@ def metadata(spec: LaunchSpec) -> dict[str, str]:
 
 
 async def resume(dashboard: Dashboard, job_id: str) -> Job:
-    """Submit a job that is over once more, with the same command, code and environment.
+    """Submit a finished job again, with the same command, code and environment.
 
-    A bundled job goes on from its newest checkpoint, since its command names its run. Raises
+    A bundled job continues from its newest checkpoint, since its command names its run. Raises
     UsageError for a job that still runs: two of them would write to the same checkpoints.
     """
     job = await find(dashboard, job_id)
@@ -221,7 +221,7 @@ async def stop(dashboard: Dashboard, job_id: str) -> Job:
 
 
 RETURNS_WITHIN_S = 10.0
-"""Ray looks at a job once a second, until some seconds after its end. A look that no longer finds
+"""Ray looks at a job once a second, until some seconds after its end. A poll that no longer finds
 the job writes it down again, as failed (`_monitor_job_internal` in Ray 2.60)."""
 
 

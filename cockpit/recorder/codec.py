@@ -4,10 +4,10 @@ A line is `[kind, at_s, source, fields]`, with a fifth item where the event belo
 than `at_s`. A field that has its default is left out, so a reader that knows more fields than the
 writer did gives them their defaults, and one that knows fewer skips the rest. A tuple of
 dataclasses is a table by columns, `[rows, {column: values}, {column: value of all rows}]`: a tick
-of 64 ranks then says `step_time_s` once. NaN and the infinities are as Python's json has them.
+of 64 ranks then holds `step_time_s` once. NaN and the infinities are as Python's json has them.
 
-Files come from other machines: text is cleaned of control characters here too, and whatever is not
-of its declared type is a `CodecError`.
+Files come from other machines: text is cleaned of control characters here too, and a value that is
+not of its declared type is a `CodecError`.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _dataclass_of(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 def _row_of(kinds: Sequence[Any]) -> Callable[[Any], Any]:
-    """A tuple of so many items, each of its own kind: `tuple[Stage, float]`."""
+    """A tuple of a fixed length, each item of its own kind: `tuple[Stage, float]`."""
     reads = [_reader(kind) for kind in kinds]
     return lambda raw: tuple(
         next(iter(read((item,)))) for read, item in zip(reads, _list(raw), strict=True)

@@ -70,7 +70,7 @@ class DrillHistory:
         """
         kept, _ = self.all()
         if name == "last" and kept:
-            # One that was refused has nothing to show, and whoever asks has seen why.
+            # One that was refused has nothing to show, and the caller has seen why.
             return [([one for one in kept if one.record.drills] or kept)[-1]]
         of_day = [one for one in kept if one.record.game_day.endswith(f"/{name}")]
         exact = [one for one in kept if one.record.id == name]

@@ -2,8 +2,8 @@
 
 One file a run. `batches` holds the events: each body is a zlib stream of lines (see `codec`),
 sorted by the moment that they belong to. `markers` is what a replay jumps to. `facts` is the
-summary and what else is said once. The header's `application_id` says that it is a recording,
-`user_version` of which schema.
+summary and other values that exist once. The header's `application_id` marks a recording,
+`user_version` the version of its schema.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def begin(db: sqlite3.Connection) -> None:
-    """Before the first write: a file that is only looked at stays as it is."""
+    """Before the first write: a file that is only read stays as it is."""
     db.execute("PRAGMA journal_mode = WAL")
     # A killed process loses nothing that was committed; only a power cut may cost more.
     db.execute("PRAGMA synchronous = NORMAL")
@@ -151,7 +151,7 @@ def write_fact(db: sqlite3.Connection, name: str, value: Any) -> None:
 
 
 def facts(db: sqlite3.Connection) -> tuple[dict[str, Any], list[str]]:
-    """What is said once, by name, and the names of those that cannot be read."""
+    """The facts by name, and the names of those that cannot be read."""
     found: dict[str, Any] = {}
     unreadable = []
     for name, value in db.execute("SELECT name, value FROM facts"):
@@ -181,7 +181,7 @@ class Lock:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever had it before may have removed the file between the two calls.
+                # The process that had it before may have removed the file between the two calls.
                 if os.fstat(fd).st_nlink:
                     self._fd = fd
                     return

@@ -1,1 +1,1 @@
-"""A run told on paper: one document, written as HTML, Markdown or JSON."""
+"""A run as a report: one document, written as HTML, Markdown or JSON."""

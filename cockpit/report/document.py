@@ -1,6 +1,6 @@
 """What a report is made of, before it is HTML or Markdown: sections of facts, tables and pictures.
 
-Values stay raw (seconds, bytes, Unix times); a `Kind` says how each is shown, so that every writer
+Values stay raw (seconds, bytes, Unix times); a `Kind` gives how each is shown, so that every writer
 shows it alike and JSON keeps the numbers.
 """
 
@@ -17,7 +17,7 @@ class Kind(StrEnum):
     TEXT = "text"
     """Text from elsewhere: a name, a reason, a log line."""
     WORD = "word"
-    """One of our own words."""
+    """One of our own terms."""
     LINK = "link"
     """An address; only http and https ones become links."""
     COUNT = "count"
@@ -101,7 +101,7 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
-    """Our own words; text from elsewhere in them is one clean line."""
+    """Our own text; text from elsewhere in them is one clean line."""
 
 
 class MarkKind(StrEnum):
@@ -215,4 +215,4 @@ class Document:
     marks: tuple[Mark, ...] = field(default=())
     footer: str = ""
     begin: str = "the start of the run"
-    """What `begin_s` is, in words."""
+    """What `begin_s` is, as text."""

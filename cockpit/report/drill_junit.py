@@ -1,4 +1,4 @@
-"""Drills as JUnit XML, for whatever shows test results of a nightly job."""
+"""Drills as JUnit XML, for tools that show test results of a nightly job."""
 
 from __future__ import annotations
 

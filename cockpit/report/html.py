@@ -1,7 +1,7 @@
 """A document as one HTML file: no script, nothing from elsewhere, light and dark, fit to print.
 
 Every text that is not markup goes through `_words`, and the page's content policy forbids scripts
-and anything that would be fetched, should a reader's browser be handed something else.
+and anything that would be fetched, should a reader's browser receive something else.
 """
 
 from __future__ import annotations

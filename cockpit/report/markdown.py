@@ -1,7 +1,7 @@
 """A document as Markdown (GitHub's): one text, its charts as lines of bars, fit for an issue.
 
 Pictures beside it would be lost where such a text is pasted; bars are text. Text from elsewhere
-wrote stands in code spans, and nothing of it is taken as Markdown or HTML.
+is put in code spans, and nothing of it is taken as Markdown or HTML.
 """
 
 from __future__ import annotations

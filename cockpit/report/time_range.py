@@ -13,7 +13,7 @@ HISTORY_S = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Unix seconds. `end_s` is the end of what is known, of a run that goes on too."""
+    """Unix seconds. `end_s` is the end of what is known, of an active run too."""
 
     begin_s: float
     end_s: float
@@ -60,7 +60,7 @@ def running_periods(run: RunView) -> list[tuple[float, float]]:
 
 
 def attempt_bounds(run: RunView, number: int) -> tuple[float | None, float | None]:
-    """When the attempt began and ended; the newest of a run that goes on has not ended."""
+    """When the attempt began and ended; the newest of an active run has not ended."""
     attempt = run.attempts[number]
     ended_s = attempt.ended_s
     if ended_s is None and number == max(run.attempts) and run.state.is_over:
@@ -69,7 +69,7 @@ def attempt_bounds(run: RunView, number: int) -> tuple[float | None, float | Non
 
 
 def phase_spans(run: RunView) -> list[PhaseSpan]:
-    """Each phase until the next one; where none was told, the states of the run stand for them."""
+    """Each phase until the next one; where none was reported, the states of the run are used."""
     end_s = extent(run).end_s
     told: list[tuple[float, int, str]]
     if run.phases:
@@ -89,7 +89,7 @@ def phase_spans(run: RunView) -> list[PhaseSpan]:
 
 
 def _attempt_at(run: RunView, at_s: float, state: RunState) -> int:
-    """Of which attempt a state was: what comes before an attempt's start belongs to it."""
+    """The attempt of a state: what comes before an attempt's start belongs to it."""
     ended = sum(a.ended_s is not None and a.ended_s <= at_s for a in run.attempts.values())
     before = state in (RunState.RESTARTING, RunState.RESCHEDULING, RunState.RESIZING)
     started = [

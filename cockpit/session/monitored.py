@@ -84,7 +84,7 @@ class MonitoredSession(Session):
 def monitored_session_on(cluster: Backend, *, record: str | None = None) -> MonitoredSession:
     """Return a session with all sources, the recorder and the alerts that are configured.
 
-    `record`: the run to record, by id or name, or "" for all, whatever the configuration says.
+    `record`: the run to record, by id or name, or "" for all, independent of the configuration.
     Not started. Raises UsageError for a setting that is not understood.
     """
     configured = file.read()

@@ -26,7 +26,7 @@ class ReplaySession(Session):
         """Nothing is added to what was recorded."""
 
     def drain(self) -> bool:
-        """Go on with the clock. Returns whether anything has changed."""
+        """Play up to the clock. Returns whether anything has changed."""
         return self.player.advance(BUDGET_S)
 
     def close(self) -> None:

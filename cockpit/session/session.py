@@ -1,7 +1,7 @@
-"""One cluster being looked at: a backend, its sources and the store that they feed.
+"""A connection to one cluster: a backend, its sources and the store that they feed.
 
 All sources run in one thread with an event loop of its own, so that a slow screen never delays a
-socket and a slow socket never delays the screen. Events cross over in a queue; whoever owns the
+socket and a slow socket never delays the screen. Events cross over in a queue; the owner of the
 session calls `drain` on its own clock, and only then does the store change.
 """
 

@@ -34,7 +34,7 @@ CLEAN_UP_S = 10.0
 """How long the operator may take to act on `workersToDelete` before we stop waiting."""
 CLEAN_UP_POLL_S = 0.3
 _TEST_FAILED = "rejected our request"
-"""All that the API server (1.34) says of a JSON patch whose `test` does not hold."""
+"""The API server's (1.34) only message for a JSON patch whose `test` does not hold."""
 
 
 class KubeRayBackend:
@@ -275,7 +275,7 @@ class KubeRayBackend:
             ) from error
 
     async def _pods(self, cluster: RayCluster, group: str) -> list[Pod]:
-        scale.find(cluster, group)  # a group that is not there is told before a label is made of it
+        scale.find(cluster, group)  # a missing group is reported before a label is made of it
         labels = f"{objects.CLUSTER_LABEL}={self._ref.name},{objects.GROUP_LABEL}={group}"
         path = f"/api/v1/namespaces/{self._ref.namespace}/pods"
         found: list[Pod] = []

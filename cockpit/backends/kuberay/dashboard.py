@@ -38,7 +38,7 @@ class Dashboards:
         self._client, self._url = client, url.rstrip("/")
         self._token_secret = token_secret
         self._token: tuple[str, str] | None = None
-        """Of which Secret (its cluster's uid), and the token."""
+        """The Secret (its cluster's uid), and the token."""
         self._works = ""
         self._looked_s = float("-inf")
         self._forward: PortForward | None = None
@@ -52,7 +52,7 @@ class Dashboards:
         of all that were tried.
         """
         if time.monotonic() - self._looked_s > FRESH_S:
-            # Whoever asks again may have failed with what was found before.
+            # A repeated request may have failed with the token that was found before.
             self._token, self._works, self._looked_s = None, "", time.monotonic()
         token = await self._ray_token(cluster)
         if self._url:
@@ -81,7 +81,7 @@ class Dashboards:
         )
         credentials = self._client.credentials
         if self._works != "proxy":
-            # Ray answers this one without a token: it tells whether the proxy may be used, and
+            # Ray answers this one without a token: it shows whether the proxy may be used, and
             # whether a head is behind it.
             await self._client.text(f"{path}/api/authentication_mode")
         self._works = "proxy"

@@ -33,13 +33,13 @@ from cockpit.model.text import one_line
 
 SOURCE = "backend"
 REASONS = 20
-"""Pods whose object is read for its reason; of more, the table's word has to do."""
+"""Pods whose object is read for its reason; of more, the table's own has to do."""
 _ENDED = {"Completed": PodPhase.SUCCEEDED, "Succeeded": PodPhase.SUCCEEDED}
 _FAILED = ("Failed", "Error", "OOMKilled", "Evicted", "ContainerStatusUnknown", "DeadlineExceeded")
 
 
 class OneShotBackend(KubeRayBackend):
-    """Its `watch` says what is true now, and then nothing more."""
+    """Its `watch` yields the present state, and then nothing more."""
 
     async def watch(self) -> AsyncIterator[Event]:
         for event in await one_shot_events(self.client, self.ref, self._kinds):
@@ -50,12 +50,12 @@ class OneShotBackend(KubeRayBackend):
 async def one_shot_events(
     client: KubeClient, ref: ClusterRef, kinds: Collection[str]
 ) -> list[Event]:
-    """Of `cluster`, `pods` and `rayjobs` those that are wanted. A refusal is told, not raised."""
+    """The wanted of `cluster`, `pods` and `rayjobs`. A refusal is an event, not raised."""
     jobs = asyncio.create_task(_rayjobs(client, ref)) if "rayjobs" in kinds else None
     try:
         found = await _cluster(client, ref, with_pods="pods" in kinds)
         if jobs is not None:
-            found[-1:-1] = await jobs  # the word on health comes last
+            found[-1:-1] = await jobs  # the health comes last
         return found
     finally:
         if jobs is not None:
@@ -129,7 +129,7 @@ async def _pods(client: KubeClient, cluster: RayCluster) -> list[Pod]:
 
 
 async def _with_reasons(client: KubeClient, path: str, pods: list[Pod]) -> list[Pod]:
-    """Those that are not ready as their objects tell it, as far as there are few of them."""
+    """Those that are not ready from their objects, as far as there are few of them."""
     unready = [pod.name for pod in pods if not pod.ready][:REASONS]
     if not unready:
         return pods

@@ -1,6 +1,6 @@
 """One RayCluster as events: its object, pods, machines, RayJobs and Kubernetes Events, watched.
 
-One watch a kind. What they bring is put together and told at most ten times a second, however
+One watch a kind. Their objects are collected and emitted at most ten times a second, however
 fast pods change.
 """
 
@@ -37,7 +37,7 @@ from cockpit.model.text import one_line
 SOURCE = "backend"
 KINDS = ("cluster", "pods", "events", "rayjobs", "machines")
 BEAT_S = 2.0
-"""How often it says that it is well: screens grey a source after 5 s of silence."""
+"""How often it reports that it is well: screens grey a source after 5 s without an event."""
 NOTICES_AT_FIRST = 200
 _POD = re.compile(r"(.+)-[a-z0-9]{5}")
 """The name of a pod without its cluster's: what it is, and five letters that Kubernetes gives."""
@@ -61,7 +61,7 @@ class _Kind:
 
 
 class ClusterWatch:
-    """`events` may be asked for once. `cluster` and `pods` are what is known meanwhile."""
+    """`events` may be asked for once. `cluster` and `pods` are what is known so far."""
 
     def __init__(self, client: KubeClient, ref: ClusterRef, kinds: Collection[str] = KINDS) -> None:
         self._client, self._ref = client, ref
@@ -98,7 +98,7 @@ class ClusterWatch:
                     yield event
                 for task in tasks:
                     if task.done():
-                        task.result()  # a defect of ours: say it
+                        task.result()  # a defect of ours: report it
         finally:
             for task in tasks:
                 task.cancel()
@@ -167,7 +167,7 @@ class ClusterWatch:
         groups = self.cluster.groups if self.cluster is not None else ()
         return made is not None and made[1] in ("head", *(f"{each.name}-worker" for each in groups))
 
-    # -- what is told
+    # -- events
 
     def _compose(self) -> Iterator[Event]:
         now = time.time()
@@ -264,7 +264,7 @@ class ClusterWatch:
     def _health_events(self, now: float) -> Iterator[Event]:
         """`backend` is the cluster; each other kind is a source of its own once it has failed.
 
-        Then it goes on reporting that it is well: a source that reports nothing turns stale.
+        Then it continues to report that it is well: a source that reports nothing turns stale.
         """
         if not all(kind.reported for kind in self._kinds.values()):
             return
@@ -285,7 +285,7 @@ class ClusterWatch:
                 yield _source_health(now, source, kind.health)
 
     def _if_new(self, event: Event) -> Iterator[Event]:
-        """Not what was told before; a time alone is no news."""
+        """Not what was emitted before; a time alone is no news."""
         key = tuple(getattr(event, name) for name in type(event).__slots__)
         if self._sent.get(type(event)) != key:
             self._sent[type(event)] = key

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupSpec", "LocalBackend", "LocalCluster", "down", "list_clusters", "status", "up"]
 
 _LATER = {"LocalBackend": "backend", "up": "lifecycle", "down": "removal"}
-"""Imported when first asked for: asyncio alone takes 45 ms, and a look needs neither of the
+"""Imported when first asked for: asyncio alone takes 45 ms, and a query needs neither of the
 others."""
 
 

@@ -118,7 +118,7 @@ def _row(line: str) -> tuple[bytes, int, str, int]:
     """Local address, port, state and uid (proc_net_tcp.rst of the kernel)."""
     fields = line.split()
     digits, _, port = fields[1].partition(":")
-    # Words of four bytes, each printed as one number of this machine.
+    # Groups of four bytes, each printed as one number of this machine.
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     return struct.pack(f"={len(words)}I", *words), int(port, 16), fields[3], int(fields[7])
 

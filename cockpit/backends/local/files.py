@@ -102,7 +102,7 @@ def make_private(directory: Path) -> None:
 
 
 def make_run_dir(run: RunFiles) -> None:
-    """Make it, after a look that /tmp/cockpit-UID is ours alone.
+    """Make it, after checking that /tmp/cockpit-UID is ours alone.
 
     On a shared machine anyone may have made that name first, to read or swap what is put there.
     """
@@ -157,7 +157,7 @@ def _open_private(path: Path, flags: int) -> TextIO:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """An error of `write`, such as a full disk, does not say by itself which file it is about."""
+    """An error of `write`, such as a full disk, does not name by itself which file it is about."""
     try:
         yield
     except OSError as error:

@@ -40,11 +40,13 @@ FAILURES_ALLOWED = 1
 """Worker pods of one group that may die at start before `up` gives up; of the head, none."""
 POLL_S = 0.1
 OPERATOR_START_S = 15.0
-"""A cluster that has no status for longer than this was given up by whoever started it."""
+"""A cluster that has no status for longer than this was given up by its starter."""
 
 
 class StartError(CockpitError):
-    """Something did not start. `log` is the end of its log, which is gone when this is raised."""
+    """Something did not start. `log` is the end of its log, which has been removed when this is
+    raised.
+    """
 
     def __init__(self, what: str, log: Sequence[str]) -> None:
         self.log = tuple(line for line in map(clean, log) if line)
@@ -191,7 +193,7 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
         )
     failed = [pod for pod in cluster.pods if pod.phase is PodPhase.FAILED]
     # A worker gives up on a head that is slow to come up, on a busy machine; another takes its
-    # place, and only what fails beside a head that is well says that none will do.
+    # place, and only what fails beside a head that is well means that none will do.
     has_head = cluster.head is not None and cluster.head.ready
     for pod in failed:
         alike = sum(other.group == pod.group for other in failed)
@@ -210,7 +212,7 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
 
 
 def _check_machine(pods: int) -> None:
-    """Raises CockpitError when this machine cannot hold a cluster of so many pods."""
+    """Raises CockpitError when this machine cannot hold a cluster of this many pods."""
     if importlib.util.find_spec("ray") is None:
         raise CockpitError(
             "Ray is not installed beside cockpit.",

@@ -6,8 +6,9 @@ It does on this machine what KubeRay's operator and the kubelet do on Kubernetes
   its replacement, with another name and address, is made at once. When pods of a group die before
   they were ever ready, the next one waits longer each time.
 - A pod asked to end with grace is `Terminating`: SIGTERM to its `ray start`, which lets the raylet
-  drain (30 s at most, Ray's default), then SIGKILL of everything in it. It is replaced when gone.
-- When the head is gone, another is started at the same address and ports, and every worker is
+  drain (30 s at most, Ray's default), then SIGKILL of everything in it. It is replaced when it is
+  missing.
+- When the head has ended, another is started at the same address and ports, and every worker is
   restarted under its name, once the new GCS listens: a GCS without external storage knows none of
   the old raylets. The run and its driver are lost, as on KubeRay.
 - Its own death changes nothing for the pods: they continue, and are not replaced.
@@ -57,7 +58,7 @@ class Operator:
         self._trouble = ""
 
     async def run(self) -> None:
-        """Until the process is ended or the cluster's state directory is gone."""
+        """Until the process is ended or the cluster's state directory was removed."""
         self._publish()
         async with asyncio.TaskGroup() as tasks:
             server = await serve(self._run.socket, self._answer)
@@ -111,8 +112,8 @@ class Operator:
             write_status(self._files, self._status)
         except OSError as error:
             if not before.at_s:
-                raise  # `up` says so, and takes down what there is
-            # The file grows old, and readers say so; it is tried again at each look.
+                raise  # `up` reports it, and removes what there is
+            # The file grows old, and readers report that; it is retried in each round.
             self._status = before
             if str(error) != self._trouble:
                 self._trouble = str(error)

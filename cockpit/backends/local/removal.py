@@ -1,4 +1,4 @@
-"""Take a local cluster down without a trace, whatever state it is in."""
+"""Take a local cluster down completely, in any state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def down(name: str, *, uid: str = "") -> int:
 
     `uid`: of the cluster that was shown; raises ReplacedError where another one has its name now.
 
-    Works whatever state it is in, and touches nothing that the cluster did not start. An
+    Works in any state, and touches nothing that the cluster did not start. An
     interrupt takes effect when it is done. Raises UsageError when there is no such cluster.
     """
     files = ClusterFiles.of(check_name(name))
@@ -64,7 +64,7 @@ def _remove(files: ClusterFiles, wanted: str) -> int:
 def _remove_while_ending(directory: Path, left: Callable[[], Collection[Found]]) -> int:
     """Remove the directory; what still writes to it is ended too. Returns how many that were.
 
-    A process between fork and exec has nothing yet by which it is found, and shows itself by a
+    A process between fork and exec has nothing yet that identifies it, and shows itself by a
     file that comes while the directory is being emptied.
     """
     ended = 0
@@ -115,7 +115,7 @@ def _remove_if_empty(directory: Path) -> None:
     try:
         directory.rmdir()
     except OSError:
-        return  # another cluster is in it, or it is gone already
+        return  # another cluster is in it, or it has been removed already
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

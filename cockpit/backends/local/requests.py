@@ -1,6 +1,6 @@
 """How a client asks the operator for something: one JSON object each way over its Unix socket.
 
-The socket lies in a 0700 directory: whoever can connect is the cluster's user.
+The socket lies in a 0700 directory: only the cluster's user can connect.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def ask(name: str, socket: Path, request: dict[str, Any]) -> dict[str, Any
 
 
 async def serve(socket: Path, answer: Answer) -> asyncio.Server:
-    """Answer requests until the server is closed. A CockpitError travels to whoever asked."""
+    """Answer requests until the server is closed. A CockpitError is sent to the client."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -62,7 +62,7 @@ async def serve(socket: Path, answer: Answer) -> asyncio.Server:
             writer.write(json.dumps(await _reply(line, answer)).encode() + b"\n")
             await writer.drain()
         except ConnectionError:
-            return  # whoever asked is gone; the request stands
+            return  # the client has disconnected; the request stays valid
         finally:
             writer.close()
 

@@ -123,7 +123,7 @@ def check_group(group: GroupSpec) -> GroupSpec:
 
 
 GRACE_S = 30.0
-"""Kubernetes' default grace period, for pods that a scale-down takes away."""
+"""Kubernetes' default grace period, for pods that a scale-down removes."""
 
 
 def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, str]:

@@ -57,7 +57,7 @@ class LocalCluster:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """With the operator gone, a pod whose process is gone too is shown as failed."""
+        """Without its operator, a pod whose process has ended is shown as failed."""
         if self.status is None:
             return ()
         if self.operator_alive:
@@ -127,7 +127,7 @@ class LocalCluster:
 
 
 def read_cluster(name: str) -> LocalCluster | None:
-    """What the files and /proc say now, or None when there is no such cluster."""
+    """The present state by the files and /proc, or None when there is no such cluster."""
     files = ClusterFiles.of(name)
     if not files.directory.is_dir():
         return None

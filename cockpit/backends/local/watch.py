@@ -1,6 +1,6 @@
-"""A local cluster as events: its state files, looked at a few times a second.
+"""A local cluster as events: its state files, polled a few times a second.
 
-A look that finds nothing new costs two `stat` calls and one read of /proc.
+A poll that finds nothing new costs two `stat` calls and one read of /proc.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, So
 
 PERIOD_S = 0.15
 HEALTH_PERIOD_S = 1.0
-"""How often it says that it is well although nothing changed."""
+"""How often it reports that it is well although nothing changed."""
 SILENT_AFTER_S = 10.0
 """The operator touches its file each second; a frozen one does not."""
 SOURCE = "backend"
 
 
 async def watch_cluster(ref: ClusterRef) -> AsyncIterator[Event]:
-    """The present, then each change, until it is closed; a cluster that is gone may come back."""
+    """The present, then each change, until it is closed; a removed cluster may come back."""
     files = ClusterFiles.of(ref.name)
     notices = NoticeReader(files.events)
     seen: dict[type[Event], object] = {}

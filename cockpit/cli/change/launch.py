@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         )
     spec = replace(_spec(args), recovery=profile(args.recovery))
     uploads = folder(spec.directory) if spec.directory is not None else None
-    # It takes nothing away, so it does not ask; it says what it does.
+    # It takes nothing away, so it does not ask; it prints what it does.
     args.yes = args.yes or uploads is None or not is_large(uploads)
     on_another = options is not None and options.own_cluster
     kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
@@ -243,7 +243,7 @@ def _number_of(text: str) -> tuple[str, int]:
 ASK_ABOVE_BYTES = 10_000_000
 """A larger folder is confirmed first: it is more than code."""
 NAMED = 3
-"""So many names of each kind that is left out are in the plan; --dry-run lists all."""
+"""This many names of each kind that is left out are in the plan; --dry-run lists all."""
 
 
 def files_summary(chosen: Folder, config_map: str = "") -> list[str]:

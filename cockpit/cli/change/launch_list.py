@@ -72,7 +72,7 @@ def _about(setting: JobSetting) -> str:
 
 
 def _hanging(start: str, text: str, width: int) -> list[str]:
-    """The text behind `start`; further lines of it stand below its first."""
+    """The text behind `start`; further lines of it are below its first."""
     wrapped = textwrap.wrap(
         text,
         width,

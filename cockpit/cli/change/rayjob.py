@@ -74,7 +74,7 @@ async def _print_log(backend: Backend, job_id: str) -> bool:
 
 
 def _ended(session: Session, name: str) -> int:
-    """The resource's own word: it outlives a cluster of its own, with its dashboard."""
+    """The resource's own state: it outlives a cluster of its own, with its dashboard."""
     job = connect.rayjob(session.store, name)
     if job is None:
         print(f"RayJob {name} was deleted.", file=sys.stderr)

@@ -76,7 +76,7 @@ def waiting_for(job: Job) -> str:
 
 
 def _report(session: Session, name: str) -> None:
-    """What the operator says: the RayJob's state, its cluster's conditions, the Events of both."""
+    """The operator's view: the RayJob's state, its cluster's conditions, the Events of both."""
     print_state(name, f"no new state for {SLOW_S:g} s. The operator reports:")
     try:
         text = session.call(session.backend.describe("rayjob", name))

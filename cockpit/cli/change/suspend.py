@@ -1,6 +1,6 @@
 """`cockpit suspend`, `cockpit unsuspend`: a cluster without its pods, and with them again.
 
-Not to be confused with `cockpit resume JOB`, which submits a job once more.
+Not to be confused with `cockpit resume JOB`, which submits a job again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     suspended = args.verb == "suspend"
-    # What a suspension takes away includes the run: ask the telemetry for it.
+    # A suspension also ends the run: ask the telemetry for it.
     sources = ("ray", "telemetry") if suspended else ()
     with connect.session(args, sources=sources, kinds=("cluster", "pods", "rayjobs")) as session:
         confirm.require_permission(session, "suspend")

@@ -42,7 +42,7 @@ def end(args: argparse.Namespace, log: Log) -> None:
 
     with uninterrupted():
         if status(args.name) is None:
-            return  # it never came up, and what there was of it is gone
+            return  # it never came up, and was removed again
         if args.keep:
             log(f"Cluster {args.name} stays up; remove it with: cockpit local down {args.name}")
         else:

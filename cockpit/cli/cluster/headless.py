@@ -30,7 +30,7 @@ START_TIMEOUT_S = 180.0
 EXTRA_S = 120.0
 """A recovery that is under way when the time is up is watched for as long as this."""
 AFTER_S = 5.0
-"""Training is watched for at least this long after the recovery, to see that it goes on."""
+"""Training is watched for at least this long after the recovery, to see that it continues."""
 
 
 def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bool:
@@ -121,7 +121,7 @@ def _kill_one(session: Session, actions: DrillActions, ends: float) -> Recovery:
 
 
 def summarise(store: Store, run_id: str, measured: Recovery) -> dict[str, Any]:
-    """The summary: its keys are a promise to whoever scripts the demo."""
+    """The summary: its keys are stable for scripts."""
     run = store.runs[run_id]
     return {
         "cluster": [

@@ -82,7 +82,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
         if not confirm.confirmed(args, [plan], ClusterRef("local", name), destroys=True):
             return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
     else:
-        # After a reboot, say: nothing lives there that could be lost by a slip.
+        # After a reboot, for example: nothing lives there that could be lost by a slip.
         confirm.refuse_read_only(args)
         log(f"Take down local cluster {name}: only its files are left.")
         if args.dry_run:

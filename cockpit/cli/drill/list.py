@@ -1,4 +1,4 @@
-"""`cockpit drill list`: the faults, what they take, and whether they can be had here."""
+"""`cockpit drill list`: the faults, what they take, and whether they are available here."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ DEFAULTS = {"count": 1, "target": "random"}
 
 
 def require_no_flags_of_a_fault(args: argparse.Namespace) -> None:
-    """A game day's file says all of that itself. Raises UsageError."""
+    """A game day's file sets all of that itself. Raises UsageError."""
     given = [
         flag
         for flag, name in FLAGS.items()

@@ -59,9 +59,9 @@ def follow(
 
 
 class Lines:
-    """Tells each stage, probe and milestone of one experiment once, with the time since it began.
+    """Prints each stage, probe and milestone of one experiment once, with the time since it began.
 
-    What is new is told in order of time; what a source tells late comes late.
+    New entries are printed in order of time; late ones of a source come late.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -110,7 +110,7 @@ class Lines:
 
 
 def probe_line(result: ProbeResult) -> str:
-    """One probe's answer, in words."""
+    """One probe's answer, as text."""
     return f"{result.probe} {SAYS[result.ok]} {result.when}: {result.value}"
 
 
@@ -153,7 +153,7 @@ def kill(session: Session, actions: DrillActions, plan: KillPlan, *, wait: bool 
 
 
 def milestones(measured: Recovery) -> list[tuple[str, float, str]]:
-    """What was reached, in the order of time: its name, after how many seconds, who said so."""
+    """What was reached, in the order of time: its name, after how many seconds, its source."""
     found = [
         (instant.milestone.value, instant.after_s, instant.source)
         for instant in measured.instants

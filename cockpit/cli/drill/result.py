@@ -57,7 +57,7 @@ def print_day(result: GameDayResult) -> None:
 
 
 def as_row(record: DrillRecord) -> dict[str, Any]:
-    """The keys are a promise to whoever scripts drills; of a recovery they are `cockpit kill`'s."""
+    """The keys are stable for scripts; of a recovery they are `cockpit kill`'s."""
     whole: dict[str, Any] = tables.as_json(record)
     del whole["recoveries"]
     whole["drills"] = [
@@ -111,7 +111,7 @@ def _print_recovery(measured: Recovery) -> None:
 
 
 def _costs(measured: Recovery) -> str:
-    """Steps, seconds and what else was lost, as far as it is known."""
+    """Steps, seconds and other losses, as far as they are known."""
     parts = []
     if (steps := measured.steps_lost) is not None:
         again = f", done again from step {measured.resumed_step:,} on" if steps else ""

@@ -1,4 +1,4 @@
-"""`cockpit drill run`: inject, watch, undo, and say what came of it."""
+"""`cockpit drill run`: inject, watch, undo, and report the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     except UnreachableError as error:
         if day is None or not args.dry_run or args.where.kind or args.where.cluster:
             raise
-        # A game day is a file: its steps can be told before there is a cluster.
+        # A game day is a file: its steps can be listed before there is a cluster.
         log(f"{error.what} So it is unknown what is available here.")
         confirm.confirmed(args, step_lines(day, None))
         return int(ExitCode.DONE)

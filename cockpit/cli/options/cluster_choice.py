@@ -89,7 +89,8 @@ def nothing_there(where: Place) -> UnreachableError:
 def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[ClusterRef]) -> str:
     """The name of the only RayCluster of a namespace.
 
-    `wanted` says where was looked, `elsewhere` what other namespaces have (as far as one may see).
+    `wanted` names the searched place, `elsewhere` what other namespaces have (as far as one may
+    see).
     """
     where = f"namespace {one_line(wanted.namespace)} of context {one_line(wanted.context)}"
     if len(refs) == 1:

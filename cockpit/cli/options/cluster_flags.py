@@ -1,4 +1,4 @@
-"""Which cluster is meant, as flags, environment and profile say it."""
+"""Which cluster is meant, from flags, environment and profile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KUBERNETES = ("context", "namespace", "kubeconfig", "dashboard_url", "token_secr
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one of flags, environment and profile says, or all of them together."""
+    """What one of flags, environment and profile gives, or all of them together."""
 
     local: bool = False
     address: str = ""
@@ -29,7 +29,7 @@ class Place:
 
     @property
     def kind(self) -> str:
-        """`local`, `address`, `kuberay`, or nothing where only a cluster's name or less is said."""
+        """`local`, `address`, `kuberay`, or empty where at most a cluster's name is given."""
         if self.local:
             return "local"
         if self.address:
@@ -55,7 +55,7 @@ FLAGS = tuple(item.name for item in fields(Place))
 def settle(levels: Iterable[Place]) -> Place:
     """One place from several, the strongest first.
 
-    What a weaker level says of another cluster than the stronger one is left out as a whole: its
+    What a weaker level gives for another cluster than the stronger one is left out as a whole: its
     namespace and its cluster would be those of another place.
     """
     settled = Place()
@@ -79,5 +79,5 @@ def _merged(strong: Place, weak: Place) -> Place:
 
 
 def _differ(strong: str, weak: str) -> bool:
-    """Both are said, and they are not the same."""
+    """Both are given, and they are not the same."""
     return bool(strong and weak and strong != weak)

@@ -130,10 +130,10 @@ ACTIONS = {
 
 
 def require_permission(session: Session, verb: str) -> None:
-    """Raises NotAllowedError when `capabilities` says that this user may not do it here.
+    """Raises NotAllowedError when `capabilities` shows that this user may not do it here.
 
     Rights are Kubernetes' affair. What another cluster cannot do now (its head is not ready, its
-    operator is gone) it says itself when it is asked, with what to do.
+    operator has ended) it reports itself when it is asked, with what to do.
     """
     if session.backend.ref.backend != "kuberay":
         return

@@ -45,8 +45,8 @@ def backend(
 ) -> Backend:
     """The cluster that flags, environment and profile name, or the only one that there is.
 
-    `kinds` is what of it will be looked at (None: everything), `once` that one look is enough;
-    `say` is told which was taken where another might have been meant.
+    `kinds` is what of it will be read (None: everything), `once` that one query is enough;
+    `log` reports which was taken where another might have been meant.
     """
     meant = found(args, log)
     if not isinstance(meant, OnKubernetes):
@@ -77,7 +77,7 @@ def rayjob(store: Store, name: str) -> Job | None:
 
 
 def cluster_of(args: argparse.Namespace, session: Session, job: Job) -> Backend:
-    """Where a job runs: a RayJob may have a cluster of its own beside the one looked at."""
+    """Where a job runs: a RayJob may have a cluster of its own beside the chosen one."""
     own = session.backend
     if job.cluster in ("", own.ref.name):
         return own

@@ -31,7 +31,7 @@ def config(where: Place) -> KubeConfig:
 
 
 def named(where: Place, configured: KubeConfig) -> ClusterRef:
-    """Context and namespace that are meant, and the cluster as far as it is said."""
+    """Context and namespace that are meant, and the cluster as far as it is given."""
     context = configured.context(where.context)
     return ClusterRef("kuberay", where.cluster, where.namespace or context.namespace, context.name)
 
@@ -43,7 +43,7 @@ def credentials(configured: KubeConfig, context: str) -> Credentials:
 def chosen(where: Place, configured: KubeConfig, who: Credentials | None = None) -> ClusterRef:
     """The cluster that is meant; where none is named, the only one of the namespace.
 
-    Raises SeveralError, or UnreachableError that says what there is instead.
+    Raises SeveralError, or UnreachableError that lists what there is instead.
     """
     ref = named(where, configured)
     if ref.name:
@@ -74,10 +74,11 @@ def backend(
     once: bool = False,
     who: Credentials | None = None,
 ) -> Backend:
-    """The backend of that cluster; nothing is asked yet. With `once` it says only what is now.
+    """The backend of that cluster; nothing is asked yet. With `once` it returns only the present
+    state.
 
-    Of `kinds` (None: all) the cluster itself is one wherever anything is watched: its word is that
-    of the source `backend`.
+    Of `kinds` (None: all) the cluster itself is one wherever anything is watched: its state is
+    that of the source `backend`.
     """
     from cockpit.backends.kuberay.backend import KubeRayBackend
 

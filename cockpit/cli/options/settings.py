@@ -37,7 +37,7 @@ class Settings:
     protected: tuple[ClusterPattern, ...] = ()
     """Clusters on which a destructive change needs the cluster's name, typed."""
     said_by: Mapping[str, str] = field(default_factory=dict)
-    """Of each setting that is said: `flag`, `environment` or `profile`."""
+    """Of each setting that is given: `flag`, `environment` or `profile`."""
 
 
 def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settings:

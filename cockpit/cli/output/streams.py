@@ -1,7 +1,7 @@
-"""Standard streams that can be written to, whatever the shell and the locale made of them.
+"""Standard streams that can be written to, independent of the shell and the locale.
 
-They are also the last gate before the terminal: whatever a cluster put into a name or a message,
-no control sequence passes.
+They are also the last gate before the terminal: a control sequence in a name or a message of a
+cluster does not pass.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def _gated(stream: TextIO) -> TextIO:
 
 
 def log(line: str) -> None:
-    """A line of progress for whoever may be there: it never stops the work that it tells of.
+    """A line of progress, best effort: it never stops the work that it reports.
 
-    After a hang-up the terminal is gone while a cluster is still to be taken down.
+    After a hang-up there is no terminal while a cluster is still to be taken down.
     """
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
@@ -85,7 +85,7 @@ def _plainer(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 NO_SCREEN = ("dumb", "unknown")
-"""Values of TERM that stand for a terminal that cannot move its cursor (terminfo(5))."""
+"""Values of TERM for a terminal that cannot move its cursor (terminfo(5))."""
 
 
 def require_terminal(todo: str) -> None:

@@ -1,7 +1,7 @@
 """`cockpit alerts`: what is wrong with the current run and with jobs now; with --watch as it is
 raised.
 
-One look has no past of its own: it tells every finding, without the time that it must last before
+A single query has no history: it prints every finding, without the time that it must last before
 the screen or --watch raise it.
 """
 

@@ -20,7 +20,7 @@ from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 CONTEXT_TIMEOUT_S = 5.0
-"""A context that is silent for so long is told as such; the others do not wait for it."""
+"""A context without an answer for this long is reported as such; the others do not wait for it."""
 COLUMNS = (
     "context",
     "namespace",
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one context said: its clusters, or why it said nothing."""
+    """The answer of one context: its clusters, or why there is none."""
 
     context: str
     clusters: tuple[ClusterSummary, ...] = ()
@@ -99,7 +99,7 @@ def row(cluster: ClusterSummary) -> dict[str, Any]:
 
 
 def _failed(context: str, error: CockpitError) -> dict[str, Any]:
-    """A context that says nothing is a row too: a program must not take it for an empty one."""
+    """A context without an answer is a row too: a program must not take it for an empty one."""
     return {
         "name": "",
         "backend": "kuberay",

@@ -77,7 +77,7 @@ def _pattern(one: ClusterPattern) -> str:
 
 
 def _edit() -> int:
-    """Open the file in the user's editor, and say at once when it is not understood after it."""
+    """Open the file in the user's editor, and report at once when it is not understood after it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "Editing needs a terminal.", todo="cockpit config path prints the path of the file."

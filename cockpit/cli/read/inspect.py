@@ -18,7 +18,7 @@ KINDS = {
     "rayjob": "rayjob",
     "job": "rayjob",
 }
-"""What may be typed for each kind; in Kubernetes' words a machine is a node."""
+"""What may be typed for each kind; Kubernetes calls a machine a node."""
 NAMES = ("cluster", "group", "pod", "machine", "rayjob")
 
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parsed(text: str) -> tuple[str, str]:
-    """`pod/NAME` or `NAME`; `cluster` alone is the one that is looked at. Raises UsageError."""
+    """`pod/NAME` or `NAME`; `cluster` alone is the connected one. Raises UsageError."""
     said, slash, name = text.partition("/")
     if not slash:
         return ("cluster", "") if said in ("cluster", "raycluster") else ("pod", said)

@@ -131,7 +131,7 @@ async def _worker(dashboard: Dashboard, rank: int) -> TrainWorker:
         workers = run.attempts[-1].workers if run.attempts else ()
         for worker in workers:
             if worker.rank == rank and worker.log_file:
-                if run.state.is_over:  # a run without Ray Train may be going on
+                if run.state.is_over:  # a run without Ray Train may be active
                     print(f"Run {run.name} is {run.state.value}.", file=sys.stderr)
                 return worker
         ranks = ", ".join(str(worker.rank) for worker in workers) or "none yet"

@@ -34,7 +34,7 @@ MAY_BE_EMPTY = (
     *("step", "samples_per_s", "step_time_s"),
 )
 """Columns that a table leaves out where no row has anything in them: those of Kubernetes, and what
-a script without telemetry does not tell."""
+a script without telemetry does not report."""
 SOURCES = {
     "groups": ("backend",),
     "pods": ("backend", "telemetry"),
@@ -119,17 +119,17 @@ def _watch(args: argparse.Namespace, session: connect.Session) -> int:
 
 
 def _require_answer(args: argparse.Namespace, session: connect.Session, source: str) -> None:
-    """A list from a source that failed would be a lie: raise what the source said."""
+    """A list from a source that failed would be wrong: raise the source's error."""
     store = session.store
     if args.verb == "status":
         if store.groups or store.pods or any(known.ok for known in store.sources.values()):
-            return  # it tells what each source says, well or ill
+            return  # it shows the state of each source
         source = "backend"
     state = store.sources.get(source)
     if state is not None and (state.ok or state.absent):
         return
     if source == "backend" and store.pods and state is not None:
-        # Its operator may be gone, and its pods still be there: they are shown, and the fault told.
+        # Its operator may have ended and its pods still exist: show them, and report the fault.
         print(f"{store.ref} is not well: {state.error}", file=sys.stderr)
         return
     if args.verb == "jobs" and store.jobs and state is not None:
@@ -138,7 +138,7 @@ def _require_answer(args: argparse.Namespace, session: connect.Session, source: 
         return
     ref = session.backend.ref
     if state is not None and ref.backend == "kuberay":
-        # Asked once more by itself it says whether it is a right, a name or the network.
+        # A request for it alone shows whether it is a right, a name or the network.
         session.call(session.backend.manifest("cluster", ref.name))
     raise UnreachableError(
         f"The {source} source of {ref} gives no answer.",

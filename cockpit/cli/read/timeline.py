@@ -152,7 +152,7 @@ def trace_events(
             found.append(_moment(pid, MARKS, mark.text, mark.at_s))
     for curve, name in COUNTERS.items():
         for at_s, value in run.curves[curve]:
-            if math.isfinite(value):  # JSON has no word for the others
+            if math.isfinite(value):  # JSON has no value for the others
                 found.append(_event("C", pid, 0, name, at_s) | {"args": {name: value}})
     return found
 

@@ -35,7 +35,7 @@ async def _follow(backend: Backend, run: str) -> None:
 
 
 class Watched:
-    """Prints samples; says once, on standard error, why there are none to print."""
+    """Prints samples; once, on standard error, why there are none to print."""
 
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Watch:
-    """Says once a minute how things are, and knows when there is no more to record."""
+    """Logs the state once a minute, and knows when there is no more to record."""
 
     def __init__(self, session: MonitoredSession, wanted: str) -> None:
         self.session, self.wanted = session, wanted
@@ -92,7 +92,7 @@ class Watch:
                 log(line)
 
     def _follow_log(self, run: RunView | None) -> None:
-        """Nobody looks at the log here, so nothing but this would read it."""
+        """No screen shows the log here, so only this reads it."""
         if run is not None and run.submission_id and run.id not in self._followed:
             source = JobLogSource(Dashboard(self.session.backend.dashboard), run.submission_id)
             self._followed[run.id] = source.name
@@ -104,7 +104,7 @@ class Watch:
             self.session.remove(name)
 
     def _print_notices(self) -> None:
-        """What the recorder itself has to say."""
+        """The recorder's own notices."""
         own = [notice for notice in self.session.store.notices if _is_own(notice)]
         for notice in own[self._notices :]:
             log(f"{_clock()} {notice.message}")

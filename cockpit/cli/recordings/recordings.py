@@ -1,4 +1,4 @@
-"""`cockpit recordings`: what there is of recorded runs; `delete` lets one go."""
+"""`cockpit recordings`: the recorded runs; `delete` removes one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def form(given: str | None, out: str | None) -> str:
-    """What to write: as the flag says, else as the ending of the file, else HTML."""
+    """What to write: by the flag, else by the ending of the file, else HTML."""
     if given:
         return given
     ending = Path(out).suffix.lower() if out and out != "-" else ""
@@ -142,5 +142,5 @@ def _unwritable(target: Path, error: OSError) -> CockpitError:
 
 
 def _plain(name: str) -> str:
-    """As a file's name, whatever the run was called."""
+    """As a file's name, from any name of a run."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:120] or "report"

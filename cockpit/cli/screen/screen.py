@@ -75,7 +75,7 @@ def demo(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:
-    symbols()  # a word that is no symbol set is told before the screen comes up
+    symbols()  # an unknown symbol set is reported before the screen comes up
     app = CockpitApp(
         start,
         read_only=args.read_only,

@@ -17,7 +17,7 @@ Look = Callable[[], Awaitable[str]]
 
 
 class Aborted(Exception):
-    """With the reason, in a few words."""
+    """With the reason, as a short text."""
 
 
 class Abort:
@@ -64,10 +64,11 @@ class Abort:
 
 
 async def to_the_end(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Do it though the caller is cancelled meanwhile; the cancellation goes on afterwards.
+    """Complete it even if the caller is cancelled in the meantime; the cancellation continues
+    afterwards.
 
     A session that closes cancels every task of its loop, also the one that undoes: then it is begun
-    once more.
+    again.
     """
     cancelled: asyncio.CancelledError | None = None
     doing = asyncio.create_task(begin())

@@ -3,7 +3,7 @@
     preparing -> checking before -> injecting -> fault lasts -> undoing -> recovering
               -> checking after -> ended
 
-It runs as one coroutine on the session's loop, asks the store for what it needs to know, and tells
+It runs as one coroutine on the session's loop, asks the store for what it needs to know, and emits
 each stage as an event: so the screen, the recorder and a report see the same drill.
 """
 
@@ -80,7 +80,7 @@ class Experiment:
         self._timing = timing
         self._injections: list[Injection] = []
         self._agreed: list[Victims] | None = None
-        """Whom the faults hit, as it was told before."""
+        """The targets of the faults, as announced before."""
         self.error: CockpitError | None = None
         """Why the drill was refused or broke, where an error is the reason."""
 
@@ -94,10 +94,10 @@ class Experiment:
         self._abort.request(why)
 
     async def prepare(self) -> tuple[Armed, ...]:
-        """Choose the targets and look whether all can be done. Changes nothing.
+        """Choose the targets and check that everything can be done. Changes nothing.
 
-        Raises CockpitError. The same seed on the same cluster gives the same targets, so that a
-        dry run tells what will be hit. Once they have been told, others are not hit: raises
+        Raises CockpitError. The same seed on the same cluster gives the same targets, so that
+        a dry run shows what will be hit. Once they have been shown, others are not hit: raises
         CockpitError when the cluster has changed so that they would be.
         """
         random = Random(self.seed)
@@ -135,7 +135,7 @@ class Experiment:
     async def conduct(self) -> DrillRecord:
         """All of it. Does not raise CockpitError: what went wrong is in the record.
 
-        When it is cancelled, what was done is undone before the cancellation goes on.
+        When it is cancelled, what was done is undone before the cancellation continues.
         """
         verdict, why = Verdict.BROKEN, "cockpit hit a defect"
         try:
@@ -185,7 +185,7 @@ class Experiment:
         return judge(self.plan, during, after, await self._log.measured())
 
     async def _break(self) -> tuple[str, str]:
-        """Up to the end of the fault: why it was not done, and what did not hold meanwhile."""
+        """Up to the end of the fault: why it was not done, and what did not hold during it."""
         armed = await self._within(self.plan.timeouts.prepare_s, "preparing", self.prepare())
         self._log.note(*await self.caution(armed))
         self._log.stage(Stage.BEFORE)
@@ -201,7 +201,7 @@ class Experiment:
         return "", await self._during(armed)
 
     async def _inject(self, one: Armed) -> None:
-        """Journal, then fault, then the event that says so with the instant before it."""
+        """Journal, then fault, then the event of the injection with the instant before it."""
         name = f"{self.id}.{len(self._log.drills) + 1}"
         ask, kind = self._context.ask, one.fault
         seen = await ask(lambda store: target.as_now(store, one.victims))
@@ -241,7 +241,7 @@ class Experiment:
                 self._log.note(f"{error.what} {error.why}")
 
     async def _during(self, armed: Sequence[Armed]) -> str:
-        """Until the longest fault is over. The first probe that failed meanwhile, or nothing."""
+        """Wait for the end of the longest fault. The first probe that failed, or an empty text."""
         lasts_s = max((one.prepared.lasts_s for one in armed), default=0.0)
         if not lasts_s:
             return ""
@@ -276,7 +276,7 @@ class Experiment:
         return await self._probes.holds_again()
 
     async def _undone(self) -> str:
-        """Everything undone, whoever cancels meanwhile; why not, if something is left."""
+        """Undo everything, even when cancelled; why not, if something is left."""
         return await to_the_end(self._take_back) if self._injections else ""
 
     async def _take_back(self) -> str:

@@ -1,4 +1,4 @@
-"""What one drill did and found, told as events while it goes on and as a record at its end."""
+"""What one drill did and found, emitted as events while it runs and as a record at its end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DrillLog:
         self._notes: list[str] = []
 
     def stage(self, stage: Stage, message: str = "") -> None:
-        """It begins; said again, it goes on with another message."""
+        """The stage begins; called again, its message changes."""
         at_s = self._context.clock()
         if not self._stages or self._stages[-1][0] is not stage:
             self._stages.append((stage, at_s))
@@ -95,7 +95,7 @@ class DrillLog:
     async def end(
         self, verdict: Verdict, why: str, keep: Callable[[KeptDrill], None] | None
     ) -> DrillRecord:
-        """The last word; it is kept before it is told."""
+        """The final record; it is stored before it is emitted."""
         measured, kept = await self._at_last()
         self.stage(Stage.ENDED, why)
         record = DrillRecord(
@@ -125,7 +125,7 @@ class DrillLog:
         return record
 
     async def _at_last(self) -> tuple[tuple[Recovery, ...], KeptDrill]:
-        """What was measured, and the run's curves around it, but for the record."""
+        """What was measured, and the run's curves around it, only for the record."""
         empty = KeptDrill(DrillRecord(self.id, "", "", 0.0, 0.0, Verdict.BROKEN, ""))
         if not self.drills:
             return (), empty
@@ -166,7 +166,7 @@ def judge(
 ) -> tuple[Verdict, str]:
     """The first that decides: the hypothesis, whether it came back, how fast, what it cost.
 
-    `during` and `after` are the probes that failed then, in words; empty where none did.
+    `during` and `after` are the probes that failed then, as text; empty where none did.
     """
     if during:
         return Verdict.FAILED, f"while the fault lasted: {during}"

@@ -93,7 +93,7 @@ async def undo_entries(
 
 
 def described(entry: Entry, now_s: float) -> str:
-    """What was left, when, by which process, and what undoing it would do, in one line."""
+    """What was left, when, its process, and the effect of an undo, in one line."""
     effects = "; ".join(each.text for each in entry.undo)
     return one_line(f"{_what(entry)} {_when(entry, now_s)}{_where(entry)}: {effects}", 400)
 

@@ -1,8 +1,8 @@
 """What has to be undone, on disk: written before a fault is applied, removed once it is undone.
 
-One file a drill under the state directory, each replaced whole. Whatever was killed in between, the
-next start finds what is left. A file that cannot be read is reported, and keeps no other from being
-read.
+One file a drill under the state directory, each replaced whole. Whichever process was killed in
+between, the next start finds what is left. A file that cannot be read is reported, and keeps no
+other from being read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A file of the journal that says nothing."""
+    """An unreadable file of the journal."""
 
     path: Path
     why: str
@@ -119,7 +119,7 @@ class Journal:
         return sorted(found, key=lambda entry: entry.written_s)
 
     def unreadable(self) -> list[Unreadable]:
-        """The files that say nothing."""
+        """The unreadable files."""
         return [found for found in self._all() if isinstance(found, Unreadable)]
 
     def orphans(self) -> list[Entry]:

@@ -2,7 +2,7 @@
 
 As in client-go's leader election, whether another holder still lives is judged by what is
 observed here, on one clock: a lease that was not renewed for its whole duration is taken over,
-whatever times are written in it. A drill whose own lease is lost is aborted.
+independent of the times in it. A drill whose own lease is lost is aborted.
 """
 
 from __future__ import annotations

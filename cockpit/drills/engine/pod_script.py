@@ -62,7 +62,7 @@ REFUSE = "refuse"
 
 
 def refusing(undo: Undo) -> Undo:
-    """The same, by which the script also refuses to begin the fault, should it come late."""
+    """The same; with it the script also refuses to begin the fault, should it come late."""
     return replace(undo, argv=(*undo.argv, REFUSE))
 
 
@@ -89,7 +89,7 @@ def last_line(done: ExecResult) -> str:
 async def run_in_each(backend: Backend, calls: Iterable[tuple[str, ...]]) -> None:
     """Run a script in several pods at once, each as `pod, script, *arguments`.
 
-    Raises an error once all have ended: what can be done is done. One that does not say whether
+    Raises an error once all have ended: what can be done is done. One that does not report whether
     the script has begun comes before those that do.
     """
     ran = await asyncio.gather(*(run(backend, *call) for call in calls), return_exceptions=True)

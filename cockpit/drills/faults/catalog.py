@@ -27,7 +27,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "chaos": ("random-kills",),
 }  # fmt: skip
-"""By module of `cockpit.drills.faults`, each of which has FAULTS: its faults by name."""
+"""By module of `cockpit.drills.faults`, each with FAULTS: its faults by name."""
 
 SLIP = 0.8
 """How much a mistyped name is like the one that was meant, of 1."""
@@ -47,7 +47,7 @@ def fault(name: str) -> Fault:
 
 
 def perhaps(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence that says there is no such name: those that are like it, three at most.
+    """The end of a sentence about an unknown name: those that are like it, three at most.
 
     A slip of a letter or two means one; a part of a name (`kill`, `network`) may mean several.
     """
@@ -71,8 +71,8 @@ RIGHTS = {
     "cordon nodes": "cordon",
     "scale worker groups": "scale",
 }
-"""By the first words of what a `Fault` needs: the verb of `Backend.capabilities` that tells.
-Other needs are of the pod or the machine: they are looked at when a drill is prepared."""
+"""By the beginning of what a `Fault` needs: the verb of `Backend.capabilities`.
+Other needs are of the pod or the machine: they are checked when a drill is prepared."""
 
 
 def why_not(fault: Fault, backend: str, rights: Mapping[str, Capability]) -> str:

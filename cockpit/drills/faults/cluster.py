@@ -32,7 +32,7 @@ REFUSED = "drain request is not accepted"
 
 
 class DrainRefusedError(CockpitError):
-    """Ray did not accept the drain: the node goes on as before."""
+    """Ray did not accept the drain: the node continues as before."""
 
 
 async def _draining(
@@ -199,7 +199,7 @@ async def scale_down(context: DrillContext, victims: Victims, order: Order) -> P
 
 
 async def drain(backend: Backend, head: str, node_id: str, deadline_s: float, why: str) -> None:
-    """`ray drain-node` on the head. Raises CockpitError with Ray's words when it is refused."""
+    """`ray drain-node` on the head. Raises CockpitError with Ray's message when it is refused."""
     done = await backend.exec(
         head,
         (

@@ -1,8 +1,8 @@
 """What a fault is: its description, its targets, how it is applied, and how it is undone.
 
-A fault is prepared first: it looks whether it can be done, says what it will do, and gives its
-undo as data. The engine writes the undo down, and only then applies the fault: whatever dies in
-between, the next start finds it (`cockpit.drills.engine.journal`).
+A fault is prepared first: it checks that it can be done, describes what it will do, and gives its
+undo as data. The engine writes the undo down, and only then applies the fault: whichever process
+dies in between, the next start finds it (`cockpit.drills.engine.journal`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DrillContext(Protocol):
         ...
 
     async def ask(self, question: Callable[[Store], T]) -> T:
-        """What the store says; only so may it be read while others change it."""
+        """Query the store; only so may it be read while others change it."""
         ...
 
     def dispatch(self, event: Event) -> None: ...
@@ -71,7 +71,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class RankVictim:
-    """A rank's process. `pid` is as its pod sees it (Ray tells `os.getpid()`)."""
+    """A rank's process. `pid` is as its pod sees it (Ray reports `os.getpid()`)."""
 
     rank: int
     pod: str
@@ -80,7 +80,7 @@ class RankVictim:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Whom one fault hits: chosen from the store, by `cockpit.drills.plan.target`."""
+    """The targets of one fault: chosen from the store, by `cockpit.drills.plan.target`."""
 
     pods: tuple[Pod, ...]
     ranks: tuple[RankVictim, ...] = ()
@@ -98,7 +98,7 @@ class Victims:
 
     @property
     def name(self) -> str:
-        """In a few words, for the journal and the screen."""
+        """A short text for the journal and the screen."""
         return ", ".join(pod.name for pod in self.pods)
 
     @property
@@ -123,7 +123,7 @@ class Undo:
     text: str
     """What it does, in a line: `let rank 1 (pid 4711 in gpu-abc) run again`."""
     pod: str = ""
-    """For `exec` and `replace`. An effect inside a pod that is gone is gone too."""
+    """For `exec` and `replace`. An effect inside a pod ends with the pod."""
     uid: str = ""
     """Of the pod (`exec`, `replace`), machine (`uncordon`) or cluster (`scale`): another one may
     have its name by then."""
@@ -136,7 +136,8 @@ class Undo:
     drilled: int | None = None
     """For `scale`: what the drill has set; with any other number the group is left as it is."""
     anywhere: bool = False
-    """For `exec`: the effect is on storage that pods share; when this pod is gone, another does."""
+    """For `exec`: the effect is on storage that pods share; when this pod no longer exists, another
+    does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class Prepared:
     took_effect: Callable[[Undo], bool] = lambda undo: True
     """Whether there may be anything to undo, once `apply` has got its answers."""
     lasts_s: float = 0.0
-    """How long it goes on before it is undone or has ended by itself; 0: it is over at once."""
+    """How long it lasts before it is undone or has ended by itself; 0: it is over at once."""
     meanwhile: Callable[[], Awaitable[None]] | None = None
     """What is to be done while it lasts; cancelled when the drill is aborted."""
     grace_s: float = 0.0
@@ -164,7 +165,7 @@ class Order:
     """The request for one fault: its parameters, seed and limits."""
 
     drill_id: str
-    """Of the drill that will be told; a fault that injects more of them adds `.1`, `.2`, …"""
+    """The id of the drill in events; a fault that injects more of them adds `.1`, `.2`, …"""
     values: Mapping[str, Value]
     """All parameters of the kind, as their types."""
     random: Random
@@ -230,7 +231,7 @@ NO_EXEC = {"address": "there is no way into its pods"}
 
 
 def injected(drill_id: str, fault: Fault, victims: Victims, at_s: float, p: Prepared) -> Drill:
-    """What is told of it: at the instant before it was applied."""
+    """Its description in events: at the instant before it was applied."""
     return Drill(
         id=drill_id,
         fault=fault.name,

@@ -1,4 +1,4 @@
-"""The steps of a game day, as they are said before it begins: what it does here, and what not."""
+"""The steps of a game day, described before it begins: what it does here, and what not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Here:
     backend: str
     rights: Mapping[str, Capability]
     run: str = ""
-    """The name of the one that goes on, which a day takes as its own; empty: there is none."""
+    """The name of the active one, which a day takes as its own; empty: there is none."""
     jobs: Sequence[Job] = ()
 
 
@@ -39,7 +39,7 @@ def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
 
 
 def step_lines(day: GameDay, at: Here | None) -> list[str]:
-    """A line for each step, and one below it where it will not go as it says. None: no cluster."""
+    """A line for each step, and one below it where it will be different. None: no cluster."""
     lines = [f"Game day {day.name}: {day.about}" if day.about else f"Game day {day.name}."]
     for number, step in enumerate(day.steps, start=1):
         faults = ""

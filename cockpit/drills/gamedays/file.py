@@ -1,6 +1,6 @@
 """Game days as files: those that are shipped, and those that a user writes.
 
-What a file may say is in docs/drills.md. Everything in it is looked at before anything is done:
+The format is in docs/drills.md. Everything in it is checked before anything is done:
 names of faults, their parameters, probes and jobs.
 """
 
@@ -47,7 +47,7 @@ KINDS = {
     "expect": "probes that have to hold",
     "scale": "a worker group",
 }
-"""The key that says what a step is."""
+"""The key that gives the kind of a step."""
 FAULT_KEYS = ("drill", "set", "target", "count", "groups", "allow_head")
 DEFAULT_KEYS = (
     "recover_within_s", "max_steps_lost", "probes", "during", "abort_unless", "settle_s",
@@ -88,7 +88,7 @@ def game_day(name_or_path: str) -> GameDay:
 
 
 def parsed(text: str, file: str, name: str) -> GameDay:
-    """The day that the text says. Raises UsageError with line and column."""
+    """Parse the text. Raises UsageError with line and column."""
     return _File(Reader(file, text), name).day()
 
 
@@ -216,7 +216,7 @@ class _File:
         return FaultSpec(name, given, target)
 
     def _bounds(self, raw: Mapping[str, Any], at: At, plan: DrillPlan) -> DrillPlan:
-        """The plan with what these keys say of its hypothesis and its limits."""
+        """The plan with its hypothesis and limits from these keys."""
         read = self._reader
         during = {"probes": False, "during": True}
         hypothesis_now = tuple(

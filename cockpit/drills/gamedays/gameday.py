@@ -20,7 +20,7 @@ class Launch:
     always: bool = False
     """Also when a run is going."""
     resubmit: int = 0
-    """So often it is sent again, until the day's end, when the cluster has lost it."""
+    """How often it is submitted again, until the day's end, when the cluster has lost it."""
 
 
 @dataclass(frozen=True, slots=True)

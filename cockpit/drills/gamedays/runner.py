@@ -72,7 +72,7 @@ class Hands(Protocol):
 class GameDayRun:
     """One game day. `conduct` it once; `abort` may be called from any thread.
 
-    `say` is told each step as it begins and ends, in a line.
+    `log` is called at the begin and end of each step, in a line.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class GameDayRun:
         self.id = f"day-{secrets.token_hex(4)}"
         self.day = day
         self.experiment: Experiment | None = None
-        """The drill that goes on, or the one before."""
+        """The running drill, or the one before."""
         self._context, self._hands, self._prober, self._log = (
             context,
             hands,
@@ -101,7 +101,7 @@ class GameDayRun:
         self._results: list[StepResult] = []
 
     def abort(self, why: str = "by the user") -> None:
-        """The drill that goes on is undone, and the rest of the day is left out."""
+        """The running drill is undone, and the rest of the day is left out."""
         self._aborted = self._aborted or why
         self._abort.request(why)
         if self.experiment is not None:
@@ -280,7 +280,7 @@ class GameDayRun:
 
 
 def missing(step: Inject, backend: str) -> str:
-    """Which of its faults there is not on this kind of cluster, and why; empty: all can be had."""
+    """The first fault that this kind of cluster does not have, and why; empty: it has all."""
     for spec in step.plan.faults:
         if why := catalog.fault(spec.fault).obstacle(backend):
             return f"there is no {spec.fault} here: {why}"

@@ -76,7 +76,9 @@ def _has_checkpoint(run: RunView) -> bool:
 
 
 def _without_ranks(store: Store, run: RunView | None) -> str:
-    """Which run goes on, or is to come, and has no rank yet; empty where there is none such."""
+    """The run that is active or about to start, and has no rank yet; empty where there is none
+    such.
+    """
     if run is not None and not run.state.is_over:
         return "" if run.ranks else f"Run {run.name or run.id} has not started an attempt yet."
     begun = {view.submission_id for view in store.runs.values()}

@@ -42,13 +42,13 @@ class BlastRadius:
         return DEFAULT_SHARE if self.max_share is None else self.max_share
 
     def of_group(self, size: int) -> int:
-        """How many pods of a group of so many may be hit."""
+        """How many pods of a group of this size may be hit."""
         return max(1, math.floor(self.share * size + 1e-9))
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """Whom to hit. What is not named is chosen by the plan's seed."""
+    """The pods to hit. What is not named is chosen by the plan's seed."""
 
     select: str = "random"
     """`random`, `head`, a pod's name, a rank's number as `rank:N`, or a group as `group:NAME`."""
@@ -56,7 +56,7 @@ class TargetSpec:
     groups: tuple[str, ...] = ()
     """Only pods of these worker groups; empty: of all."""
     allow_head: bool = False
-    """Nothing hits the head, unless this is said or `head` is named."""
+    """Nothing hits the head, unless this is set or `head` is named."""
     uid: str = ""
     """Of the pod that `select` names: another pod of the same name is not hit."""
 
@@ -86,7 +86,7 @@ class ProbeSpec:
     operator: str = ""
     """`<`, `<=`, `>`, `>=`, `==`, for a Prometheus query."""
     query: str = ""
-    """PromQL, or the command's words as a shell has them."""
+    """PromQL, or the command's arguments as a shell splits them."""
     when: tuple[When, ...] = ("before", "after")
 
 
@@ -117,12 +117,12 @@ class DrillPlan:
     """From the injection to the first new step; later is a failure."""
     max_steps_lost: int | None = None
     seed: int | None = None
-    """None: one is drawn, and told."""
+    """None: one is drawn, and reported."""
     timeouts: Timeouts = Timeouts()
     game_day: str = ""
     blast_radius: BlastRadius = field(default_factory=BlastRadius)
     settle_s: float = 0.0
-    """How long the run goes on after its recovery before the probes after it are asked."""
+    """How long the run continues after its recovery before the probes after it are asked."""
 
 
 def checked_blast_radius(max_pods: object, max_share: object) -> BlastRadius:

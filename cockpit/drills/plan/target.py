@@ -1,4 +1,4 @@
-"""Whom a fault hits: chosen by name or by a seeded draw, never more than was asked for."""
+"""The targets of a fault: chosen by name or by a seeded draw, never more than was asked for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def choose(store: Store, kind: Fault, spec: TargetSpec, random: Random) -> Victi
     """Raises UsageError for what is not there, and CockpitError where too few are.
 
     Draws are from what is sorted, so that the same seed on the same cluster hits the same rank or
-    the pod of the same place in its group, whatever the pods' names are.
+    the pod of the same place in its group, independent of the pods' names.
     """
     run = _going(store)
     if kind.aim is Aim.RANK:
@@ -200,7 +200,7 @@ def _draw(found: list[T], count: int, random: Random, what: str) -> list[T]:
 
 
 def as_now(store: Store, victims: Victims) -> Victims:
-    """As they are now: the run has gone on since they were chosen."""
+    """As they are now: the run has continued since they were chosen."""
     run = store.runs.get(victims.run_id)
     if run is None or run.attempt is None:
         return victims

@@ -1,7 +1,7 @@
 """What the user should know before a fault is injected. Pure.
 
-How often a run may restart is what its stream or Ray Train's API tells, else what its job's command
-line says; Ray's own default is not at all.
+How often a run may restart is what its stream or Ray Train's API reports, else its job's
+command line; Ray's own default is not at all.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@
 
 Files are copied to the folder `.NAME` beside the checkpoint before they are damaged. Its file
 `complete.json`, with the size and SHA-256 of each copy, is written once all copies are on disk:
-nothing is damaged before it, and without it nothing is restored. `restore` stops a copy that still
-goes on, waits for its end, verifies each copy, and renames it into place. A file that has changed
-since it was damaged is left as it is. With `refuse` a damage of this NAME that starts later fails.
+nothing is damaged before it, and without it nothing is restored. `restore` stops a copy that is
+still running, waits for its end, verifies each copy, and renames it into place. A file that has
+changed since it was damaged is left as it is. With `refuse` a damage of this NAME that starts later
+fails.
 """
 
 from __future__ import annotations
@@ -251,7 +252,7 @@ def digest_of(path: Path) -> str:
 
 
 def differs_only_between(path: Path, copy: Path, start: int, end: int) -> bool:
-    """Whether the two are the same but for bytes `start` to `end`."""
+    """Whether the two are the same except for bytes `start` to `end`."""
     if path.stat().st_size != copy.stat().st_size:
         return False
     at = 0

@@ -3,7 +3,8 @@
 container.py check
 container.py kill
 
-`kill` returns before it kills: whoever runs it would be killed too, and could not say so.
+`kill` returns before it kills: the process that runs it would be killed too, and could not report
+it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def busy(count: int, processors: set[int]) -> Effect:
 
 
 def spin(keeper: int, processors: set[int]) -> None:
-    """Until the keeper is gone, however it ended."""
+    """Until the keeper has ended, in any way."""
     os.sched_setaffinity(0, processors)
     while os.getppid() == keeper:
         for _ in range(100_000):

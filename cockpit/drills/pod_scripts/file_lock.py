@@ -17,7 +17,7 @@ RETRY_S = 0.05
 def locked(path: Path, wait_s: float) -> Iterator[None]:
     """Hold the lock; it ends with the process, however that ends.
 
-    The file may be removed by whoever holds the lock. Raises TimeoutError after `wait_s`, and
+    The file may be removed by the holder of the lock. Raises TimeoutError after `wait_s`, and
     OSError where the file system has no locks.
     """
     deadline = time.monotonic() + wait_s

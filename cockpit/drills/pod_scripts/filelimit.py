@@ -4,9 +4,9 @@
     filelimit.py on NAME BYTES SECONDS PID:STARTTICKS…
     filelimit.py off NAME PID:STARTTICKS… [refuse]
 
-Only the soft limit is lowered, so that anybody may raise it again; no disk is filled. What it was,
-and the limits of all faults that overlap on a process, are in a file: the lowest counts, and with
-the last the process gets its own limit back.
+Only the soft limit is lowered, so that it may be raised again without a right; no disk is filled.
+What it was, and the limits of all faults that overlap on a process, are in a file: the lowest
+counts, and with the last the process gets its own limit back.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def forward(taken: int, device: str, delay_s: float, goes_on: Callable[[], bool]
             if not select.select([taken], [], [], max(0.0, until_s - now_s))[0]:
                 continue
             for frame in _frames(taken):
-                # What the tap device says by itself, as of IPv6, is not to leave.
+                # Packets of the tap device itself, as of IPv6, are not to leave.
                 if frame[6:12] == own and len(held) < HELD:
                     held.append((time.monotonic() + delay_s, frame))
         for _, frame in held:

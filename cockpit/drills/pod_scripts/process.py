@@ -1,4 +1,4 @@
-"""The processes of this pod: found, told apart from all others, and signalled without a mistake.
+"""The processes of this pod: found, distinguished from all others, and signalled without a mistake.
 
 In a container all processes that share its files are the pod's. A pod of a local cluster has only
 a part of the machine's: those that carry its marks (see `cockpit.backends.local.pods.process` for
@@ -92,7 +92,7 @@ def named(program: str) -> list[Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             pid = int(entry.name)
-            # A program is its own first word; Python's is among the first, after its options.
+            # A program is its own first argument; Python's is among the first, after its options.
             began = [word.rpartition("/")[2] for word in command_line(pid)[:4]]
             runs = program in (began if program.endswith(".py") else began[:1])
             process = living(pid) if runs and is_ours(pid) else None
@@ -102,7 +102,7 @@ def named(program: str) -> list[Process]:
 
 
 def command_line(pid: int) -> list[str]:
-    """Its command line; at least one word, which may be empty."""
+    """Its command line; at least one argument, which may be empty."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -116,7 +116,7 @@ def is_ours(pid: int) -> bool:
     try:
         if not IS_LOCAL:
             # With the host's processes in sight, or those of other containers of the pod, what
-            # tells ours is that it sees the same files.
+            # identifies ours is that it sees the same files.
             return (place / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
         environment = (place / "environ").read_bytes()
         own = [f"{mark}={os.environ[mark]}".encode() for mark in MARKS]

@@ -5,7 +5,7 @@
     storage.py busy NAME DIRECTORY SECONDS WRITERS
     storage.py off NAME DIRECTORY [refuse]
 
-Read-only is the immutable flag of the directory for root, who may write whatever its mode is, and
+Read-only is the immutable flag of the directory for root, who may write in any mode, and
 its mode for everybody else; what it was before, and the names of the faults that hold it so, are in
 a file beside it: it is given back with the last of them. Busy is a number of processes that write
 and sync a file of a few megabytes each, again and again, in a folder of their own that is removed

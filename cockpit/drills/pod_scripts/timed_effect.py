@@ -110,7 +110,7 @@ def keep(
 
 
 def release(key: str, refuse: bool = False) -> str:
-    """End it now, if it goes on; what was done, in a line. It may be called twice.
+    """End it now, if it is active; what was done, in a line. It may be called twice.
 
     With `refuse`, what has not begun may not begin later: an empty record takes its key.
     """
@@ -160,10 +160,10 @@ def set_score(process: Process, score: int) -> None:
     """How readily the kernel kills it when memory is short: -1000 to 1000, the first of all."""
     try:
         with Path(f"/proc/{process.pid}/oom_score_adj").open("w") as opened:
-            if is_alive(process):  # and what is open is its, whoever has its number later
+            if is_alive(process):  # and open files are its own, even if its number is reused later
                 opened.write(str(score))
     except (FileNotFoundError, ProcessLookupError):
-        return  # it is gone
+        return  # it has ended
 
 
 def file(key: str) -> Path:

@@ -51,7 +51,7 @@ async def prometheus(spec: ProbeSpec, find: FindPrometheus | None) -> tuple[bool
 
 
 async def command(spec: ProbeSpec) -> tuple[bool | None, str]:
-    """Its exit code, and the last line that it wrote. Whoever gives up on it kills it."""
+    """Its exit code, and the last line that it wrote. A timeout kills it."""
     argv = shlex.split(spec.query)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ async def _output(process: asyncio.subprocess.Process) -> bytes:
 
 
 Answer = tuple[bool | None, str]
-"""Whether it holds (None: it cannot be told), and what was found, with its unit."""
+"""Whether it holds (None: unknown), and what was found, with its unit."""
 
 
 class Prober(Protocol):

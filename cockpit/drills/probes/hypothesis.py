@@ -1,4 +1,4 @@
-"""The words in which a probe is asked for, on a command line and in a game day's file alike.
+"""The syntax of a probe, on a command line and in a game day's file alike.
 
 replicas-ready
 loss-continuous
@@ -36,10 +36,10 @@ class ProbeKind:
     operator: str = ""
     """The only one that makes sense; empty: there is no limit, or any of OPERATORS."""
     limit: float | None = None
-    """When none is said."""
+    """When none is given."""
     unit: str = ""
     when: tuple[When, ...] = ("before", "after")
-    """When it is asked if nothing else is said."""
+    """When it is asked by default."""
 
 
 KINDS = {
@@ -77,7 +77,7 @@ KINDS = {
 
 
 def probe(text: str, when: tuple[When, ...] = (), name: str = "") -> ProbeSpec:
-    """The probe that the words ask for. Raises UsageError that says what is allowed."""
+    """Parse a probe. Raises UsageError that lists what is allowed."""
     words = text.strip()
     found = re.match(r"[a-z-]+", words)
     kind = KINDS.get(found[0] if found else "")

@@ -21,7 +21,7 @@ EVERY_S = 2.0
 
 
 class ProbeRunner:
-    """What does not hold is told in words; nothing, where all of it holds."""
+    """Failures are returned as text; empty, where all of it holds."""
 
     def __init__(
         self, context: DrillContext, prober: Prober, plan: DrillPlan, log: DrillLog
@@ -31,7 +31,7 @@ class ProbeRunner:
         self._last: dict[str, bool | None] = {}
 
     async def holds_meanwhile(self) -> str:
-        """The probes while a fault lasts, once. Only what is new is told."""
+        """The probes while a fault lasts, once. Only changes are emitted."""
         answers = await self._answers("during")
         news = [a for a in answers if a.probe not in self._last or self._last[a.probe] != a.ok]
         self._last.update((answer.probe, answer.ok) for answer in answers)
@@ -40,8 +40,8 @@ class ProbeRunner:
         return _failed([answer for answer in answers if answer.ok is not None])
 
     async def holds_before(self) -> str:
-        """The probes before: a run that goes on and cannot answer yet has some time for it, since
-        what is compared with before needs a before. Only their last answers are told.
+        """The probes before: a running one that cannot answer yet has some time for it, since
+        what is compared with before needs a before. Only their last answers are emitted.
         """
         deadline_s = time.monotonic() + self._plan.timeouts.before_s
         while True:
@@ -57,7 +57,7 @@ class ProbeRunner:
 
     async def holds_again(self) -> str:
         """The probes after: each has some time to come true, since a run that is back is not at
-        full speed with its first step. Only their last answers are told.
+        full speed with its first step. Only their last answers are emitted.
         """
         deadline_s = time.monotonic() + self._plan.timeouts.after_s
         while True:

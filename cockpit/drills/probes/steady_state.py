@@ -1,4 +1,4 @@
-"""What the store says of the steady state. Pure."""
+"""The steady state in the store. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
 
 WINDOW_S = 10.0
-"""Throughput is the median of so many seconds."""
+"""Throughput is the median over this many seconds."""
 SILENT_S = 15.0
 """With no sample for so long, throughput is nothing."""
 
@@ -94,7 +94,7 @@ def throughput(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
 
 
 def loss_continuous(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
-    """Before there is a fault, whether there is a curve that may go on."""
+    """Before there is a fault, whether there is a curve that may continue."""
     drill = moment.drill
     if drill is None:
         run = _run(store, moment)

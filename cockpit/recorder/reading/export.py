@@ -1,4 +1,4 @@
-"""A recording as tables, for whoever works with something else."""
+"""A recording as tables, for other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recordings that there are, and which are let go."""
+"""The recordings that there are, and which are deleted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A recording on a clock of its own: at any speed, paused, forward and back.
 
 A player owns the store that it fills. `advance` moves on with the wall clock and takes a bounded
-time, so that a screen stays alive while a long way is gone. On its way it leaves keyframes behind,
+time, so that a screen stays alive during a long seek. On its way it leaves keyframes behind,
 one for each third of a second of work, from which it comes back at once.
 """
 
@@ -71,17 +71,17 @@ class Player:
         return self.position_s >= self.end_s and not self.seeking
 
     def advance(self, budget_s: float = math.inf) -> bool:
-        """Go on to where the clock is, or as far as the time allows. Whether the store changed."""
+        """Play up to the clock, or as far as the time allows. Whether the store changed."""
         now = self._wall()
         passed, self._wall_s = now - self._wall_s, now
         if not self.paused and not self.seeking:
             self._target_s = min(self.end_s, self._target_s + max(0.0, passed) * self.speed)
             if self._target_s >= self.end_s:
-                self.paused = True  # there is no more: space goes on from where one goes back to
+                self.paused = True  # there is no more: space continues from where one goes back to
         return self._go(budget_s)
 
     def play(self, paused: bool | None = None) -> None:
-        """Pause, or go on; at the end, from the beginning."""
+        """Pause or continue; at the end, from the beginning."""
         self.paused = not self.paused if paused is None else paused
         self._wall_s = self._wall()
         if not self.paused and self.at_end:
@@ -200,7 +200,7 @@ class Keyframe:
         for item in dataclasses.fields(Store):
             if item.name != "version":
                 setattr(store, item.name, getattr(was, item.name))
-        store.version += 1  # whoever has drawn a version has not drawn this
+        store.version += 1  # a drawn version is not this one
 
     def arrays(self) -> dict[int, int]:
         """The size in bytes of each array that it keeps alive, by identity; many are shared."""

@@ -25,9 +25,9 @@ Timed = tuple[float, Event]
 
 
 class Recording:
-    """One file, opened to read; it may still be written meanwhile. Close it, or use `with`.
+    """One file, opened to read; it may still be written to. Close it, or use `with`.
 
-    Of a file that is damaged, what can be read is there, and `damage` says what cannot.
+    Of a file that is damaged, what can be read is there, and `damage` names what cannot.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection) -> None:
@@ -146,7 +146,7 @@ class Recording:
             if row >= 0:
                 lines = self._lines(row)
                 if lines is None:
-                    # Its recorder has merged it into another meanwhile, or the table is torn.
+                    # Its recorder has since merged it into another, or the table is torn.
                     self._missing.add(row)
                     self.refresh()
                     yield from self.timed(math.nextafter(last_s, math.inf), to_s)
@@ -209,7 +209,7 @@ class Recording:
 
 
 def _moment(line: str) -> float:
-    """The moment of a line without reading all of it; what is no line comes first, and is told."""
+    """The time of a line without reading all of it; invalid lines come first."""
     try:
         if line.endswith("}]"):
             return moment_s(line.split(",", 2)[1])

@@ -1,6 +1,6 @@
 """Which events a run's recording keeps: its own and the cluster's, each state once.
 
-Sources say the same thing again and again; a recording of it would be mostly repetition. What
+Sources repeat themselves; a recording of it would be mostly repetition. What
 changes all the time without end (how busy the nodes are) is kept every few seconds.
 """
 
@@ -32,7 +32,7 @@ from cockpit.model.event import (
 from cockpit.model.run import Trial
 
 HEALTH_EVERY_S = 4.0
-"""A source that goes on being well is written this often: a replay calls it stale after 5 s."""
+"""A source that stays well is written this often: a replay calls it stale after 5 s."""
 LISTED_EVERY_S = 10.0
 LOG_BYTES_AT_ONCE = 1 << 20
 LOG_BYTES_PER_S = 200.0
@@ -121,7 +121,7 @@ class EventFilter:
 
     def _log(self, event: LogLines, now_s: float) -> Iterator[Event]:
         if not event.stream.startswith(f"job:{self._submission}"):
-            return  # before the run has told its job, it may be the one
+            return  # before the job of the run is known, it may be this one
         passed = 0.0 if self._log_at_s is None else max(0.0, now_s - self._log_at_s)
         self._log_at_s = now_s
         room = min(LOG_BYTES_AT_ONCE, self._log_bytes + passed * LOG_BYTES_PER_S)
@@ -150,7 +150,7 @@ def run_of(event: Event) -> str:
 
 
 def _differ(before: Event, after: Event) -> bool:
-    """Whether more than the time of telling has changed."""
+    """Whether more than the time has changed."""
     return replace(before, at_s=after.at_s) != after
 
 
@@ -161,7 +161,7 @@ def _living(event: Event) -> set[tuple[str, bool]]:
 
 NOTICES = 50
 ENDED_TRIALS = 100
-"""Of an experiment, besides those that go on. A sweep has a recording for each of its runs: with
+"""Of an experiment, besides the active ones. A sweep has a recording for each of its runs: with
 all trials in each of them their size would grow with the square of their number."""
 
 _LISTED = (

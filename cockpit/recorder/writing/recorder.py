@@ -219,7 +219,7 @@ class Recorder:
             for event in events:
                 writer.put(event, min(event.at_s, self._clock()) if when_s is None else when_s)
         except (AttributeError, TypeError, ValueError):
-            # One event that is not as the model says must not cost those that follow it.
+            # One event that does not match the model must not cost those that follow it.
             self.dropped += 1
             if not self._faulty:
                 self._faulty = True

@@ -22,7 +22,7 @@ COMMIT_EVERY_S = 1.0
 OPEN_FILES = 16
 """Recordings that are open at a time: 4 descriptors each (database, -wal, -shm and lock)."""
 OPENED_IN_A_TURN = 8
-"""With more runs than OPEN_FILES, so many are opened each second: those that waited longest."""
+"""With more runs than OPEN_FILES, this many are opened each second: those that waited longest."""
 WEIGHT_AT_MOST = 100_000
 """Rank samples, or what is about as large, that may wait for the disk: some 40 MB."""
 

@@ -1,4 +1,4 @@
-"""What a file has already, when a recorder goes on with it.
+"""What a file has already, when a recorder resumes it.
 
 Every cockpit reads the telemetry stream from its start, and the end of a log: without this, each
 that comes back to a run would write it all again.
@@ -21,7 +21,7 @@ STREAM = "telemetry"
 OVERLAP_S = 10.0
 """Two lines of a stream may be this much out of order."""
 LOG_BATCHES = 200
-"""How far back the end of a log is looked for."""
+"""How far back the end of a log is searched."""
 LAST_LINES = 5
 
 

@@ -78,8 +78,8 @@ class RunRecorders:
 
     A run is recorded from the moment that it is seen until a while after its end. A run that was
     over before is not: what comes in until telemetry has read its past is held back, and only the
-    runs that go on are recorded then, and those whose recording was cut short. A run that `only`
-    names is recorded in any case. `told` gets a sentence when something is wrong, and again when
+    active runs are recorded then, and those whose recording was cut short. A run that `only` names
+    is recorded in any case. `on_message` gets a sentence when something is wrong, and again when
     that is over; it may be called from any thread.
 
     All files are written by one thread that has few of them open (see `RecorderThread`).
@@ -125,7 +125,7 @@ class RunRecorders:
             self._try_past(event)
 
     def recorders(self) -> dict[str, Recorder]:
-        """Those that go on, by run id."""
+        """The active ones, by run id."""
         with self._lock:
             return dict(self._recorders)
 
@@ -176,7 +176,7 @@ class RunRecorders:
             past.events.clear()
 
     def _end_past(self) -> None:
-        """Record the runs that go on, and complete what an earlier recorder left unfinished."""
+        """Record the active runs, and complete what an earlier recorder left unfinished."""
         past, self._past = self._past, None
         if past is None:
             return

@@ -1,6 +1,6 @@
-"""A run's summary as it can be told while it is being recorded, in little memory.
+"""A run's summary as far as it is known while it is being recorded, in little memory.
 
-What takes the whole store to tell, such as goodput, is told by whoever has the store
+What needs the whole store, such as goodput, comes from the owner of the store
 (`Recorder.summarise`); until then those fields are None.
 """
 
@@ -56,11 +56,11 @@ class RunningSummary:
     gpus: float = 0.0
     _running: bool = False
     _stepped: bool = False
-    """Its ranks tell of their steps: what is reported as one may be something else."""
+    """Its ranks report their steps: what is reported as one may be something else."""
     _driver: str = ""
     _seen_s: float = -math.inf
     _listed: dict[str, tuple[JobsListed, float]] = field(default_factory=dict)
-    """By source: the jobs as it told them last, and the moment of that."""
+    """By source: the jobs as last reported, and the moment of that."""
     _job_listed: bool = False
     _job_missing_s: float | None = None
     _newest: dict[int, RankSample] = field(default_factory=dict)
@@ -100,9 +100,9 @@ class RunningSummary:
         return None
 
     def _end_with_job(self, when_s: float) -> Marker | None:
-        """A run whose job was stopped or killed never says so itself (as in the store).
+        """A run whose job was stopped or killed never reports it itself (as in the store).
 
-        The job may have been listed before the run told that it is its own.
+        The job may have been listed before the run reported it as its own.
         """
         found = self._job()
         if found is None:
@@ -129,7 +129,7 @@ class RunningSummary:
         return None
 
     def _job(self) -> tuple[Job, float, float] | None:
-        """The run's own, and when it was listed; Ray's word on it counts before the backend's."""
+        """The run's own, and when it was listed; Ray's state of it counts before the backend's."""
         for source in sorted(self._listed, key=lambda source: source == "backend"):
             event, when_s = self._listed[source]
             for job in event.jobs:

@@ -67,7 +67,7 @@ class Writer:
         """The newest moment in the stream that is in the file."""
         self._known = ResumeIndex()
         self._dormant = False
-        """The file holds a run that was over: nothing is added until its stream goes on."""
+        """The file holds a run that was over: nothing is added until its stream continues."""
         self._said: tuple[object, ...] = ()
         try:
             self._resume()
@@ -158,7 +158,7 @@ class Writer:
             )
             told = self._running_summary.summary()
             if summary is not None:
-                # It is told now and then; how the run stands is known better here.
+                # It is written now and then; how the run stands is known better here.
                 told = replace(summary, state=told.state, ended_s=told.ended_s, steps=told.steps)
             facts = {"run": to_plain(told), "told_s": self._told_s, "dropped": dropped}
             said = (told, self._told_s, dropped, last)
@@ -192,7 +192,7 @@ class Writer:
         row: int | None = self.db.execute("SELECT max(id) FROM batches").fetchone()[0]
         return row
 
-    # -- going on with a file that is there already
+    # -- resuming a file
 
     def _resume(self) -> None:
         facts, _ = file.facts(self.db)
@@ -222,7 +222,7 @@ def _summary_of(summary: RunSummary) -> RunningSummary:
         run_id=summary.run_id,
         name=summary.name,
         state=summary.state,
-        # The RunSeen that told it may be in the file, and is not taken in again.
+        # Its RunSeen may be in the file, and is not taken in again.
         submission=summary.submission_id,
         entrypoint="" if summary.job == summary.name else summary.job,
         world_size=summary.world_size,

@@ -1,7 +1,7 @@
 """A chart as inline SVG: curves with gaps, the band of the ranks, NaN, and what happened when.
 
-Colours are CSS variables of the page, so that a chart is dark where the page is. A curve is told by
-its dashes and its label too, a mark by its form.
+Colours are CSS variables of the page, so that a chart is dark where the page is. A curve is
+identified by its dashes and its label too, a mark by its form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMS = {
 }
 """How their strokes are drawn: classes of the stylesheet."""
 TOLD_EACH = 30
-"""Of a kind with more marks than this, their number is told in place of what each was."""
+"""Of a kind with more marks than this, their number is shown in place of what each was."""
 CURVES = 6
 """Colours that there are."""
 
@@ -41,7 +41,7 @@ def chart_svg(chart: Chart, marks: Sequence[Mark] = ()) -> str:
 
 
 def summary(chart: Chart) -> str:
-    """The chart in words, for who cannot see it."""
+    """The chart as text, for readers who cannot see it."""
     told = []
     for line in chart.lines:
         finite = [value for value in line.values if math.isfinite(value)]

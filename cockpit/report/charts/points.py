@@ -1,7 +1,7 @@
 """Points of a curve made ready to draw or to sum up: gaps, decimation, quantiles over time. Pure.
 
-A stored curve is thinned with age, so its points stand for unequal times: what is told over time is
-weighted by the time that each point stands for.
+A stored curve is thinned with age, so its points cover unequal times: an average over time is
+weighted by the time that each point covers.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 GAP_FACTOR = 4.0
-"""Points further apart than so many of the intervals around them are not joined."""
+"""Points further apart than this many of the intervals around them are not joined."""
 LEAST_GAP_S = 3.0
 """Jitter of a stream with one record a second is no gap."""
 AROUND = 24
-"""Intervals on either side that are looked at: thinned parts have longer ones."""
+"""Intervals on either side that are considered: thinned parts have longer ones."""
 USUAL = 0.9
 """The part of these intervals that are at most as long as the usual one. Not half of them: ranks
-may tell one after the other within a second, then nothing until the next."""
+may report one after the other within a second, then nothing until the next."""
 
 Point = tuple[float, float]
 
@@ -98,9 +98,9 @@ def not_finite(times: Sequence[float], values: Sequence[float]) -> list[float]:
 
 
 def weighted(times: Sequence[float], values: Sequence[float]) -> list[Point]:
-    """Finite values with the seconds that each stands for: the way from the point before it.
+    """Finite values with the seconds that each covers: the way from the point before it.
 
-    The first point, and one after a gap, stands for as long as its next neighbour does.
+    The first point, and one after a gap, covers as long as its next neighbour does.
     """
     found: list[Point] = []
     for at, value in enumerate(values):

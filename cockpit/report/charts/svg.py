@@ -74,7 +74,7 @@ def group(css: str, title: str, inside: str) -> str:
 def picture(
     width: float, height: float, title: str, description: str, inside: Sequence[str]
 ) -> str:
-    """The whole, with the words that stand for it where it is not seen."""
+    """The whole, with the text that replaces it where it is not seen."""
     return (
         f'<svg viewBox="0 0 {number(width)} {number(height)}" role="img"'
         f' aria-label="{text_of(title)}" xmlns="http://www.w3.org/2000/svg">'

@@ -83,7 +83,8 @@ CELLS = 60
 
 
 def spark(line: Line, chart: Chart, *, log: bool = False, cells: int = CELLS) -> str:
-    """The mean of each slice of time as a bar; a blank where nothing was told, × where not finite.
+    """The mean of each slice of time as a bar; a blank where nothing was reported, × where not
+    finite.
 
     A slice without a point between two that are no gap apart takes the value before it.
     """

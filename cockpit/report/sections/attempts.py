@@ -1,4 +1,4 @@
-"""How a run went on: its attempts and their phases, the checkpoints, and what the drills took."""
+"""The course of a run: its attempts and their phases, the checkpoints, and what the drills took."""
 
 from __future__ import annotations
 

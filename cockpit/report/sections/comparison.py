@@ -17,7 +17,7 @@ from cockpit.store.store import Store
 
 RUNS_SHOWN = 12
 LEAST_SPREAD = 0.02
-"""Of the median: few runs say little about how much they differ."""
+"""Of the median: few runs show little of how much they differ."""
 
 
 def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:

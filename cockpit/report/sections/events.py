@@ -10,7 +10,7 @@ from cockpit.store.store import AlertView, Store
 ALERTS_SHOWN = 60
 EVENTS_SHOWN = 120
 BEFORE_S = 300.0
-"""Notices from so long before the run's start tell what it started on."""
+"""Notices from so long before the run's start show what it started on."""
 AFTER_S = 120.0
 
 

@@ -22,7 +22,7 @@ def trials(store: Store) -> Section:
 
 
 def _experiment(experiment: Experiment) -> Table:
-    """The best ones first where the experiment says what it optimises."""
+    """The best ones first where the experiment names its metric."""
     metric, sign = experiment.metric, -1.0 if experiment.mode == "max" else 1.0
 
     def order(value: float | None) -> float:
@@ -65,7 +65,7 @@ def _experiment(experiment: Experiment) -> Table:
 
 
 def tracked(store: Store, run: RunView) -> Section:
-    """MLflow's runs of this run; with none that says so, those that belong to no other one."""
+    """MLflow's runs of this run; with none that names it, those that belong to no other one."""
     ours = [t for t in store.tracked.values() if t.run_id == run.id]
     ours = ours or [t for t in store.tracked.values() if not t.run_id]
     blocks: list[Block] = []

@@ -86,7 +86,7 @@ def _tone(store: Store, run: RunView) -> Tone:
 
 
 def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
-    """The numbers that one run is told by. Rates are over the time that the run was RUNNING."""
+    """The key numbers of one run. Rates are over the time that the run was RUNNING."""
     facts = [
         Fact("duration_s", extent(run).duration_s, Kind.SECONDS, "duration"),
         Fact("steps", step_of(run), Kind.COUNT),
@@ -128,7 +128,7 @@ def _over_time(run: RunView, name: str, kind: Kind, title: str) -> Fact:
 
 
 def _losses(run: RunView) -> Series:
-    """Of each step, or of what the job reports when nothing tells of its steps."""
+    """Of each step, or of what the job reports when nothing reports its steps."""
     return run.curves["loss"] if "loss" in run.curves else run.reported["loss"]
 
 

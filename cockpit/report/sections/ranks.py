@@ -26,7 +26,7 @@ COLUMNS = (
     Column("memory_bytes", Kind.BYTES, "memory"),
 )
 NEWEST = ("step", "loss")
-"""Told as they were last; the others as the median over what is kept of the rank's curve."""
+"""As they were last; the others as the median over what is kept of the rank's curve."""
 LEAST_MAD = 0.005
 """Of the median: so little spread is no measure of what stands out."""
 SCORE_FROM = 3.5
@@ -36,7 +36,7 @@ Numbers = dict[str, float]
 
 
 def ranks(run: RunView, scores: Mapping[int, float] | None = None) -> Section:
-    """`scores`: how much of a straggler each rank is, where a diagnosis says so."""
+    """`scores`: how much of a straggler each rank is, where a diagnosis found it."""
     seen = {number: _numbers(view) for number, view in sorted(run.ranks.items()) if view.sample}
     if not seen:
         return Section("ranks", "Ranks", ())
@@ -65,7 +65,7 @@ def outliers(
 ) -> dict[int, str]:
     """Why which rank stands out, the most striking first: at most OUTLIERS.
 
-    Not a finite loss; silent; a straggler by its score; or a number more than 3.5 robust standard
+    Not a finite loss; no data; a straggler by its score; or a number more than 3.5 robust standard
     deviations (0.6745 · (x − median) / MAD) away from the median of all ranks.
     """
     found: list[tuple[float, int, str]] = []
@@ -151,7 +151,7 @@ def _table(
 
 
 def _quantiles(seen: Mapping[int, Numbers], columns: Sequence[Column]) -> Table:
-    """A row a number: its quantiles over the ranks by nearest rank, and who is at the ends."""
+    """A row a number: its quantiles over the ranks by nearest rank, and the ranks at the ends."""
     rows: list[tuple[Value, ...]] = []
     for column in columns:
         told = [(numbers[column.name], n) for n, numbers in seen.items() if column.name in numbers]

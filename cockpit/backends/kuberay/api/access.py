@@ -107,7 +107,7 @@ async def _allowed(client: KubeClient, ref: ClusterRef, right: Right) -> bool:
 
 
 async def who_am_i(client: KubeClient) -> str:
-    """The user's name as the API server has it; empty where it does not say."""
+    """The user's name as the API server has it; empty where it reports none."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     answer = await client.create(path, request)

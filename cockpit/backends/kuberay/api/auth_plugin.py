@@ -21,7 +21,7 @@ from cockpit.model.text import one_line
 
 TIMEOUT_S = 30.0
 PROVIDER_S = 300.0
-"""How long a token of an auth-provider is used before it is asked again: it says no expiry."""
+"""How long a token of an auth-provider is used before it is asked again: it gives no expiry."""
 _CLUSTER_INFO = (
     "certificate-authority-data",
     "insecure-skip-tls-verify",

@@ -47,7 +47,7 @@ CONNECT_TIMEOUT_S = 4.0
 WHOLE_ANSWER_S = 60.0
 """For a whole answer, streams aside; the time-out above is between two bytes."""
 WAITS = 4
-"""How often an answer of 429 or 503 is waited out before it is told."""
+"""How often an answer of 429 or 503 is waited out before it is raised."""
 LONGEST_WAIT_S = 10.0
 LINE_BYTES = 8 << 20
 """No object is so large: etcd holds 1.5 MB of each at most."""
@@ -55,8 +55,8 @@ PAGE = 250
 """Objects in a page: large enough that 5,000 pods are 20 requests, small enough to show soon."""
 
 _KEEPALIVE = (
-    # A peer that is gone without a word (a laptop that slept, a firewall that forgot) is noticed
-    # in half a minute, and costs no request.
+    # A peer that disappeared without closing (a laptop that slept, a firewall that forgot) is
+    # noticed in half a minute, and costs no request.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
@@ -161,7 +161,7 @@ class KubeClient:
     async def stream(
         self, path: str, params: Mapping[str, str], *, idle_s: float | None
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """Chunks of an answer that goes on; NoDataError after `idle_s` without one."""
+        """Chunks of a streamed answer; NoDataError after `idle_s` without one."""
         import httpx
 
         timeouts = httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, read=idle_s)

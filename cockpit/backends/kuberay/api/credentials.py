@@ -80,7 +80,7 @@ class Credentials:
         return {name: sendable(value, f"{where} ({name})") for name, value in made.items()}
 
     def without_credentials(self, text: str) -> str:
-        """What a library or a server said, without the credentials that were sent."""
+        """The message of a library or a server, without the credentials that were sent."""
         who, login = self.context.credential, self._login or Login()
         known = (who.get("token"), who.get("password"), self._token, login.token)
         return without_credentials(text, [str(value).strip() for value in known if value])
@@ -244,7 +244,7 @@ def _bearer(token: str) -> dict[str, str]:
 
 
 def _decoded(data: Any) -> bytes:
-    """Strict: what is broken must not count as empty, which stands for the system's authorities."""
+    """Strict: what is broken must not count as empty, which means the system's authorities."""
     decoded = base64.b64decode("".join(str(data).split()), validate=True)
     if not decoded:
         raise ValueError("there is nothing in it")

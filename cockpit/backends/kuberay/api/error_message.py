@@ -1,4 +1,4 @@
-"""What an API server's refusal, or its silence, means to the person who reads it."""
+"""What an API server's refusal, or a missing answer, means to the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cockpit.model.text import one_line
 
 
 class KubeError(CockpitError):
-    """The API server refused. `status` is HTTP's, `reason` its own word (`Conflict`, `Gone`, …)."""
+    """The API server refused: HTTP's `status`, Kubernetes' `reason` (`Conflict`, `Gone`, …)."""
 
     def __init__(
         self, what: str, why: str = "", todo: str = "", *, status: int, reason: str = ""
@@ -20,7 +20,7 @@ class KubeError(CockpitError):
 
 
 class ForbiddenError(NotAllowedError):
-    """401 or 403, as `status` says."""
+    """401 or 403 (`status`)."""
 
     def __init__(self, what: str, why: str = "", todo: str = "", *, status: int) -> None:
         super().__init__(what, why, todo)
@@ -56,7 +56,7 @@ def refusal(
 
 
 def unreachable(credentials: Credentials, why: str) -> UnreachableError:
-    """The error for a connection that could not be made, or broke; `why` as the library said it."""
+    """The error for a connection that failed or broke; `why` as the library reports it."""
     context = one_line(credentials.context.name)
     why = one_line(credentials.without_credentials(why))
     todo = "Check the network, VPN or proxy; see: cockpit doctor"
@@ -84,8 +84,8 @@ def not_kubernetes(path: str, why: str = "") -> KubeError:
 def retry_after_s(method: str, status: int, header: str) -> float | None:
     """How long the server asks us to wait before the same request; None when it does not.
 
-    429 was not begun, whatever it was. 503, and 500 of an overloaded server, may have been: they
-    are asked again only when they say when, and when asking twice does no harm.
+    429 was not begun in any case. 503, and 500 of an overloaded server, may have been: they
+    are asked again only when they set a time, and when asking twice does no harm.
     """
     if status != 429 and (status not in (500, 503) or not header or method != "GET"):
         return None

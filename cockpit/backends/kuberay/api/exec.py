@@ -1,7 +1,7 @@
 """Commands in a pod's container: run to their end, or attached with input, output and a terminal.
 
-Over a WebSocket, each message of which begins with the number of its channel. The last thing that
-the server says is a Status on a channel of its own, which holds the exit code.
+Over a WebSocket, whose messages each begin with the number of its channel. The server's
+last message is a Status on a channel of its own, which holds the exit code.
 Source: k8s.io/apimachinery/pkg/util/remotecommand.
 """
 
@@ -147,7 +147,7 @@ class RemoteTerminal:
     async def _send(self, channel: int, data: bytes) -> None:
         from websockets.exceptions import ConnectionClosed
 
-        with suppress(ConnectionClosed):  # it has ended: `output` and `wait` tell how
+        with suppress(ConnectionClosed):  # it has ended: `output` and `wait` return how
             await self._opened.send(bytes([channel]) + data)
 
 
@@ -190,7 +190,7 @@ def _ended(status: bytes, pod: str) -> tuple[int, str]:
             "It has ended, or has not begun.",
             "Wait for it; see: cockpit pods",
         )
-    # containerd and runc tell only in words why a program was not started, its name in quotes.
+    # containerd and runc report only as text why a program was not started, its name in quotes.
     text = message.rpartition('"')[2].lower()
     why = one_line(message.rpartition("unable to start container process: ")[2])
     why = why.removeprefix("exec: ").removesuffix(": unknown")

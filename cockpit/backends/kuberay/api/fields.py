@@ -1,4 +1,4 @@
-"""Fields of a raw object, whatever stands there: the empty value for what is missing or odd."""
+"""Fields of a raw object, of any shape: the empty value for what is missing or odd."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def text(raw: Mapping[str, Any], key: str, limit: int = 300) -> str:
     """One line without control characters."""
     value = raw.get(key)
     if isinstance(value, str):
-        # What every name and word of a healthy cluster is: no need to look closer.
+        # Every name and state of a healthy cluster is so: no need to look closer.
         if value.isascii() and value.isprintable() and len(value) <= limit:
             return value
         return one_line(value, limit)

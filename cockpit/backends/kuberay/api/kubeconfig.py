@@ -1,4 +1,4 @@
-"""Kubeconfig files, as kubectl reads them: which contexts there are, and what each one says.
+"""Kubeconfig files, as kubectl reads them: which contexts there are, and their settings.
 
 Read here and not with the `kubernetes` package, whose import alone costs 0.2 s of the 0.35 s that
 `cockpit status` may take; what a plugin hands out is asked through that package, see `credentials`.
@@ -199,7 +199,7 @@ def _entries(
 
 
 def _absolute(path: Path, entry: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
-    """Paths in a kubeconfig are relative to the folder of the file that they stand in."""
+    """Paths in a kubeconfig are relative to the folder of the file that holds them."""
     made = dict(entry)
     for key in keys:
         if made.get(key):

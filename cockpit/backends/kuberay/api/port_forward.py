@@ -28,13 +28,13 @@ PROTOCOL = "v4.channel.k8s.io"
 DATA, ERRORS = 0, 1
 CHUNK_BYTES = 32 << 10
 LONGEST_SOCKET_PATH = 107
-"""Linux has room for so many bytes in a Unix socket's address."""
+"""Linux has room for this many bytes in a Unix socket's address."""
 
 
 class PortForward:
     """Listens while it is entered; each connection is a WebSocket of its own to the pod.
 
-    A connection that cannot be carried on is closed, and `error` says why.
+    A connection that cannot be carried on is closed, and `error` is the reason.
     """
 
     def __init__(self, client: KubeClient, namespace: str, pod: str, port: int) -> None:
@@ -130,7 +130,7 @@ async def _carry_in(reader: asyncio.StreamReader, opened: ClientConnection) -> N
 
 
 def _reason(text: str) -> str:
-    """The runtime's story begins with the places it went through; the end is what counts."""
+    """The runtime's message begins with the places it went through; the end is what counts."""
     if "connection refused" in text:
         return "Nothing listens there: connection refused."
     line = one_line(text, limit=10_000)

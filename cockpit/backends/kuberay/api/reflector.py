@@ -1,8 +1,8 @@
 """One kind of object, listed and then watched.
 
-The list comes in pages and each is told at once; then a watch with bookmarks goes on from there and
-is taken up again where it broke. At rest that is one request in five to ten minutes, however many
-objects there are. Of each object only what `parse` makes of it is kept.
+The list comes in pages and each is emitted at once; then a watch with bookmarks continues from
+there and is taken up again where it broke. At rest that is one request in five to ten minutes,
+however many objects there are. Of each object only what `parse` makes of it is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 SILENT_S = 150.0
 """API servers send a bookmark about once a minute, even when nothing changes, but do not promise
-it: a watch that is silent for longer is asked for again, and not yet taken for dead."""
+it: a watch that sends nothing for longer is asked for again, and not yet taken for dead."""
 WATCH_S = (300, 600)
 """How long a watch is asked to last: a random time, so that many do not come back at once."""
 REFUSED_RETRY_S = 60.0
@@ -60,7 +60,7 @@ class Reflector(Generic[T]):
     """`updates` yields a Snapshot after each page of the first list, then at most one in
     `coalesce_s` however much changes, and a Health whenever that changes. It ends when closed.
 
-    `parse` gives None for what is not to be kept. With `beat_s` a Health that is well is told
+    `parse` gives None for what is not to be kept. With `beat_s` a Health that is well is emitted
     again after each such time: the watch stands, and its socket is kept alive by the kernel.
     """
 
@@ -101,7 +101,7 @@ class Reflector(Generic[T]):
                     reported = self._health
                     yield reported
                 if following.done():
-                    await following  # a defect of ours: say it
+                    await following  # a defect of ours: report it
                     return
                 await asyncio.sleep(self._coalesce_s)
         finally:
@@ -128,7 +128,7 @@ class Reflector(Generic[T]):
                     if error.status != 410:
                         await self._rest(error)
                         continue
-                    # Too old: list again, what is shown stays meanwhile. Not in a circle.
+                    # Too old: list again, the old list stays until then. Not in a circle.
                     self._version = ""
                     await asyncio.sleep(self._backoff.failed())
                 except CockpitError as error:
@@ -182,7 +182,7 @@ class Reflector(Generic[T]):
         except NoDataError:
             if not self._open:
                 raise
-            return  # as good as ended: taken up again, and told only if that fails
+            return  # as good as ended: taken up again, and reported only if that fails
         if time.monotonic() - begun < 1.0:
             # A server that ends each watch at once must not be asked in a circle.
             await asyncio.sleep(self._backoff.failed())
@@ -229,7 +229,7 @@ class Reflector(Generic[T]):
 
     @property
     def skipped(self) -> Mapping[str, str]:
-        """Objects, by `namespace/name`, of which `parse` could make nothing, and why."""
+        """Objects, by `namespace/name`, that `parse` could not read, and why."""
         return self._skipped
 
     def _is_well(self) -> None:

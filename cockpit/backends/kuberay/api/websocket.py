@@ -21,7 +21,7 @@ CLOSE_TIMEOUT_S = 2.0
 PING_S = 20.0
 """Keeps firewalls and load balancers from forgetting a quiet shell."""
 DEAD_PEER_S = 60
-"""After so long without the kernel's acknowledgement of what was sent, the peer is gone."""
+"""After this long without the kernel's acknowledgement of what was sent, the connection ends."""
 MESSAGE_BYTES = 1 << 20
 """The API server's messages are of 32 KiB at most."""
 
@@ -59,7 +59,7 @@ async def open_websocket(
                 close_timeout=CLOSE_TIMEOUT_S,
                 ping_interval=PING_S,
                 # A pong waits behind output that is not read (ctrl+s in a shell), so a missing
-                # pong proves nothing; the kernel's word does.
+                # pong proves nothing; the kernel's acknowledgement does.
                 ping_timeout=None,
                 max_size=MESSAGE_BYTES,
                 **more,
@@ -71,7 +71,7 @@ async def open_websocket(
                 continue
             body = bytes(error.response.body or b"")
             if status == 403 and not body:
-                # A right that is missing comes with words; this is a handshake that failed.
+                # A missing right comes with a message; this is a handshake that failed.
                 raise _no_websocket(protocols, status) from error
             raise refusal(credentials, "GET", path, status, body) from error
         except (OSError, InvalidHandshake, InvalidURI, EOFError, ImportError) as error:
@@ -87,7 +87,7 @@ async def open_websocket(
 async def messages(opened: ClientConnection) -> AsyncGenerator[tuple[int, bytes], None]:
     """The channel and content of each, until the server closes.
 
-    A connection that breaks ends it too: what is missing then tells.
+    A connection that breaks ends it too: the missing part then shows it.
     """
     from websockets.exceptions import ConnectionClosed
 

@@ -39,7 +39,7 @@ _KINDS = {
     "rayjob": ("RayJob", "/apis/ray.io/v1", "rayjobs"),
 }
 Row = tuple[str, str]
-"""A label and what stands behind it; rows without a label go on with the one before."""
+"""A label and what stands behind it; rows without a label continue the one before."""
 
 
 async def manifest(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""A change that cockpit made, as a Kubernetes Event on the object: whoever looks there sees it."""
+"""A change that cockpit made, as a Kubernetes Event on the object: it is seen there."""
 
 from __future__ import annotations
 

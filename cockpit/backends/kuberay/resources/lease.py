@@ -74,7 +74,7 @@ async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
 
 
 async def holder(client: KubeClient, ref: ClusterRef) -> str:
-    """Whose the Lease is, as far as this machine's clock tells; empty: no holder's."""
+    """Whose the Lease is, by this machine's clock; empty: no holder's."""
     try:
         held = mapping(await client.get(f"{_leases(ref)}/{_name(ref)}"), "spec")
     except KubeError as error:

@@ -1,6 +1,6 @@
 """Kubernetes objects as the model's dataclasses.
 
-Objects come from whoever may write them: a field that is missing, null or of another type gives its
+Objects come from any writer: a field that is missing, null or of another type gives its
 empty value, and all text loses its control characters here.
 """
 
@@ -90,7 +90,7 @@ def _is_ready(status: Mapping[str, Any]) -> bool:
 
 
 def worker_groups(cluster: RayCluster, pods: Iterable[Pod]) -> tuple[WorkerGroup, ...]:
-    """The groups with the counts of their pods, and in a line what the counts do not say."""
+    """The groups with the counts of their pods, and in a line what the counts do not show."""
     there: dict[str, list[Pod]] = {group.name: [] for group in cluster.groups}
     for each in pods:
         if each.phase not in (PodPhase.FAILED, PodPhase.SUCCEEDED):

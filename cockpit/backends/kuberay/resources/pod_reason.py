@@ -1,7 +1,7 @@
 """Why a pod is not ready, or how it ended, in one line. Pure.
 
-What the pod's own object says comes first; `with_context` adds what only an event or the machine
-tells (a probe that fails, a volume that cannot be mounted, a node that is lost).
+The pod's own object comes first; `with_context` adds what only an event or the machine
+shows (a probe that fails, a volume that cannot be mounted, a node that is lost).
 """
 
 from __future__ import annotations
@@ -104,13 +104,15 @@ def ended(state: Mapping[str, Any]) -> str:
 
 
 def last_log_line(text: str) -> str:
-    """The line of a container's last output that says most: its last one that is not empty."""
+    """The line of a container's last output that is most informative: its last one that is not
+    empty.
+    """
     lines = [one_line(line) for line in text.splitlines()]
     return next((line for line in reversed(lines) if line), "")
 
 
 def refusal(message: str) -> str:
-    """Why pods cannot be made, shortened: the quota that is used up, or the API server's words."""
+    """Why pods cannot be created, shortened: the exhausted quota, or the API server's message."""
     if quota := _QUOTA.search(message):
         name, requested, used, limited = (" ".join(part.split()) for part in quota.groups())
         return one_line(
@@ -122,7 +124,7 @@ def refusal(message: str) -> str:
 
 
 def with_last_log_line(reason: str, text: str) -> str:
-    """The reason with the last words of the container's previous log."""
+    """The reason with the last line of the container's previous log."""
     last = last_log_line(text)
     return one_line(f"{reason}: {last}", LIMIT) if last and last not in reason else reason
 

@@ -31,7 +31,7 @@ def is_of(uid: str) -> dict[str, Any]:
 
 
 async def guarded(kind: str, name: str, request: Awaitable[T]) -> T:
-    """Raises ReplacedError where the API server says that a precondition's UID is another.
+    """Raises ReplacedError where the API server reports that a precondition's UID is another.
 
     `409: the UID in the precondition (…) does not match the UID in record (…)`
     (k8s.io/apiserver/pkg/storage, Preconditions.Check).

@@ -1,10 +1,10 @@
-"""RayJobs: made, stopped and deleted. What they say of themselves comes through the watch.
+"""RayJobs: made, stopped and deleted. Their status comes through the watch.
 
 Facts of KubeRay 1.7: HTTPMode submits from the operator, so that no image for a submitter is
 needed. A Ray job that is STOPPED makes its RayJob Complete, without a retry. `suspend` is taken
 only from a RayJob with a cluster of its own and `shutdownAfterJobFinishes`; on any other it makes
 the object invalid for good. `ttlSecondsAfterFinished` is taken only with that flag too, and is when
-the cluster goes; the RayJob itself stays, unless its operator is told to delete it. A cluster that
+the cluster goes; the RayJob itself stays, unless its operator is to delete it. A cluster that
 a selector names is never deleted.
 """
 

@@ -18,7 +18,7 @@ _SECRET_NAME = re.compile(
     r"token|passw|secret|credential|api_?key|access_?key|private_?key|auth(?!or)", re.IGNORECASE
 )
 _COMMANDS = ("entrypoint", "command", "args")
-"""Fields of command lines, as one text or as words."""
+"""Fields of command lines, as one text or as a list."""
 _DROPPED = ("kubectl.kubernetes.io/last-applied-configuration",)
 """A second copy of the whole object, secrets in it included."""
 
@@ -65,7 +65,7 @@ def _safe(value: Any, key: str = "", depth: int = 0) -> Any:
         return "…"
     if isinstance(value, Mapping):
         name = value.get("name")
-        # An entry of `env`: its value is secret when its name says so.
+        # An entry of `env`: its value is secret depending on its name.
         hidden = isinstance(name, str) and "value" in value and _SECRET_NAME.search(name)
         return {
             _text(str(k)): MASKED

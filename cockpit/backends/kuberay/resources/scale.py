@@ -55,7 +55,7 @@ def plan(
 ) -> Plan:
     """`cluster` and `raw` are the object as it is now, `pods` those of the group.
 
-    `idle_s` is after how long the autoscaler takes an idle worker, where the group does not say.
+    `idle_s` is after how long the autoscaler takes an idle worker, where the group does not set it.
     Raises UsageError for a group or pod that is not there and for numbers that make no sense.
     """
     old = find(cluster, request.group)
@@ -95,7 +95,7 @@ def plan(
 def forget(
     cluster: RayCluster, raw: Mapping[str, Any], name: str, names: Sequence[str]
 ) -> tuple[Step, ...]:
-    """The patch that takes `names`, whose pods are gone, out of workersToDelete; or none."""
+    """The patch that takes `names`, whose pods no longer exist, out of workersToDelete; or none."""
     path, item = _item(raw, find(cluster, name).name)
     listed = mapping(item, "scaleStrategy").get("workersToDelete")
     if not isinstance(listed, list):
@@ -112,7 +112,7 @@ def forget(
 
 
 def _item(raw: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
-    """The group's place in the object, and what stands there. The group is known to be there."""
+    """The group's place in the object, and the value there. The group is known to be there."""
     groups = mapping(raw, "spec")["workerGroupSpecs"]
     index = next(
         index
@@ -167,7 +167,9 @@ def _number(item: Mapping[str, Any], path: str, key: str, old: int, new: int | N
 def _deletions(
     item: Mapping[str, Any], path: str, old: GroupSpec, remove: Sequence[str], pods: Sequence[Pod]
 ) -> list[Step]:
-    """Names to remove, after those that are still acted on; names whose pods are gone leave."""
+    """Names to remove, after those that are still acted on; names whose pods no longer exist are
+    removed.
+    """
     there = {pod.name for pod in pods}
     kept = [name for name in old.to_delete if name in there and name not in remove]
     names = [*kept, *dict.fromkeys(remove)]

@@ -103,7 +103,7 @@ class LivePod:
         self.enter(PodPhase.PENDING, reason=reason)
 
     def how_it_ended(self, exit_code: int) -> str:
-        """`killed by SIGKILL`, or the exit code with the line of the log that says most."""
+        """`killed by SIGKILL`, or the exit code with the most informative line of the log."""
         if exit_code < 0:
             try:
                 return f"killed by {signal.Signals(-exit_code).name}"
@@ -112,7 +112,7 @@ class LivePod:
         return f"exited {exit_code}: {self.last_log_line() or 'its log is empty'}"
 
     def last_log_line(self) -> str:
-        """The line of the log that says most: the dead subprocess, the exception, or the last."""
+        """The most informative line of the log: the dead subprocess, the exception, or the last."""
         lines = [_RECORD.sub("", one_line(line)) for line in tail(self.log, 400)]
         lines = [line for line in lines if line]
         for telling in (_SUBPROCESS_ENDED, _EXCEPTION):

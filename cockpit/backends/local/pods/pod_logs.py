@@ -24,7 +24,7 @@ def paths(files: ClusterFiles, run: RunFiles, pod: str) -> tuple[Path, ...]:
 async def read(
     files: Sequence[Path], *, follow: bool, lines: int, is_there: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """The last `lines` of all together, then with `follow` what is added, until the pod is gone."""
+    """The last `lines` of all together; with `follow` also new ones, until the pod is removed."""
     followed = [_Followed(path) for path in files]
     before = [
         line for file in followed for line in file.before(torn=not follow) if _is_output(line)
@@ -43,7 +43,7 @@ async def read(
 
 
 def _is_output(line: str) -> bool:
-    """Not of the raylet's inner state, of which it writes a hundred lines each minute."""
+    """Not of the raylet's inner state, which fills a hundred lines each minute."""
     return "[state-dump]" not in line
 
 
@@ -73,6 +73,6 @@ class _Followed:
                 file.seek(self._offset)
                 whole, newline, _ = file.read(READ_BYTES).rpartition(b"\n")
         except OSError:
-            return []  # not there yet, or gone with its pod
+            return []  # not there yet, or removed with its pod
         self._offset += len(whole) + len(newline)
         return whole.decode(errors="replace").split("\n") if newline else []

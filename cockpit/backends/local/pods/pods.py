@@ -21,10 +21,10 @@ from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import ReplacedError, UsageError
 
 FAILED_SHOWN_S = 15.0
-"""How long a dead pod stays in the list, so that whoever looks sees it die."""
+"""How long a dead pod stays in the list, so that its death is seen."""
 BACKOFF_MAX_S = 30.0
 SLOW_START_S = 20.0
-"""After this a pod that is not ready says what its log says last."""
+"""After this a pod that is not ready shows the last line of its log."""
 
 
 class Pods:
@@ -75,7 +75,7 @@ class Pods:
         return all(ready.count(name) >= count for name, count in wanted)
 
     async def reconcile(self, spec: ClusterSpec) -> None:
-        """Do whatever the spec and the clock ask for now."""
+        """Reconcile with the spec and the time."""
         self._spec = spec
         await self._keep_deadlines(time.time())
         if self.head is None:
@@ -140,7 +140,7 @@ class Pods:
         return pod
 
     def _living(self, group: str) -> list[LivePod]:
-        """A terminating pod holds its place until it is gone, as on Kubernetes."""
+        """A terminating pod holds its place until it is removed, as on Kubernetes."""
         pods = self._pods.values()
         return [pod for pod in pods if pod.pod.group == group and not pod.is_over]
 
@@ -173,7 +173,7 @@ class Pods:
         return ip
 
     async def _try_start(self, pod: LivePod, now: float) -> None:
-        """Start it, unless it must wait; then the reason says for what."""
+        """Start it, unless it must wait; then the reason names for what."""
         if now < pod.start_at_s:
             return
         if not pod.is_head and not self.gcs_listens:
@@ -187,7 +187,7 @@ class Pods:
                 self._notices.write("Pod", pod.name, "FailedScheduling", why, warning=True)
             return
         if pod.is_head and (taken := self._taken_port()):
-            # Ray itself would say so after 40 s, in the log of the GCS.
+            # Ray itself would report it after 40 s, in the log of the GCS.
             self._fail(pod, f"port {taken} is taken by another process", now)
             return
         pod.gpus = gpus

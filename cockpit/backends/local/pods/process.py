@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class PodTrace:
-    """What tells a pod's processes apart from others': its name, its directory, its session."""
+    """What distinguishes a pod's processes from others': its name, its directory, its session."""
 
     pod: str
     directory: str
@@ -85,7 +85,7 @@ def find(uid: str, traces: Collection[PodTrace], root: str) -> tuple[Found, ...]
                 continue
             environment = _environment(pid)
         except OSError:
-            continue  # it ended meanwhile, or is not ours to read: then it is not the cluster's
+            continue  # it has ended, or is not ours to read: then it is not the cluster's
         stat = _stat(pid)
         if stat is None:
             continue
@@ -162,10 +162,10 @@ def _stat(pid: int) -> tuple[int, int] | None:
 
 
 def _environment(pid: int) -> bytes:
-    """As /proc shows it. Raises OSError when the process is gone.
+    """As /proc shows it. Raises OSError when the process has ended.
 
     In the middle of its exec a process shows an empty one, and has had its files closed already,
-    so that whoever started it goes on: what is empty is looked at again. Kernel threads and
+    so that its parent continues: an empty one is read again. Kernel threads and
     processes started without any variable are empty for good.
     """
     path = _PROC / str(pid) / "environ"
@@ -213,7 +213,7 @@ def _pod_of_unmarked(
 
 
 def environment_of(process: ProcessId) -> dict[str, str]:
-    """What the process was started with; empty when it is gone."""
+    """What the process was started with; empty when it has ended."""
     try:
         raw = _environment(process.pid)
     except OSError:

@@ -58,7 +58,7 @@ def pod_environment(
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         # As KubeRay's pods have it. Else Ray asks /tmp/ray/ray_current_cluster, which may name one
-        # that is long gone: Train's state actor then waits for that, and does not answer
+        # that ended long ago: Train's state actor then waits for that, and does not answer
         # (ray_address_to_api_server_url, Ray 2.60).
         "RAY_ADDRESS": spec.gcs_address,
         "PATH": f"{Path(spec.python).parent}:{os.environ.get('PATH', os.defpath)}",

@@ -32,7 +32,7 @@ class Probe:
             await self._poll()
             starting = not all(pod.pod.ready for pod in self._pods.started) or not self._pods.head
             waited_s = 0.0
-            # In short sleeps: a pod that is started meanwhile is asked for soon.
+            # In short sleeps: a pod that is started in between is asked soon.
             while waited_s < (STARTING_PERIOD_S if starting else REST_PERIOD_S):
                 await asyncio.sleep(STARTING_PERIOD_S)
                 waited_s += STARTING_PERIOD_S
@@ -55,7 +55,7 @@ class Probe:
             self.ray_version = await asyncio.to_thread(
                 ask_version, self._spec.head_ip, self._spec.dashboard_port, self._token
             )
-        # A pod that was restarted meanwhile has the same address: the answer is not about it.
+        # A pod that was restarted in between has the same address: the answer is not about it.
         if any(pod.process != asked.get(pod.name, pod.process) for pod in self._pods.started):
             return
         self._apply(nodes)
@@ -92,7 +92,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class RayNodes:
-    """The addresses of the living nodes, and Ray's words on each dead one by its address."""
+    """The addresses of the living nodes, and Ray's message on each dead one by its address."""
 
     alive: frozenset[str]
     dead: Mapping[str, str]
