@@ -154,7 +154,7 @@ def common_flags() -> argparse.ArgumentParser:
     how.add_argument(
         "--read-only", action="store_true", help="refuse everything that changes the cluster"
     )
-    how.add_argument("--theme", metavar="NAME", help="the screen's theme: see cockpit themes")
+    how.add_argument("--theme", metavar="NAME", help="the theme of the UI: see cockpit themes")
     how.add_argument("--debug", action="store_true", help="show tracebacks")
     return flags
 
@@ -178,7 +178,7 @@ def help_text() -> str:
     lines = [
         "cockpit: distributed training on Ray, from a terminal",
         "",
-        "  cockpit                 the screen, on the cluster that it finds",
+        "  cockpit                 the UI, on the cluster that it finds",
     ]
     section = ""
     for verb in VERBS:

@@ -16,7 +16,7 @@ class Verb:
 
 
 VERBS = (
-    Verb("demo", "cluster.demo", "a local Ray cluster, a run on it, and the screen", "Start"),
+    Verb("demo", "cluster.demo", "a local Ray cluster, a run on it, and the UI", "Start"),
     Verb("local", "cluster.local", "a local cluster without a run: up, down, status", "Start"),
     Verb("doctor", "cluster.doctor", "check what cockpit needs, and how to fix it", "Start"),
     Verb("clusters", "read.clusters", "all clusters, over all contexts", "Read"),
@@ -33,9 +33,9 @@ VERBS = (
     Verb("alerts", "read.alerts", "problems of the run, and what to do", "Read"),
     Verb("logs", "read.logs", "the log of a job, a pod or a rank", "Read"),
     Verb("watch", "read.watch", "the telemetry as it comes, one sample a line", "Read"),
-    Verb("record", "recordings.record", "record runs without a screen, until their end", "Read"),
+    Verb("record", "recordings.record", "record runs without the UI, until they end", "Read"),
     Verb("recordings", "recordings.recordings", "list or delete recorded runs", "Read"),
-    Verb("replay", "recordings.replay", "a recorded run on the same screens, at any speed", "Read"),
+    Verb("replay", "recordings.replay", "a recorded run in the UI, at any speed", "Read"),
     Verb("export", "recordings.export", "a recorded run as Parquet, CSV or JSON lines", "Read"),
     Verb("report", "recordings.report", "a recorded run as HTML, Markdown or JSON", "Read"),
     Verb("trials", "read.trials", "the trials of Ray Tune, the best first", "Read"),
@@ -60,7 +60,7 @@ VERBS = (
     Verb("cordon", "change.cordon", "keep new pods off a Kubernetes node", "Change"),
     Verb("uncordon", "change.cordon", "allow new pods on it again", "Change"),
     Verb("config", "read.config", "the settings in effect, and where each is from", "About"),
-    Verb("keys", "read.config", "the keys of the screen", "About"),
-    Verb("themes", "read.config", "the themes of the screen", "About"),
+    Verb("keys", "read.config", "the keys of the UI", "About"),
+    Verb("themes", "read.config", "the themes of the UI", "About"),
 )
 BY_NAME = {verb.name: verb for verb in VERBS}

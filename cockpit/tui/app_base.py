@@ -117,9 +117,7 @@ class AppBase(App[int]):
             return "No cluster is chosen yet."
         if verb not in ("manifest", "describe", "logs"):
             if self.read_only:
-                return (
-                    "This screen is read-only. Start cockpit without --read-only to change things."
-                )
+                return "The UI is read-only. Start cockpit without --read-only to change things."
             if self.connection.actions is None:
                 return "Nothing can be changed on this cluster from here."
         capability = self.capabilities.get(verb)
@@ -222,6 +220,6 @@ class AppBase(App[int]):
         try:
             where = screenshot.save(self, Path.cwd(), paths.state_dir())
         except OSError as error:
-            self.trouble(CockpitError("The screen could not be saved.", str(error)))
+            self.trouble(CockpitError("The UI could not be saved.", str(error)))
         else:
-            self.notify(f"{where}.svg\n{where}.txt", title="Screen saved", markup=False)
+            self.notify(f"{where}.svg\n{where}.txt", title="UI saved", markup=False)

@@ -83,7 +83,7 @@ async def test_fault_that_cannot_be_injected_is_refused_with_the_reason(cockpit:
 async def test_read_only_dims_the_catalogue_and_refuses_each_way_in(cockpit: Open) -> None:
     async with cockpit(read_only=True, size=(120, 40)) as seen:
         await seen.press("6")
-        await seen.sees("This screen is read-only.")
+        await seen.sees("The UI is read-only.")
         assert {row.style for row in faults(seen.app).rows} == {"muted"}
         for keys in (("enter",), ("D",), ("colon", *"drill pod-kill", "enter")):
             seen.app.clear_notifications()

@@ -123,7 +123,7 @@ def _claim(name: str, files: ClusterFiles) -> None:
         raise CockpitError(
             f"Local cluster {name} is already up.",
             f"It is {there.health.value}." if there else "",
-            f"Look at it with: cockpit --local --cluster {name}; remove it with: "
+            f"Open it with: cockpit --local --cluster {name}; remove it with: "
             f"cockpit local down {name}",
         ) from None
 

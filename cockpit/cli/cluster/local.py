@@ -63,7 +63,7 @@ def _up(args: argparse.Namespace, name: str) -> int:
     audit.require_writable()
     asyncio.run(up(name, groups, progress=log, recovery=profile(args.recovery)))
     audit.record("up", ClusterRef("local", name), name, after=sizes)
-    log(f"Cluster {name} is up. Look at it with: cockpit --local --cluster {name}")
+    log(f"Cluster {name} is up. Open it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
 
 

@@ -91,10 +91,10 @@ NO_SCREEN = ("dumb", "unknown")
 def require_terminal(todo: str) -> None:
     """UsageError when there is none; `todo` is what to do without a screen."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("The screen needs a terminal, and this is a pipe or a file.", todo=todo)
+        raise UsageError("The UI needs a terminal, and this is a pipe or a file.", todo=todo)
     if (name := os.environ.get("TERM", "")) in NO_SCREEN:
         raise UsageError(
-            f"The screen needs a terminal that can move its cursor, and TERM is {name}.",
+            f"The UI needs a terminal that can move its cursor, and TERM is {name}.",
             "Set TERM to what the terminal is, such as xterm-256color.",
             todo,
         )

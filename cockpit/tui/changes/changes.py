@@ -116,7 +116,7 @@ async def leave(app: AppBase) -> None:
         return
     if drill is not None and app.conducting is drill:
         drill.abort()
-        said = "What it did is being undone; then the screen ends."
+        said = "What it did is being undone; then the UI ends."
         app.notify(said, title="Aborting the drill", timeout=30, markup=False)
         await drill.over.wait()
     app.leave()

@@ -54,7 +54,7 @@ class DrillScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter", "back", "Back"),
         Binding("question_mark", "help", "The keys of this page"),
-        Binding("w", "save", "Save the screen"),
+        Binding("w", "save", "Save the UI"),
         Binding("q", "quit", "Leave"),
         Binding("j,down", "scroll(1)", "Down"),
         Binding("k,up", "scroll(-1)", "Up"),

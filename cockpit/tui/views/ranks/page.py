@@ -76,7 +76,7 @@ class RankScreen(Screen[None]):
         Binding("F", "profile", "Where its process spends its time"),
         Binding("M", "memory", "What its process allocates"),
         Binding("y", "object", "All that is known of it, as YAML"),
-        Binding("w", "save", "Save the screen"),
+        Binding("w", "save", "Save the UI"),
         Binding("q", "quit", "Leave"),
         Binding("right,n", "other(1)", "The next rank"),
         Binding("left,N", "other(-1)", "The rank before"),
