@@ -69,6 +69,8 @@ class Dump:
     """One rank, at one moment. Seconds are by its own clock, so ranks can be compared."""
 
     rank: int
+    at_s: float = 0.0
+    """When it was taken."""
     number: int = 1
     """Counts the dumps since the last progress; 0: there is progress again."""
     idle_s: float = 0.0

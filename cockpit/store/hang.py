@@ -59,6 +59,8 @@ class HangView:
         self.attempt, self.dumps, self.silent = attempt, {}, ()
 
     def progressed(self, samples: Iterable[RankSample]) -> None:
-        """A rank pushes its steps at once, so a sample that follows a dump is progress."""
+        """Take samples, which may be older than a dump that came before; both have one clock."""
         for sample in samples:
-            self.dumps.pop(sample.rank, None)
+            known = self.dumps.get(sample.rank)
+            if known is not None and sample.at_s > known.dump.at_s:
+                del self.dumps[sample.rank]

@@ -9,6 +9,7 @@ import pytest
 
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.hang.place import Place, place
+from cockpit.insight.hang.text import _stack
 from cockpit.insight.hang.verdict import Confidence, Kind, Verdict, verdict
 from cockpit.model.alert import Severity
 from cockpit.model.event import AttemptStarted, RankSampled, RanksDumped, RunSeen
@@ -175,8 +176,12 @@ def test_run_that_lacks_resources_is_explained() -> None:
 
 def test_sample_after_a_dump_is_progress() -> None:
     store = hung([dump(0, 1, 3, waits=True)])
-    sample = RankSample(rank=0, attempt=1, at_s=1.0, step=5, first_step=5, steps_total=5)
-    store.apply(RankSampled(at_s=1.0, source="t", run_id="r", samples=(sample,)))
+    for at_s in (0.0, 1.0):
+        assert judged(store)
+        sample = RankSample(
+            rank=0, attempt=1, at_s=at_s, step=5, first_step=5, steps_total=5 + int(at_s)
+        )
+        store.apply(RankSampled(at_s=1.0, source="t", run_id="r", samples=(sample,)))
     assert verdict(store.runs["r"], 101.0) is None
 
 
@@ -243,3 +248,10 @@ def test_ten_thousand_groups_are_judged() -> None:
     waits = dump(0, 1, 2, waits=True, reached=(Reached(0, 2, 1), *reached[1:]))
     late = dump(1, 0, 1, waits=False, reached=reached)
     assert judged(hung([waits, late], groups, ranks=2)).ranks == (1,)
+
+
+def test_middle_of_a_deep_stack_is_left_out() -> None:
+    frames = tuple(f"f{at} (a.py:{at})" for at in range(40))
+    shown = _stack(Stack(frames, 20, "time.sleep"))
+    assert shown[:2] == ["  time.sleep", "  f0 (a.py:0)"]
+    assert shown[11:] == ["  … 26 frames", "→ f20 (a.py:20)", *(f"  {f}" for f in frames[-3:])]

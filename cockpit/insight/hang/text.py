@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from cockpit import format
 from cockpit.insight.hang.verdict import Verdict
+from cockpit.model.hang import Stack
+
+INNER, OUTER = 10, 3
+"""Frames of a stack that are shown."""
 
 
 def lines(found: Verdict) -> list[str]:
@@ -18,10 +22,15 @@ def lines(found: Verdict) -> list[str]:
         mark = f"cause, {group.place.value}" if group.is_cause else "waiting"
         ranks = format.ranks(group.ranks)
         text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}):"]
-        if group.stack.call:
-            text.append(f"    {group.stack.call}")
-        text += [
-            f"  {'→' if at == group.stack.user else ' '} {frame}"
-            for at, frame in enumerate(group.stack.frames)
-        ]
+        text += [f"  {line}" for line in _stack(group.stack)]
     return text
+
+
+def _stack(stack: Stack) -> list[str]:
+    """The call and the frames, the innermost first; of many the middle is left out."""
+    lines = [f"{'→' if at == stack.user else ' '} {frame}" for at, frame in enumerate(stack.frames)]
+    if len(lines) > INNER + OUTER + 1:
+        user = [line for line in lines[INNER:-OUTER] if line.startswith("→")]
+        omitted = f"  … {len(lines) - INNER - OUTER - len(user)} frames"
+        lines = [*lines[:INNER], omitted, *user, *lines[-OUTER:]]
+    return [f"  {stack.call}", *lines] if stack.call else lines

@@ -61,6 +61,7 @@ def _is_plausible(dump: wire.Dump) -> bool:
 def _dump(one: wire.Dump, stacks: int, groups: int) -> Dump:
     return Dump(
         rank=one.rank,
+        at_s=one.t,
         number=one.number,
         idle_s=one.idle_s,
         usual_s=one.usual_s,

@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 from training.telemetry.wire import Stack, Thread
 
 THREADS = 12
-FRAMES = 32
+FRAMES = 64
 TEXT = 120
 """Characters of a frame, a name or a call."""
 
