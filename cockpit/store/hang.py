@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cockpit.model.event import RanksDumped
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Stack, Thread
@@ -49,7 +49,8 @@ class HangView:
         self.at_s, self.silent = event.at_s, event.silent
         for dump in event.dumps:
             if dump.number > 0:
-                self.dumps[dump.rank] = RankDump(dump, event.at_s, event.stacks, event.groups)
+                known = _within(dump, len(event.stacks), len(event.groups))
+                self.dumps[dump.rank] = RankDump(known, event.at_s, event.stacks, event.groups)
             else:
                 self.dumps.pop(dump.rank, None)
         if not self.dumps:
@@ -64,3 +65,13 @@ class HangView:
             known = self.dumps.get(sample.rank)
             if known is not None and sample.at_s > known.dump.at_s:
                 del self.dumps[sample.rank]
+
+
+def _within(dump: Dump, stacks: int, groups: int) -> Dump:
+    """Leave out what points to a stack or a group that there is not: a stream may be hostile."""
+    return replace(
+        dump,
+        threads=tuple(one for one in dump.threads if 0 <= one.stack < stacks),
+        reached=tuple(one for one in dump.reached if 0 <= one.group < groups),
+        collectives=tuple(one for one in dump.collectives if 0 <= one.group < groups),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +10,7 @@ import pytest
 
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.hang.place import Place, place
-from cockpit.insight.hang.text import _stack
+from cockpit.insight.hang.text import _stack, lines
 from cockpit.insight.hang.verdict import Confidence, Kind, Verdict, verdict
 from cockpit.model.alert import Severity
 from cockpit.model.event import AttemptStarted, RankSampled, RanksDumped, RunSeen
@@ -236,10 +237,12 @@ def test_hostile_dumps_are_cut_to_what_is_plausible() -> None:
     event = event_of(record)
     assert isinstance(event, RanksDumped)
     assert [dump.rank for dump in event.dumps] == [0]
-    cut = event.dumps[0]
-    assert [*cut.threads, *cut.reached, *cut.collectives] == []
     assert (len(event.stacks[0].frames), event.stacks[0].user) == (64, -1)
     assert event.groups[0].members == (1, 2)
+    store = Store()
+    store.apply(event)
+    kept = store.runs["r"].hang.dumps[0].dump
+    assert [*kept.threads, *kept.reached, *kept.collectives] == []
 
 
 def test_ten_thousand_groups_are_judged() -> None:
@@ -255,3 +258,26 @@ def test_middle_of_a_deep_stack_is_left_out() -> None:
     shown = _stack(Stack(frames, 20, "time.sleep"))
     assert shown[:2] == ["  time.sleep", "  f0 (a.py:0)"]
     assert shown[11:] == ["  … 26 frames", "→ f20 (a.py:20)", *(f"  {f}" for f in frames[-3:])]
+
+
+def test_random_dumps_are_judged_without_an_error() -> None:
+    chance = random.Random(7)
+    numbers = [0, 1, 2, 3, -1, 10**15]
+    seconds = [0.0, 31.0, 1e9, float("inf"), float("nan")]
+    for _ in range(300):
+        dumps = [
+            dump(
+                rank,
+                chance.choice([0, 1, 2, 3, 9, -5]),
+                chance.choice(numbers),
+                waits=chance.random() < 0.5,
+                idle_s=chance.choice(seconds),
+                bound_s=chance.choice(seconds),
+                reached=(Reached(chance.choice([0, 1, 7]), chance.choice(numbers), 0),),
+                cpu_percent=chance.choice([None, *seconds]),
+            )
+            for rank in chance.sample(range(8), chance.randint(1, 5))
+        ]
+        groups = [WORLD, ProcessGroup("1", "", (2, 99))]
+        found = judged(hung(dumps, groups, silent=(chance.randint(0, 200),)))
+        assert lines(found)[0] == found.sentence

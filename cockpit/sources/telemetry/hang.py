@@ -19,15 +19,13 @@ LONGEST_S = 366 * 86_400.0
 
 
 def ranks_dumped(at_s: float, source: str, body: wire.Hang) -> RanksDumped:
-    groups = body.groups[:GROUPS]
-    stacks = body.stacks[:STACKS]
     dumps = {dump.rank: dump for dump in body.dumps if _is_plausible(dump)}
     return RanksDumped(
         at_s=at_s,
         source=source,
         run_id=one_line(body.run),
         attempt=body.attempt,
-        dumps=tuple(_dump(one, len(stacks), len(groups)) for one in [*dumps.values()][:DUMPS]),
+        dumps=tuple(map(_dump, [*dumps.values()][:DUMPS])),
         stacks=tuple(
             Stack(
                 frames=tuple(one_line(frame) for frame in one.frames[:FRAMES]),
@@ -35,13 +33,13 @@ def ranks_dumped(at_s: float, source: str, body: wire.Hang) -> RanksDumped:
                 call=one_line(one.call),
                 peer=one.peer,
             )
-            for one in stacks
+            for one in body.stacks[:STACKS]
         ),
         groups=tuple(
             ProcessGroup(
                 one_line(one.name), one_line(one.description), tuple(sorted(set(one.members)))
             )
-            for one in groups
+            for one in body.groups[:GROUPS]
         ),
         silent=body.silent,
     )
@@ -58,7 +56,7 @@ def _is_plausible(dump: wire.Dump) -> bool:
     return all(0.0 <= one <= LONGEST_S for one in seconds)
 
 
-def _dump(one: wire.Dump, stacks: int, groups: int) -> Dump:
+def _dump(one: wire.Dump) -> Dump:
     return Dump(
         rank=one.rank,
         at_s=one.t,
@@ -74,12 +72,11 @@ def _dump(one: wire.Dump, stacks: int, groups: int) -> Dump:
         threads=tuple(
             Thread(one_line(thread.name), thread.stack, one_line(thread.state), thread.is_training)
             for thread in one.threads[:THREADS]
-            if 0 <= thread.stack < stacks
         ),
         reached=tuple(
             Reached(each.group, each.enqueued, each.completed)
             for each in one.reached[:COLLECTIVES]
-            if 0 <= each.group < groups and 0 <= each.completed <= each.enqueued
+            if 0 <= each.completed <= each.enqueued
         ),
         collectives=tuple(
             Collective(
@@ -91,7 +88,7 @@ def _dump(one: wire.Dump, stacks: int, groups: int) -> Dump:
                 each.done,
             )
             for each in one.collectives[:COLLECTIVES]
-            if 0 <= each.group < groups and each.seq > 0 and each.age_s >= 0.0
+            if each.seq > 0 and each.age_s >= 0.0
         ),
     )
 
