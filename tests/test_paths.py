@@ -62,3 +62,26 @@ def test_file_in_the_place_of_a_directory_is_not_overwritten() -> None:
     with pytest.raises(NotADirectoryError):
         paths.make_private(paths.state_dir() / "recordings")
     assert paths.state_dir().read_text() == "mine"
+
+
+def test_replaced_file_is_whole_and_private(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)  # as long as a name may be
+    paths.replace_file(path, "old")
+    paths.replace_file(path, b"new", durable=True)
+    assert (path.read_text(), mode(path), list(tmp_path.iterdir())) == ("new", 0o600, [path])
+    paths.replace_file(path, "for all", mode=0o644)
+    assert mode(path) == 0o644
+
+
+def test_failed_write_leaves_the_old_file_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "spec.json"
+    paths.replace_file(path, "old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/spec\.json'"):
+        paths.replace_file(path, "new", durable=True)
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])

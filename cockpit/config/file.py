@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cockpit.cli.options.cluster_flags import FLAGS, Place
 from cockpit.config import paths
+from cockpit.config.cluster_flags import FLAGS, Place
 from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line

@@ -45,6 +45,45 @@ def make_private(directory: Path) -> None:
             _make_own(root)
 
 
+def replace_file(
+    path: Path, content: str | bytes, *, mode: int = 0o600, durable: bool = False
+) -> None:
+    """Write the file so that a reader sees the old content or the new, never a part of it.
+
+    `durable`: it is on disk when this returns. Raises OSError with a path.
+    """
+    import tempfile  # not for those who only read
+
+    try:
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                if durable:
+                    file.flush()
+                    os.fsync(fd)
+            if mode != 0o600:
+                Path(name).chmod(mode)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        if durable:
+            sync_directory(path.parent)
+    except OSError as error:
+        error.filename = str(path)  # a write, as on a full disk, has none
+        raise
+
+
+def sync_directory(directory: Path) -> None:
+    """A rename or removal is on disk once the directory is (fsync(2), NOTES)."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _make_own(root: Path) -> None:
     found = root.stat()
     if found.st_uid != os.getuid():

@@ -86,7 +86,8 @@ def _package(files: dict[str, Path]) -> Package:
         digest.update(f"{len(name)}:{name}:{mode}:{len(data)}:".encode() + data)
     package = cached_package(f"_ray_pkg_{digest.hexdigest()[:32]}.zip")
     if not package.path.exists():
-        _write(package.path, _zip(contents))
+        paths.make_private(package.path.parent)
+        paths.replace_file(package.path, _zip(contents))
     return package
 
 
@@ -117,11 +118,3 @@ def _zip(contents: list[tuple[str, int, bytes]]) -> bytes:
             info.create_system = 3  # Unix, wherever it is made
             archive.writestr(info, data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All or nothing: another cockpit may be writing the same package."""
-    paths.make_private(path.parent)
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_bytes(data)
-    part.replace(path)

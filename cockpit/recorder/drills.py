@@ -7,9 +7,7 @@ and the others are there all the same.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +40,8 @@ class DrillHistory:
         record = kept.record
         try:
             paths.make_private(self.directory)
-            fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                json.dump(to_plain(kept), file, ensure_ascii=False)
-            Path(name).replace(self.directory / f"{record.began_s:013.2f}-{_plain(record.id)}.json")
+            path = self.directory / f"{record.began_s:013.2f}-{_plain(record.id)}.json"
+            paths.replace_file(path, json.dumps(to_plain(kept), ensure_ascii=False))
             for old in sorted(self.directory.glob("*.json"))[:-KEPT]:
                 old.unlink(missing_ok=True)
         except OSError as error:

@@ -27,12 +27,10 @@ from cockpit.report.document import (
     Table,
     Text,
     Timeline,
-    Tone,
     Value,
 )
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-TONES = {Tone.GOOD: "✓", Tone.MIXED: "!", Tone.BAD: "✗", Tone.GOING: "…"}
 MARKS = {
     MarkKind.ATTEMPT: "A dashed line: an attempt starts",
     MarkKind.DRILL: "A line with ▼: a drill",
@@ -52,8 +50,8 @@ def html(document: Document) -> str:
         '<meta name="referrer" content="no-referrer">',
         f"<title>{_words(document.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
         f"<header>\n<h1>{_words(document.title)}</h1>",
-        f'<p class="verdict {document.tone.value}"><b aria-hidden="true">{TONES[document.tone]}</b>'
-        f"{_words(document.verdict, 1_000)}</p>",
+        f'<p class="verdict {document.tone.value}"><b aria-hidden="true">'
+        f"{values.TONES[document.tone]}</b>{_words(document.verdict, 1_000)}</p>",
         _facts(document.facts, document),
         _contents(document.sections),
         "</header>\n<main>",
@@ -102,7 +100,8 @@ def _block(block: Block, document: Document) -> str:
 
 def _facts(facts: Facts, document: Document) -> str:
     told = [
-        (f.title or _plain(f.name), _cell(f.value, f.kind, document), f.note) for f in facts.facts
+        (f.title or values.title_of(f.name), _cell(f.value, f.kind, document), f.note)
+        for f in facts.facts
     ]
     if not facts.large:
         rows = "\n".join(
@@ -123,7 +122,7 @@ def _note(note: str) -> str:
 def _table(table: Table, document: Document) -> str:
     head = "".join(
         f'<th scope="col"{_css(column.kind, head=True)}>'
-        f"{_words(column.title or _plain(column.name))}</th>"
+        f"{_words(column.title or values.title_of(column.name))}</th>"
         for column in (table.columns[at] for at in table.told)
     )
     body = "\n".join(
@@ -203,12 +202,6 @@ def _legend(document: Document) -> str:
     told = [words for kind, words in MARKS.items() if kind in kinds]
     words = ". ".join([*told, "× at the top: a value that is not finite"])
     return f'<p class="legend">Time is since {_words(document.begin)}. {_words(words)}.</p>'
-
-
-def _plain(name: str) -> str:
-    for unit in ("_per_s", "_percent", "_bytes", "_s"):
-        name = name.removesuffix(unit)
-    return name.replace("_", " ")
 
 
 def _words(text: str, limit: int = 300) -> str:

@@ -24,11 +24,9 @@ from cockpit.report.document import (
     Table,
     Text,
     Timeline,
-    Tone,
     Value,
 )
 
-TONES = {Tone.GOOD: "✓", Tone.MIXED: "!", Tone.BAD: "✗", Tone.GOING: "…"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$]|^[#+=-]|:(?=//)|(?<=www)\.)")
 """What Markdown takes as a sign: some anywhere, some at the start of a line, some in addresses."""
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
@@ -39,7 +37,7 @@ BAR_CELLS = 40
 def markdown(document: Document) -> str:
     parts = [
         f"# {_words(document.title)}",
-        f"**{TONES[document.tone]}** {_words(document.verdict, 1_000)}",
+        f"**{values.TONES[document.tone]}** {_words(document.verdict, 1_000)}",
         _facts(document.facts, document),
         *(part for section in document.sections for part in _section(section, document)),
     ]
@@ -78,13 +76,13 @@ def _facts(facts: Facts, document: Document) -> str:
     for fact in facts.facts:
         value = _cell(fact.value, fact.kind, document)
         note = f" ({_words(fact.note)})" if fact.note else ""
-        rows.append(f"- {_words(fact.title or _plain(fact.name))}: {value}{note}")
+        rows.append(f"- {_words(fact.title or values.title_of(fact.name))}: {value}{note}")
     return "\n".join(rows)
 
 
 def _table(table: Table, document: Document) -> str:
     columns = [table.columns[at] for at in table.told]
-    head = [_words(column.title or _plain(column.name)) for column in columns]
+    head = [_words(column.title or values.title_of(column.name)) for column in columns]
     rule = [
         ":--" if column.kind.is_text or column.kind is Kind.MOMENT else "--:" for column in columns
     ]
@@ -182,9 +180,3 @@ def _words(text: str, limit: int = 300) -> str:
     """Plain text: what would be a sign of Markdown is escaped, and no user is mentioned."""
     clean = _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", values.text(text, limit)))
     return _MENTION.sub("@\u2060", clean)
-
-
-def _plain(name: str) -> str:
-    for unit in ("_per_s", "_percent", "_bytes", "_s"):
-        name = name.removesuffix(unit)
-    return name.replace("_", " ")

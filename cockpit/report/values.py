@@ -8,10 +8,18 @@ import time
 from cockpit.format import DASH, bytes_text, duration, odd, si, trimmed
 from cockpit.model.secret import MASKED, masked
 from cockpit.model.text import one_line
-from cockpit.report.document import Kind, Value
+from cockpit.report.document import Kind, Tone, Value
 
 LONGEST = 300
 """Characters of one text."""
+TONES = {Tone.GOOD: "✓", Tone.MIXED: "!", Tone.BAD: "✗", Tone.GOING: "…"}
+
+
+def title_of(name: str) -> str:
+    """The title of a column or fact that has none: its name without the unit."""
+    for unit in ("_per_s", "_percent", "_bytes", "_s"):
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
 
 
 def shown(value: Value, kind: Kind, begin_s: float = 0.0) -> str:

@@ -23,12 +23,13 @@ from cockpit.backends.local.address import (
     port_is_free,
     require_own_listener,
 )
-from cockpit.backends.local.files import ClusterFiles, write_private
+from cockpit.backends.local.files import ClusterFiles
 from cockpit.backends.local.pods.live_pod import gpus_here, take_gpus
 from cockpit.backends.local.pods.process import identify
 from cockpit.backends.local.pods.readiness import ask_nodes
 from cockpit.backends.local.spec import ClusterSpec
 from cockpit.backends.local.state import PodStatus, Status, write_status
+from cockpit.config import paths
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import NotAllowedError, UnreachableError
 from cockpit.sources.ray.dashboard import Dashboard
@@ -190,8 +191,8 @@ def local_cluster(name: str, port: int) -> LocalBackend:
     files = ClusterFiles.of(name)
     files.directory.mkdir(parents=True)
     spec = ClusterSpec(name, "0a0b0c0d", "127.0.0", 1, port, 2, time.time(), "python", ())
-    write_private(files.spec, json.dumps(asdict(spec)))
-    write_private(files.token, TOKEN)
+    paths.replace_file(files.spec, json.dumps(asdict(spec)))
+    paths.replace_file(files.token, TOKEN)
     head = Pod("head", "headgroup", NodeType.HEAD, PodPhase.RUNNING, ready=True, ip=spec.head_ip)
     me = identify(os.getpid())
     assert me is not None

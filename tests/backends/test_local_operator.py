@@ -25,6 +25,7 @@ from cockpit.backends.local.operator import Operator
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE
 from cockpit.backends.local.pods.readiness import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec
+from cockpit.config import paths
 from cockpit.model.cluster import ClusterHealth, Pod, PodPhase, Resources
 from cockpit.model.error import (
     ChangedError,
@@ -71,8 +72,8 @@ def write(tmp_path: Path, script: str, *groups: GroupSpec) -> ClusterSpec:
     )
     files = ClusterFiles.of(NAME)
     local_files.make_private(files.directory)
-    local_files.write_private(files.spec, local_files.as_text(asdict(spec)))
-    local_files.write_private(files.token, TOKEN)
+    paths.replace_file(files.spec, local_files.as_text(asdict(spec)))
+    paths.replace_file(files.token, TOKEN)
     files.logs.mkdir()
     local_files.make_run_dir(RunFiles.of(spec.uid))
     return spec
@@ -326,8 +327,8 @@ async def test_a_cluster_that_is_not_there_is_said_to_be_so(state: Path) -> None
 def test_what_another_version_wrote_is_taken_down_all_the_same(state: Path, tmp_path: Path) -> None:
     spec = write(tmp_path, STAYS)
     files = ClusterFiles.of(NAME)
-    local_files.write_private(files.status, "[]")
-    local_files.write_private(files.spec, json.dumps({"uid": spec.uid, "later": True}))
+    paths.replace_file(files.status, "[]")
+    paths.replace_file(files.spec, json.dumps({"uid": spec.uid, "later": True}))
     marked = subprocess.Popen(["sleep", "1000"], env={CLUSTER_VARIABLE: spec.uid})
     with pytest.raises(CockpitError, match="is not what this version writes"):
         status(NAME)

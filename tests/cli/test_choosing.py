@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, Kube
 from cockpit.cli import main as cli
 from cockpit.cli.options import cluster_choice, connect, kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
-from cockpit.cli.options.cluster_flags import Place
+from cockpit.config.cluster_flags import Place
 from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 

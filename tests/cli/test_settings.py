@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.cli import main as cli
-from cockpit.cli.options.cluster_flags import Place, settle
 from cockpit.cli.options.settings import settle_all
 from cockpit.config import file
+from cockpit.config.cluster_flags import Place, settle
 from cockpit.model.cluster import ClusterRef, is_protected
 from cockpit.model.error import UsageError
 

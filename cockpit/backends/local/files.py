@@ -21,11 +21,10 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from cockpit.config import paths
 from cockpit.model.error import CockpitError, NotAllowedError
@@ -133,33 +132,11 @@ def _make_own(parent: Path) -> None:
         )
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace the file at once, 0600: a reader sees the old or the new, never a half."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with _named(path), _open_private(fresh, os.O_TRUNC) as file:
-            file.write(text)
-        fresh.replace(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
-
-
 def append_private(path: Path, line: str) -> None:
-    with _named(path), _open_private(path, os.O_APPEND) as file:
-        file.write(line + "\n")
-
-
-def _open_private(path: Path, flags: int) -> TextIO:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
-    return os.fdopen(handle, "w", encoding="utf-8")
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """An error of `write`, such as a full disk, does not name by itself which file it is about."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        yield
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(line + "\n")
     except OSError as error:
         error.filename = error.filename or str(path)
         raise

@@ -28,6 +28,7 @@ from cockpit.backends.local.spec import (
     check_name,
 )
 from cockpit.backends.local.state import LocalCluster, read_cluster
+from cockpit.config import paths
 from cockpit.model.cluster import ClusterHealth, PodPhase
 from cockpit.model.error import CockpitError
 from cockpit.model.recovery import DEFAULT, RecoveryProfile
@@ -153,8 +154,8 @@ def _write(
         recovery=recovery.name,
     )
     # First of all, so that `down` finds everything that comes after.
-    local_files.write_private(files.spec, local_files.as_text(asdict(spec)))
-    local_files.write_private(files.token, secrets.token_hex(32))
+    paths.replace_file(files.spec, local_files.as_text(asdict(spec)))
+    paths.replace_file(files.token, secrets.token_hex(32))
     files.logs.mkdir(mode=0o700)
     local_files.make_run_dir(RunFiles.of(uid))
 

@@ -36,6 +36,7 @@ from cockpit.backends.local.pods.readiness import Probe
 from cockpit.backends.local.requests import serve
 from cockpit.backends.local.spec import GRACE_S, ClusterSpec, scaled_spec
 from cockpit.backends.local.state import Status, read_spec, write_status
+from cockpit.config import paths
 from cockpit.model.error import ChangedError, CockpitError, UsageError
 from cockpit.model.plain import from_plain
 from cockpit.model.scale import ScaleRequest
@@ -142,7 +143,7 @@ class Operator:
         if request.expected is not None and before != request.expected:
             raise ChangedError(request.group, before, request.expected)
         self.spec, warning = scaled_spec(self.spec, request)
-        local_files.write_private(self._files.spec, local_files.as_text(asdict(self.spec)))
+        paths.replace_file(self._files.spec, local_files.as_text(asdict(self.spec)))
         after = self.spec.group(request.group).desired
         for pod in request.remove:
             await self._pods.delete(pod, GRACE_S)

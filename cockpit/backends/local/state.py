@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from cockpit.backends.local.files import ClusterFiles, clusters_dir, read_json, write_private
+from cockpit.backends.local.files import ClusterFiles, clusters_dir, read_json
 from cockpit.backends.local.pods.process import ProcessId, is_alive
 from cockpit.backends.local.spec import ClusterSpec, check_name
+from cockpit.config import paths
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
 from cockpit.model.error import CockpitError
 from cockpit.model.plain import from_plain
@@ -164,7 +165,7 @@ def read_status(files: ClusterFiles) -> Status | None:
 
 
 def write_status(files: ClusterFiles, status: Status) -> None:
-    write_private(files.status, json.dumps(asdict(status)))
+    paths.replace_file(files.status, json.dumps(asdict(status)))
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

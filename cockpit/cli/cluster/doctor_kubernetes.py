@@ -12,7 +12,7 @@ from cockpit.backends.protocol import VERBS, Backend
 from cockpit.cli.cluster.check import Check, answers
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
-from cockpit.cli.options.cluster_flags import Place
+from cockpit.config.cluster_flags import Place
 from cockpit.format import plural
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError

@@ -8,9 +8,9 @@ from typing import Any
 
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.options import confirm, connect
-from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
+from cockpit.config.cluster_flags import Place
 from cockpit.drills.engine import interrupted
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.model.cluster import ClusterRef, is_protected

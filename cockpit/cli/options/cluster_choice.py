@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cockpit.cli.options.cluster_flags import Place
+from cockpit.config.cluster_flags import Place
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.text import one_line
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cockpit.cli.options import cluster_choice
-from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output.streams import log
+from cockpit.config.cluster_flags import Place
 from cockpit.session import builder
 from cockpit.session.session import Session
 

@@ -12,7 +12,7 @@ from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, Kube
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
 from cockpit.cli.options import cluster_choice
-from cockpit.cli.options.cluster_flags import Place
+from cockpit.config.cluster_flags import Place
 from cockpit.model.cluster import ClusterRef, ClusterSummary
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.secret import without_credentials

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cockpit.cli.options.cluster_flags import FLAGS, Place, settle
+from cockpit.config.cluster_flags import FLAGS, Place, settle
 from cockpit.config.file import Configuration
 from cockpit.model.boolean import boolean_variable
 from cockpit.model.cluster import ClusterPattern

@@ -109,7 +109,7 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
         bound = format.duration(stalled.bound_s)
         yield f"No step, report or checkpoint since then: longer than its pace explains ({bound})"
     if run.message:
-        yield f"It says: {run.message}"
+        yield f"Message: {run.message}"
     ended = [run.attempts[number].reason for number in sorted(run.attempts)[:-1]]
     if ended:
         yield f"Last restart: {ended[-1]}"

@@ -12,8 +12,8 @@ from threading import Thread
 from typing import Any
 
 from cockpit.cli.options import cluster_choice
-from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.output import tables
+from cockpit.config.cluster_flags import Place
 from cockpit.model.cluster import ClusterRef, ClusterSummary, NodeType
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.model.secret import without_credentials

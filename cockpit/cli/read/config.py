@@ -8,10 +8,10 @@ import shlex
 import subprocess
 import sys
 
-from cockpit.cli.options.cluster_flags import FLAGS
 from cockpit.cli.options.settings import settle_all
 from cockpit.cli.output import tables
 from cockpit.config import file, paths
+from cockpit.config.cluster_flags import FLAGS
 from cockpit.config.theme_files import themes
 from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import CockpitError, ExitCode, UsageError

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,30 +114,16 @@ def _read(name: str) -> tuple[str, Document]:
 
 def write(target: Path, text: str) -> None:
     """Whole or not at all: a report that is there stays until the new one is complete."""
+    umask = os.umask(0)
+    os.umask(umask)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
+        paths.replace_file(target, text, mode=0o666 & ~umask)
     except OSError as error:
-        raise _unwritable(target, error) from error
-    half = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        half.chmod(0o666 & ~umask)
-        half.replace(target)
-    except OSError as error:
-        raise _unwritable(target, error) from error
-    finally:
-        half.unlink(missing_ok=True)
-
-
-def _unwritable(target: Path, error: OSError) -> CockpitError:
-    return CockpitError(
-        f"The report cannot be written to {target}.",
-        error.strerror or str(error),
-        "Name another place with --out, or - for standard output.",
-    )
+        raise CockpitError(
+            f"The report cannot be written to {target}.",
+            error.strerror or str(error),
+            "Name another place with --out, or - for standard output.",
+        ) from error
 
 
 def _plain(name: str) -> str:

@@ -11,8 +11,8 @@ from cockpit.backends.kuberay.resources.clusters import FleetSource
 from cockpit.backends.without_kubernetes import WithoutOperator
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
-from cockpit.cli.options.cluster_flags import Place
 from cockpit.cli.screen import connection as on_backend
+from cockpit.config.cluster_flags import Place
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Event

@@ -8,8 +8,6 @@ other from being read.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -135,34 +133,17 @@ class Journal:
     def _replace(self, entry: Entry) -> None:
         try:
             paths.make_private(self.directory)
-            fd, name = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=".tmp")
-            try:
-                with os.fdopen(fd, "w", encoding="utf-8") as file:
-                    json.dump(asdict(entry), file, indent=1)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(name).replace(self._path(entry.drill_id))
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
-            self._sync()
+            text = json.dumps(asdict(entry), indent=1)
+            paths.replace_file(self._path(entry.drill_id), text, durable=True)
         except OSError as error:
             raise self._cannot_be_written(error) from error
 
     def _remove(self, path: Path) -> None:
         try:
             path.unlink(missing_ok=True)
-            self._sync()
+            paths.sync_directory(self.directory)
         except OSError as error:
             raise self._cannot_be_written(error) from error
-
-    def _sync(self) -> None:
-        """A rename or removal is on disk once the directory is (fsync(2), NOTES)."""
-        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
     def _cannot_be_written(self, error: OSError) -> CockpitError:
         return CockpitError(
