@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 
 import pytest
 
@@ -115,3 +117,29 @@ def test_waiting_gives_up_when_the_time_is_over() -> None:
         assert not session.wait(lambda store: bool(store.notices), 0.05)
         session.dispatch(notice("by hand"))
         assert session.wait(lambda store: bool(store.notices), 5)
+
+
+def test_work_submitted_to_a_closing_or_closed_session_is_closed() -> None:
+    """A coroutine that never starts would warn that it was never awaited."""
+    session = Session(ScriptedBackend())
+    session.start()
+    loop = session._loop
+    assert loop is not None
+
+    async def work() -> None: ...
+
+    late = work()
+    submitted = list[Future[None]]()
+
+    def submit_after_stop() -> None:
+        loop.stop()
+        submitted.append(session.submit(late))
+
+    loop.call_soon_threadsafe(submit_after_stop)
+    session.close()
+    assert submitted[0].done()
+    assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED
+    refused = work()
+    with pytest.raises(RuntimeError, match="the session is closed"):
+        session.submit(refused)
+    assert inspect.getcoroutinestate(refused) == inspect.CORO_CLOSED

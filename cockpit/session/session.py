@@ -70,6 +70,8 @@ class Session:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._submitting = threading.Lock()
+        self._closed = False
         self._pumps: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
@@ -154,12 +156,14 @@ class Session:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run an action on the session's loop, from any thread."""
-        if self._loop is None:
-            work.close()
-            raise RuntimeError("the session is not started")
-        if self._pace is not None:
-            self._pace.wake()
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._submitting:
+            if self._loop is None or self._closed:
+                work.close()
+                state = "closed" if self._closed else "not started"
+                raise RuntimeError(f"the session is {state}")
+            if self._pace is not None:
+                self._pace.wake()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run an action and wait for it. Not from the UI."""
@@ -191,6 +195,10 @@ class Session:
             loop.run_forever()
         finally:
             self._ready.set()
+            with self._submitting:
+                self._closed = True
+            # What was submitted after the stop becomes a task, and is cancelled with the others.
+            loop.run_until_complete(asyncio.sleep(0))
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()

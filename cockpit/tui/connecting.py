@@ -168,6 +168,7 @@ class Connecting(AppBase):
 async def in_thread(work: Callable[[], T]) -> T:
     """Its result, from a thread that does not hold up the end of the process."""
     done: Future[T] = Future()
+    done.set_running_or_notify_cancel()  # cancelling the waiter cannot cancel it
 
     def run() -> None:
         try:
