@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from textual import work
 
 from cockpit.model.error import CockpitError
+from cockpit.sources.polling.thread import in_thread
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.actions import Connect, Connection, Quit
 
@@ -125,7 +123,7 @@ class Connecting(AppBase):
 
     async def _switch(self, ref: ClusterRef, reconnect: Callable[[], Connection]) -> None:
         try:
-            made = await in_thread(reconnect)
+            made = await in_thread(reconnect, "cockpit-switch")
         except Quit:
             return
         except CockpitError as error:
@@ -143,7 +141,7 @@ class Connecting(AppBase):
         else:
             close = await self._take(made)
         if close is not None:
-            await in_thread(close)
+            await in_thread(close, "cockpit-switch")
 
     async def _take(self, made: Connection) -> Callable[[], None] | None:
         """Look through the new connection; returns what ends the session before it."""
@@ -163,19 +161,3 @@ class Connecting(AppBase):
         self.progress.clear()
         self.connected(switched=True)
         return before.session.close if before.session else None
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """Its result, from a thread that does not hold up the end of the process."""
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()  # cancelling the waiter cannot cancel it
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            log.debug("the thread ended with an error", exc_info=True)
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="cockpit-switch", daemon=True).start()
-    return await asyncio.wrap_future(done)

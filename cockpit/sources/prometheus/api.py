@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
+from cockpit.sources.polling.thread import in_thread
 from cockpit.sources.prometheus.errors import credentials
 from cockpit.sources.ray.http import AnswerError
 
@@ -99,7 +98,7 @@ class Prometheus:
             # The session has time-outs for connecting and reading, but none for a name that no
             # server resolves, or for headers that come a byte at a time.
             async with asyncio.timeout(self._timeout_s * 2):
-                return await in_thread(lambda: self._explained(work, parse))
+                return await in_thread(lambda: self._explained(work, parse), "cockpit-prometheus")
         except TimeoutError as error:
             raise self._silent() from error
 
@@ -156,36 +155,6 @@ class Prometheus:
             "check that the address is a Prometheus's, not a page to log in",
             status=200,
         )
-
-
-async def in_thread(work: Callable[[], T]) -> T:
-    """What `work` returns or raises, from a thread that ends with the process.
-
-    asyncio's own pool is waited for at exit, for as long as a server that hangs is given.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def finish(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return  # nobody waits any more
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result: T | None = None
-        error: BaseException | None = None
-        try:
-            result = work()
-        except BaseException as raised:  # noqa: BLE001 - it is raised again where it is awaited
-            error = raised
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=run, name="cockpit-prometheus", daemon=True).start()
-    return await future
 
 
 def _curve(item: Mapping[str, Any], points: Any) -> Curve:
