@@ -25,7 +25,7 @@ def measure() -> Table:
     problems = "; ".join(result.problems) or "nothing"
     faults = len({drill.fault for drill in result.drills})
     lines = [
-        Line("drills, of how many faults", f"{len(result.drills)} of {faults}"),
+        Line("drills", f"{len(result.drills)}, of {faults} faults"),
         Line("their verdicts", verdicts, "one each", all(drill.verdict for drill in result.drills)),
         Line("launches of the run, whose head some drills kill", f"{result.launches}"),
         Line(
