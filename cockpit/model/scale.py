@@ -99,6 +99,19 @@ def require_removable(group: str, remove: Iterable[str], pods: Iterable[Pod]) ->
             raise UsageError(f"Pod {name} is of group {pod.group}, not of {group}.")
 
 
+def require_bounds(group: str, replicas: int | None, low: int, high: int) -> None:
+    """Raises UsageError for numbers that no group can have."""
+    for what, count in (("replicas", replicas), ("min", low), ("max", high)):
+        if count is not None and count < 0:
+            raise UsageError(f"{what} of group {group} cannot be {count}.", "It is 0 or more.")
+    if low > high:
+        raise UsageError(
+            f"min of group {group} cannot be above its max.",
+            f"min {low}, max {high}.",
+            "Give --min and --max together.",
+        )
+
+
 def clamped(wanted: int, low: int, high: int) -> tuple[int, str]:
     """The number within the bounds, and a warning if it is another one."""
     if wanted > high:

@@ -108,8 +108,14 @@ class TestOneCluster:
         await seen(
             backend, Notice, lambda note: (note.name, note.reason) == (victim.name, "Deleted")
         )
-        listed = await seen(backend, PodsListed, one_ready_worker)
-        assert victim.name not in {pod.name for pod in listed.pods}
+        # The notice is written a moment before the list without the pod.
+        await seen(
+            backend,
+            PodsListed,
+            lambda listed: (
+                one_ready_worker(listed) and victim.name not in {pod.name for pod in listed.pods}
+            ),
+        )
 
     async def test_scaling_down_takes_the_named_pod_first(self, backend: LocalBackend) -> None:
         (old,) = await workers(backend)

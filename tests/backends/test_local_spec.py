@@ -58,8 +58,8 @@ def test_a_plain_name_is_taken(name: str) -> None:
     [
         ([GroupSpec("a", 1), GroupSpec("a", 1)], "twice"),
         ([GroupSpec("headgroup", 1)], "head's own"),
-        ([GroupSpec("a", -1)], "below 0"),
-        ([GroupSpec("a", 1, min=3, max=2)], "above max"),
+        ([GroupSpec("a", -1)], "cannot be -"),
+        ([GroupSpec("a", 1, min=3, max=2)], "above its max"),
         ([GroupSpec("a", 500, max=500)], "too many"),
         ([GroupSpec("a/b", 1)], "cannot be the name"),
     ],

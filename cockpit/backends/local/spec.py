@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from cockpit.model.cluster import Resources
 from cockpit.model.error import UsageError
 from cockpit.model.recovery import DEFAULT
-from cockpit.model.scale import ScaleRequest, clamped
+from cockpit.model.scale import ScaleRequest, clamped, require_bounds
 
 HEAD_GROUP = "headgroup"
 """KubeRay's name for the head's group."""
@@ -103,23 +103,12 @@ def check_groups(groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
             why = "is the head's own" if name == HEAD_GROUP else "is there twice"
             raise UsageError(f"The name of worker group {name!r} {why}.")
     for group in groups:
-        check_group(group)
+        require_bounds(group.name, group.replicas, group.min, group.max)
     if (total := sum(group.desired for group in groups)) > MAX_PODS:
         raise UsageError(
             f"{total} pods are too many for one machine.", f"A local cluster holds {MAX_PODS}."
         )
     return tuple(groups)
-
-
-def check_group(group: GroupSpec) -> GroupSpec:
-    if group.replicas < 0 or group.min < 0 or group.max < 0:
-        raise UsageError(f"Worker group {group.name}: a number of pods cannot be below 0.")
-    if group.min > group.max:
-        raise UsageError(
-            f"Worker group {group.name}: min {group.min} is above max {group.max}.",
-            todo="Give --min and --max together.",
-        )
-    return group
 
 
 GRACE_S = 30.0
@@ -138,7 +127,7 @@ def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, 
         min=old.min if request.min_replicas is None else request.min_replicas,
         max=old.max if request.max_replicas is None else request.max_replicas,
     )
-    check_group(wanted)
+    require_bounds(wanted.name, wanted.replicas, wanted.min, wanted.max)
     _, warning = clamped(wanted.replicas, wanted.min, wanted.max)
     # KubeRay leaves the wrong number in its spec, so that a later, higher max would apply it by
     # surprise; here the clamped number is what stays.

@@ -15,7 +15,13 @@ from cockpit.backends.kuberay.api.fields import mapping, whole
 from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import UsageError
-from cockpit.model.scale import ScaleRequest, autoscaler_effect, clamped, require_removable
+from cockpit.model.scale import (
+    ScaleRequest,
+    autoscaler_effect,
+    clamped,
+    require_bounds,
+    require_removable,
+)
 from cockpit.model.text import one_line
 
 Step = Mapping[str, Any]
@@ -62,7 +68,7 @@ def plan(
     path, item = _item(raw, old.name)
     least = old.min if request.min_replicas is None else request.min_replicas
     most = old.max if request.max_replicas is None else request.max_replicas
-    _check(request, least, most)
+    require_bounds(old.name, request.replicas, least, most)
     going = _replicas_of(request.remove, pods, old)
     wanted = old.replicas if request.replicas is None else request.replicas
     if request.replicas is None and going:
@@ -120,18 +126,6 @@ def _item(raw: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
         if isinstance(item, dict) and one_line(str(item.get("groupName"))) == name
     )
     return f"/spec/workerGroupSpecs/{index}", groups[index]
-
-
-def _check(request: ScaleRequest, least: int, most: int) -> None:
-    for what, count in (("replicas", request.replicas), ("min", least), ("max", most)):
-        if count is not None and count < 0:
-            raise UsageError(
-                f"{what} of group {request.group} cannot be {count}.", "It is 0 or more."
-            )
-    if least > most:
-        raise UsageError(
-            f"min of group {request.group} cannot be above its max.", f"min {least}, max {most}."
-        )
 
 
 def _replicas_of(
