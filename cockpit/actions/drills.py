@@ -92,12 +92,12 @@ class DrillActions(ClusterActions):
         """What killed cockpits have left on this cluster. Reads files: not from the UI."""
         return interrupted.left_on(Journal(), self._backend.ref, only)
 
-    async def left_to_ask(self) -> list[Entry]:
+    async def entries_to_confirm(self) -> list[Entry]:
         """Of these the entries that are undone only on request."""
         found = await asyncio.to_thread(self.left)
         return interrupted.split(found, self._clock())[1]
 
-    async def undo_left(self, entries: Sequence[Entry]) -> list[Undone]:
+    async def undo_entries(self, entries: Sequence[Entry]) -> list[Undone]:
         """Undo these, as far as they still hold; each with its audit line."""
         done = []
 
@@ -118,7 +118,7 @@ class DrillActions(ClusterActions):
         """Undo what was left a moment ago; the rest is reported. Results are Notices."""
         journal = Journal()
         recent, others = interrupted.split(self.left(), self._clock())
-        await self.undo_left(recent)
+        await self.undo_entries(recent)
         for entry in others:
             self._notice(*JOURNAL, "Left", f"{interrupted.described(entry, self._clock())}: {UNDO}")
         for entry in interrupted.elsewhere(journal, self._backend.ref):

@@ -27,7 +27,7 @@ from cockpit.tui.terminal.backlog import is_behind
 from cockpit.tui.terminal.printable import PRINTABLE
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
-from cockpit.tui.view_state import Live, Look
+from cockpit.tui.view_state import Live, ViewState
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterPattern, ClusterRef
@@ -70,11 +70,11 @@ class CockpitApp(Connecting):
 
     # -- what there is to look at
 
-    def look(self) -> Look:
+    def view_state(self) -> ViewState:
         connection = self.connection
         fleet = connection.fleet if connection else None
         ref = self.store.ref or (self.session.backend.ref if self.session else None)
-        return Look(
+        return ViewState(
             self.store,
             self.now_s,
             connected=connection is not None,
@@ -198,11 +198,11 @@ class CockpitApp(Connecting):
 
     def redraw(self) -> None:
         """Every screen of the stack that lives; a dialog lies over one that goes on living."""
-        look = self.look()
+        view_state = self.view_state()
         for screen in self.screen_stack:
             if isinstance(screen, Live) and screen.is_mounted:
                 try:
-                    screen.redraw(look)
+                    screen.redraw(view_state)
                 except Exception as error:
                     if self.is_new(type(screen).__name__, error):
                         log.exception("%s could not be drawn", type(screen).__name__)

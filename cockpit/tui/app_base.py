@@ -21,7 +21,7 @@ from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.store import Store
 from cockpit.tui.changes.actions import Connection
 from cockpit.tui.diagnosis_cache import DiagnosisCache
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -86,7 +86,7 @@ class AppBase(App[int]):
         sessions = (self.connection.session, self.connection.fleet) if self.connection else ()
         return next((session.clock() for session in sessions if session), time.time())
 
-    def look(self) -> Look:
+    def view_state(self) -> ViewState:
         """Return everything that the screens draw from."""
         raise NotImplementedError
 

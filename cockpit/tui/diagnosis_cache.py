@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from cockpit.insight.metrics.diagnosis import Diagnosis
     from cockpit.session.session import Session
     from cockpit.store.run import RunView
-    from cockpit.tui.view_state import Look
+    from cockpit.tui.view_state import ViewState
 
 
 class DiagnosisCache:
@@ -18,18 +18,18 @@ class DiagnosisCache:
         self._key: tuple[int, int, str, int] | None = None
         self._found: Diagnosis | None = None
 
-    def of(self, look: Look, run: RunView, session: Session | None) -> Diagnosis:
+    def of(self, state: ViewState, run: RunView, session: Session | None) -> Diagnosis:
         """By the session's own thresholds and recorded runs, where it watches for alerts."""
         from cockpit.alerts.monitor import AlertMonitor  # not before there is a run to diagnose
         from cockpit.insight.metrics.diagnosis import diagnosis
 
-        key = (id(session), id(look.store), run.id, int(look.now_s))
+        key = (id(session), id(state.store), run.id, int(state.now_s))
         if self._found is None or key != self._key:
             watch = getattr(session, "alerts", None)
             self._found = (
-                diagnosis(look.store, run, look.now_s, watch.past_of(run), watch.settings.limits)
+                diagnosis(state.store, run, state.now_s, watch.past_of(run), watch.settings.limits)
                 if isinstance(watch, AlertMonitor)
-                else diagnosis(look.store, run, look.now_s)
+                else diagnosis(state.store, run, state.now_s)
             )
             self._key = key
         return self._found

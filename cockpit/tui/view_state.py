@@ -15,7 +15,7 @@ HEIGHTS = [(0, "-tiny"), (12, "-short"), (22, "-medium"), (36, "-tall")]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ViewState:
     """Everything that is known at one instant. The store must only be read."""
 
     store: Store
@@ -59,7 +59,7 @@ class Live(Protocol):
     @property
     def is_mounted(self) -> bool: ...
 
-    def redraw(self, look: Look) -> None: ...
+    def redraw(self, state: ViewState) -> None: ...
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ from cockpit.model.run import Checkpoint, RunState
 from cockpit.store.run import RUN_POINTS, RunView
 from cockpit.store.store import Store
 from cockpit.tui.theme import semantic_variables
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.charts.panel import Panel
 from cockpit.tui.views.charts.view import ChartsView
 from tests.bench.table import Line, Table, load, percentile, show, spread
@@ -74,19 +74,19 @@ class Run:
         self.seconds += 1
 
     @property
-    def look(self) -> Look:
-        return Look(self.store, BEGUN_S + self.seconds)
+    def view_state(self) -> ViewState:
+        return ViewState(self.store, BEGUN_S + self.seconds)
 
 
 def measured(view: ChartsView, run: Run, change: Callable[[int], object]) -> list[float]:
     """Milliseconds of each redraw after a change."""
-    view.redraw(run.look)
+    view.redraw(run.view_state)
     spent = []
     for number in range(TIMES):
         change(number)
-        look = run.look
+        state = run.view_state
         begin = time.thread_time()
-        view.redraw(look)
+        view.redraw(state)
         for panel in view.query(Panel):
             if panel.display:
                 for y in range(panel.size.height):
@@ -108,7 +108,7 @@ def told(name: str, spent: list[float]) -> Line:
 def cases(view: ChartsView, run: Run) -> list[Line]:
     def zoomed(number: int) -> None:
         view.lens = view.lens.whole()
-        view.redraw(run.look)
+        view.redraw(run.view_state)
         view.zoom(0.5 + 0.4 * (number % 5) / 5, BEGUN_S + number * RUN_POINTS / TIMES)
 
     lines = [told("a new point each", measured(view, run, lambda _: run.second()))]
@@ -137,7 +137,7 @@ def cases(view: ChartsView, run: Run) -> list[Line]:
 
 def measured_once(view: ChartsView, run: Run) -> float:
     begin = time.thread_time()
-    view.redraw(run.look)
+    view.redraw(run.view_state)
     return 1e3 * (time.thread_time() - begin)
 
 
@@ -149,9 +149,9 @@ def measure() -> Table:
     async def pilot(pilot: Pilot[object]) -> None:
         assert isinstance(pilot.app, Bench)
         run, view = Run(), pilot.app.query_one(ChartsView)
-        view.redraw(run.look)
+        view.redraw(run.view_state)
         await pilot.pause()
-        view.redraw(run.look)
+        view.redraw(run.view_state)
         await pilot.pause()
         assert sum(panel.display for panel in view.query(Panel)) == 6
         lines.extend(cases(view, run))

@@ -9,7 +9,7 @@ from cockpit.model.event import RankSampled, RunSeen
 from cockpit.model.run import RunState
 from cockpit.store.selectors import current_run
 from cockpit.tui.main.screen import MainScreen
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.ranks.page import RankScreen
 from tests.tui.conftest import Open, Seen
 
@@ -21,7 +21,7 @@ async def test_a_fault_while_drawing_is_told_in_its_view_and_the_others_go_on(
         screen = seen.app.screen
         assert isinstance(screen, MainScreen)
 
-        def broken(look: Look) -> None:
+        def broken(view_state: ViewState) -> None:
             raise ValueError("no such thing")
 
         with monkeypatch.context() as patch:

@@ -62,7 +62,7 @@ async def test_the_cursor_tells_all_charts_of_one_time(cockpit: Open) -> None:
         view = view_of(seen)
         cursor = view.lens.cursor
         assert cursor is not None
-        assert {panel.look.cursor for panel in panels(seen)} == {cursor}
+        assert {panel.options.cursor for panel in panels(seen)} == {cursor}
         run = seen.app.store.runs["run-3f9a"]
         told = min(run.curves["loss"], key=lambda point: abs(point[0] - cursor))[1]
         assert f"Loss  ● {told:.4f}" in seen.text

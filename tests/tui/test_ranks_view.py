@@ -128,7 +128,7 @@ async def test_heat_map_of_few_ranks_is_hidden_and_never_replaces_the_table(cock
         await seen.app.screen.query_one("#view").mount(view)
         view.display = False
         await seen.pilot.pause()
-        view.draw(seen.app.look())
+        view.draw(seen.app.view_state())
         assert not view.query_one(HeatMap).display
 
 

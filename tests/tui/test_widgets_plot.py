@@ -12,7 +12,7 @@ from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.chart.axis import extent, time_labels, value_text, y_axis
 from cockpit.tui.widgets.chart.canvas import Canvas
 from cockpit.tui.widgets.chart.marks import MARKS, Mark
-from cockpit.tui.widgets.chart.picture import Curve, Look, draw
+from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, draw
 from cockpit.tui.widgets.chart.plot import Trace, trace
 from cockpit.tui.widgets.chart.points import FINE, INFINITE, NOT_A_NUMBER, Points
 from training.telemetry.metric_table import Unit
@@ -26,10 +26,12 @@ def curve(values: list[float], label: str = "", step_s: float = 1.0) -> Curve:
 
 
 def picture(
-    curves: list[Curve], width: int = 60, height: int = 12, look: Look | None = None,
+    curves: list[Curve], width: int = 60, height: int = 12, options: ChartOptions | None = None,
     marks: list[Mark] | None = None, symbols: Symbols = Symbols.BRAILLE, span_s: float = 100,
 ) -> str:  # fmt: skip
-    return draw(width, height, curves, marks or [], look or Look(), T0 + span_s, symbols).text()
+    return draw(
+        width, height, curves, marks or [], options or ChartOptions(), T0 + span_s, symbols
+    ).text()
 
 
 def traced(
@@ -189,7 +191,12 @@ def test_any_size_is_drawn_within_its_cells(symbols: Symbols, size: tuple[int, i
     odd = [1.0, math.nan, math.inf, -math.inf, 1e300, -1e300, 0.0]
     marks = [Mark(T0 + n, "日本 note", kind) for n, kind in enumerate(MARKS)]
     grid = draw(
-        *size, [curve(odd, "日本"), curve([], "none")], marks, Look("語" * 9), T0 + 7, symbols
+        *size,
+        [curve(odd, "日本"), curve([], "none")],
+        marks,
+        ChartOptions("語" * 9),
+        T0 + 7,
+        symbols,
     )
     assert (grid.width, grid.height) == size
     assert all(len(row) == size[0] for row in grid.characters)
@@ -214,8 +221,8 @@ def test_infinity_breaks_the_line_and_is_marked_where_it_happened() -> None:
 
 
 def test_without_points_a_sentence_is_shown() -> None:
-    assert "No loss yet" in picture([], look=Look("Loss", empty="No loss yet"))
-    assert "Loss" in picture([], look=Look("Loss"))
+    assert "No loss yet" in picture([], options=ChartOptions("Loss", empty="No loss yet"))
+    assert "Loss" in picture([], options=ChartOptions("Loss"))
     assert picture([], width=10, height=3).strip() == "No data y…"
 
 
@@ -247,7 +254,7 @@ def test_many_checkpoints_are_ticks_on_the_time_axis_alone() -> None:
 
 def test_marks_outside_the_window_are_left_out() -> None:
     marks = [Mark(T0 - 500, "old", "drill"), Mark(T0 + 500, "later", "drill")]
-    assert "┊" not in picture([curve([0.0] * 100)], marks=marks, look=Look(window_s=60))
+    assert "┊" not in picture([curve([0.0] * 100)], marks=marks, options=ChartOptions(window_s=60))
 
 
 def test_a_legend_counts_the_curves_it_has_no_room_for() -> None:
@@ -256,5 +263,5 @@ def test_a_legend_counts_the_curves_it_has_no_room_for() -> None:
 
 
 def test_fixed_ends_hold_whatever_the_values() -> None:
-    look = Look(unit="%", low=0, high=100)
-    assert "100%" in picture([curve([50.0] * 100)], look=look)
+    options = ChartOptions(unit="%", low=0, high=100)
+    assert "100%" in picture([curve([50.0] * 100)], options=options)

@@ -95,7 +95,7 @@ def _undo(args: argparse.Namespace, session: Session, actions: DrillActions, lef
         if not args.yes
         and confirm.answered_yes(f"{orphans.described(entry, left.now_s)}. Undo it first?")
     ]
-    for undone in session.call(actions.undo_left([*left.recent, *agreed])):
+    for undone in session.call(actions.undo_entries([*left.recent, *agreed])):
         log(orphans.outcome(undone))
         if undone.error is not None:
             raise undone.error

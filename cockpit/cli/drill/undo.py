@@ -80,7 +80,7 @@ def _on(
         return [_row(e, True, f"{e.fault} ended with its cluster {ref}") for e in of_cluster]
     try:
         with connect.session(there, sources=(), kinds=()) as session:
-            undone = session.call(DrillActions(session).undo_left(of_cluster))
+            undone = session.call(DrillActions(session).undo_entries(of_cluster))
     except CockpitError as error:
         return [_row(entry, False, f"{ref} is not reached: {error.what}") for entry in of_cluster]
     return [_row(one.entry, one.error is None, interrupted.outcome(one)) for one in undone]

@@ -52,11 +52,11 @@ class Actions(Protocol):
         """Who else has the cluster for a drill now, where that is known; empty: no drill."""
         ...
 
-    async def left_to_ask(self) -> Sequence[Entry]:
+    async def entries_to_confirm(self) -> Sequence[Entry]:
         """What killed cockpits have left here that is undone only when the user says so."""
         ...
 
-    async def undo_left(self, entries: Sequence[Entry]) -> Sequence[Undone]:
+    async def undo_entries(self, entries: Sequence[Entry]) -> Sequence[Undone]:
         """Undo these, as far as they still hold."""
         ...
 

@@ -34,7 +34,7 @@ async def scale(app: AppBase, group: str, replicas: str) -> None:
         )
     uid = app.store.uid
     question = "Scale up?" if plan.after > plan.before else "Scale down?"
-    if await app.push_screen_wait(asked(app, question, plan.lines, "Scale")):
+    if await app.push_screen_wait(confirmation(app, question, plan.lines, "Scale")):
         done = await app.submit(actions.scale(ScaleRequest(group, plan.after, uid=uid)))
         text = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
         app.notify(text, title="Scaled", markup=False)
@@ -47,7 +47,9 @@ async def stop(app: AppBase, job_id: str) -> None:
         raise CockpitError(f"Job {job_id} is over already: {job.status}.")
     lines = [f"Stop job {job_id}.", job.entrypoint if job else "", "Its run ends; no restart."]
     lines += _of_rayjob(job)
-    if await app.push_screen_wait(asked(app, "Stop this job?", [x for x in lines if x], "Stop")):
+    if await app.push_screen_wait(
+        confirmation(app, "Stop this job?", [x for x in lines if x], "Stop")
+    ):
         await app.submit(actions.stop_job(job_id, uid=job.rayjob_uid if job else ""))
         app.notify(f"{job_id} is being stopped.", title="Stopping", markup=False)
 
@@ -66,7 +68,7 @@ async def delete(app: AppBase, job_id: str) -> None:
     lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]
     job = app.store.jobs.get(job_id)
     lines += _of_rayjob(job)
-    if await app.push_screen_wait(asked(app, "Delete this job?", lines, "Delete")):
+    if await app.push_screen_wait(confirmation(app, "Delete this job?", lines, "Delete")):
         await app.submit(actions.delete_job(job_id, uid=job.rayjob_uid if job else ""))
         app.notify(f"{job_id} is forgotten.", title="Deleted", markup=False)
 
@@ -137,7 +139,7 @@ async def _is_gone(app: AppBase) -> bool:
     return await asyncio.to_thread(status, ref.name) is None
 
 
-def asked(
+def confirmation(
     app: AppBase,
     question: str,
     lines: Sequence[str],

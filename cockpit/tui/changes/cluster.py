@@ -10,7 +10,7 @@ from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
-from cockpit.tui.changes.changes import allowed, asked
+from cockpit.tui.changes.changes import allowed, confirmation
 from cockpit.tui.views.nodes.rows import OnNode, on_nodes
 
 
@@ -22,12 +22,14 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
     if suspended is None:
         suspended = store.health is not ClusterHealth.SUSPENDED
     if suspended:
-        question = asked(app, "Suspend the cluster?", _taken(store, name), "Suspend", typed=name)
+        question = confirmation(
+            app, "Suspend the cluster?", _taken(store, name), "Suspend", typed=name
+        )
     else:
         wanted = sum(group.desired for group in store.groups.values())
         pods = f"the head and {plural(wanted, 'worker')}" if wanted else "the head and its workers"
         lines = [f"Unsuspend cluster {name}.", f"Creates {pods} again, under new names."]
-        question = asked(app, "Unsuspend the cluster?", lines, "Unsuspend", destroys=False)
+        question = confirmation(app, "Unsuspend the cluster?", lines, "Unsuspend", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.suspend(suspended, uid=uid))
         said = "its pods are being deleted" if suspended else "its pods are being created"
@@ -51,10 +53,10 @@ async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
         lines = [f"Cordon K8s node {name}: no new pod is placed on it.", *_there(here)]
         lines.append("They stay. A pod that is killed there comes back elsewhere, or waits.")
         lines = lines if here.pods else lines[:-1]
-        question = asked(app, "Cordon this K8s node?", lines, "Cordon")
+        question = confirmation(app, "Cordon this K8s node?", lines, "Cordon")
     else:
         lines = [f"Uncordon K8s node {name}: new pods may be placed on it again.", *_there(here)]
-        question = asked(app, "Uncordon this K8s node?", lines, "Uncordon", destroys=False)
+        question = confirmation(app, "Uncordon this K8s node?", lines, "Uncordon", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.cordon(name, cordoned))
         app.notify(

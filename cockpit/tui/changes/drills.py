@@ -21,7 +21,7 @@ from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import as_sentence, one_line
 from cockpit.tui.app_base import AppBase, Conducting
 from cockpit.tui.changes.actions import Actions
-from cockpit.tui.changes.changes import allowed, asked
+from cockpit.tui.changes.changes import allowed, confirmation
 from cockpit.tui.commands import drill_form
 from cockpit.tui.commands.drill_form import DrillForm
 from cockpit.tui.dialogs.confirm import Confirm
@@ -83,7 +83,7 @@ async def inject(app: AppBase, actions: Actions, form: DrillForm) -> bool:
     notes = await app.submit(experiment.caution(armed))
     heads = [p.name for one in armed for p in one.victims.pods if p.node_type is NodeType.HEAD]
     plan = experiment.plan
-    question = asked(
+    question = confirmation(
         app,
         f"Inject {plan.name}?",
         said(app.store, plan, experiment.seed, armed, notes),
@@ -94,7 +94,7 @@ async def inject(app: AppBase, actions: Actions, form: DrillForm) -> bool:
         return False
     ready(app)  # another may have been begun while this one was asked about
     going = Conducting(plan.name, experiment.abort, lambda: experiment)
-    tell(app, await _conducted(app, going, actions.drill(experiment)))
+    notify_verdict(app, await _conducted(app, going, actions.drill(experiment)))
     return True
 
 
@@ -104,7 +104,7 @@ async def kill(app: AppBase, target: str, grace_s: float = 0.0) -> None:
     plan = plan_kill(app.store, target, grace_s)
     typed = plan.pod.name if plan.pod.node_type is NodeType.HEAD else ""
     question = "Kill the head?" if typed else "Kill this pod?"
-    if not await app.push_screen_wait(asked(app, question, plan.lines, "Kill", typed=typed)):
+    if not await app.push_screen_wait(confirmation(app, question, plan.lines, "Kill", typed=typed)):
         return
     ready(app, "delete_pod", "Nothing was killed.")
     experiment = actions.experiment(plan.drill)
@@ -116,7 +116,7 @@ async def kill(app: AppBase, target: str, grace_s: float = 0.0) -> None:
     if experiment.error is not None:
         raise experiment.error
     if record.verdict is Verdict.ABORTED:
-        tell(app, record)
+        notify_verdict(app, record)
         return
     for measured in record.recoveries:
         app.notify_recovery(measured)
@@ -127,7 +127,7 @@ async def hold_day(app: AppBase, day: GameDay) -> None:
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     there = here(app.store, backend, app.capabilities)
-    question = asked(app, f"Hold game day {day.name}?", day_said(day, there), "Begin")
+    question = confirmation(app, f"Hold game day {day.name}?", day_said(day, there), "Begin")
     if not await app.push_screen_wait(question):
         return
     ready(app)
@@ -163,7 +163,7 @@ async def _conducted(
         going.over.set()
 
 
-def tell(app: AppBase, record: DrillRecord) -> None:
+def notify_verdict(app: AppBase, record: DrillRecord) -> None:
     """How it ended: a bell, and the words where the view of drills does not say them itself."""
     app.bell()
     if isinstance(app.screen, Viewing) and app.screen.shown == "drills":

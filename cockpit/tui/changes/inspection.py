@@ -19,9 +19,9 @@ KINDS = ("cluster", "group", "pod", "machine", "rayjob")
 
 async def show_object(app: AppBase, target: Target) -> None:
     """The real object where there is one and it may be read, else what is known of it."""
-    asked = in_cluster(app.store, target)
-    if asked is not None and app.session is not None and not app.refusal("manifest"):
-        await _read(app, asked, "", app.session.backend.manifest(asked.kind, asked.name))
+    shown = in_cluster(app.store, target)
+    if shown is not None and app.session is not None and not app.refusal("manifest"):
+        await _read(app, shown, "", app.session.backend.manifest(shown.kind, shown.name))
         return
     found = _known(app.store, target)
     if found is None:
@@ -32,13 +32,13 @@ async def show_object(app: AppBase, target: Target) -> None:
 async def describe(app: AppBase, target: Target) -> None:
     if why := app.refusal("describe"):
         raise NotAllowedError("Nothing was described.", why)
-    asked = in_cluster(app.store, target)
-    if asked is None or app.session is None:
+    shown = in_cluster(app.store, target)
+    if shown is None or app.session is None:
         raise CockpitError(
             f"There is nothing of {target.kind} {target.name} in Kubernetes to describe.",
             todo="y shows what is known of it.",
         )
-    await _read(app, asked, " · described", app.session.backend.describe(asked.kind, asked.name))
+    await _read(app, shown, " · described", app.session.backend.describe(shown.kind, shown.name))
 
 
 def in_cluster(store: Store, target: Target) -> Target | None:
@@ -49,9 +49,9 @@ def in_cluster(store: Store, target: Target) -> Target | None:
     return target if target.kind in KINDS else None
 
 
-async def _read(app: AppBase, asked: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
+async def _read(app: AppBase, shown: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
     """The page opens at once; the answer comes when it comes."""
-    page = Reading(f"{asked.kind} {asked.name}{how}", "AppBase …")
+    page = Reading(f"{shown.kind} {shown.name}{how}", "AppBase …")
     app.push_screen(page)
     try:
         text = await app.submit(answer)

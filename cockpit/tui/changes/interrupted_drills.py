@@ -5,7 +5,7 @@ from __future__ import annotations
 from cockpit.drills.engine.interrupted import described, outcome
 from cockpit.model.error import CockpitError
 from cockpit.tui.app_base import AppBase
-from cockpit.tui.changes.changes import asked
+from cockpit.tui.changes.changes import confirmation
 
 QUESTION = "Undo what earlier drills left?"
 
@@ -16,14 +16,14 @@ async def offer(app: AppBase) -> None:
     if app.read_only or actions is None or app.session is None:
         return
     try:
-        left = await app.submit(actions.left_to_ask())
+        left = await app.submit(actions.entries_to_confirm())
         if not left:
             return
         lines = [described(entry, app.now_s) for entry in left]
         lines.append("Only what is still as the drill left it is undone.")
-        if not await app.push_screen_wait(asked(app, QUESTION, lines, "Undo")):
+        if not await app.push_screen_wait(confirmation(app, QUESTION, lines, "Undo")):
             return
-        for undone in await app.submit(actions.undo_left(left)):
+        for undone in await app.submit(actions.undo_entries(left)):
             if undone.error is not None:
                 raise undone.error
             app.notify(outcome(undone), title="Undone", markup=False)

@@ -54,7 +54,9 @@ async def run(screen: Viewing, line: str) -> None:
             _pod_under(app, current_run(app.store), first)
             app.push_screen(RankScreen(int(first)))
         case "cluster":
-            app.switch(cluster_name.named(clusters(app.look().fleet), first, app.look().ref))
+            app.switch(
+                cluster_name.named(clusters(app.view_state().fleet), first, app.view_state().ref)
+            )
         case "context" | "namespace":
             await _narrow(screen, command.name, first)
         case "suspend" | "unsuspend":
@@ -86,14 +88,14 @@ async def show_log_of(screen: Viewing, name: str) -> None:
 
 async def _narrow(screen: Viewing, what: str, name: str) -> None:
     """The clusters of a context or a namespace: the only one at once, else those to choose from."""
-    look = screen.cockpit.look()
-    if look.fleet is None:
+    state = screen.cockpit.view_state()
+    if state.fleet is None:
         raise UsageError("There is only this cluster to look at from here.")
     fleet = screen.views.get("fleet")
     narrowed = fleet.context if isinstance(fleet, FleetView) else ""
-    context = name if what == "context" else narrowed or (look.ref.context if look.ref else "")
+    context = name if what == "context" else narrowed or (state.ref.context if state.ref else "")
     namespace = "" if what == "context" or name == "all" else name
-    found = cluster_name.scope(clusters(look.fleet), contexts(look.fleet), context, namespace)
+    found = cluster_name.scope(clusters(state.fleet), contexts(state.fleet), context, namespace)
     if len(found) == 1 and name != "all":
         screen.cockpit.switch(found[0])
         return

@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from cockpit.model.text import one_line
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.view import View
 
 
@@ -21,32 +21,32 @@ class StartingView(View):
     def compose(self) -> ComposeResult:
         yield Static(markup=False)
 
-    def redraw(self, look: Look) -> None:
-        self.query_one(Static).update(starting(look))
+    def redraw(self, state: ViewState) -> None:
+        self.query_one(Static).update(starting(state))
 
 
-def starting(look: Look) -> Content:
+def starting(state: ViewState) -> Content:
     """What the start has said so far, or why it failed."""
     parts: list[Content] = []
-    if look.connected and not look.chosen and not look.switching:
+    if state.connected and not state.chosen and not state.switching:
         return Content.assemble(
             Content.styled("No cluster is chosen yet\n\n", "bold"),
             "0 shows the fleet: every cluster of every context. enter there looks at one.\n",
         )
-    if look.failure is None:
-        where = look.switching or look.cluster
+    if state.failure is None:
+        where = state.switching or state.cluster
         where = f" {one_line(where)}" if where else ""
         parts.append(Content.styled(f"Starting{where}\n\n", "bold"))
-        if not look.progress:
+        if not state.progress:
             parts.append(Content.styled("Connecting …\n", "$muted"))
-    for number, line in enumerate(look.progress, start=1):
-        last = number == len(look.progress) and look.failure is None
+    for number, line in enumerate(state.progress, start=1):
+        last = number == len(state.progress) and state.failure is None
         mark = Content.styled("· " if last else "✓ ", "$warning" if last else "$good")
         parts += [mark, Content(f"{one_line(line)}\n")]
-    if look.failure is not None:
-        error = look.failure
+    if state.failure is not None:
+        error = state.failure
         parts += [
-            Content("\n" if look.progress else ""),
+            Content("\n" if state.progress else ""),
             Content.styled(f"{error.what}\n", "bold $bad"),
             Content(f"{error.why}\n" if error.why else ""),
             Content(f"{error.todo}\n" if error.todo else ""),

@@ -20,7 +20,7 @@ from cockpit.tui.rows.text import (
     run_style,
     run_word,
 )
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.widgets.few_lines import StyledLine
 
 _SEPARATOR = Content.styled(" │ ", "$muted")
@@ -61,16 +61,16 @@ class Tabs(Line):
     Tabs { background: $panel; }
     """
 
-    def draw(self, look: Look, view: str) -> None:
-        right = Content.styled(f"{clock(look.now_s)} ", "$muted")
-        if look.paused:
+    def draw(self, state: ViewState, view: str) -> None:
+        right = Content.styled(f"{clock(state.now_s)} ", "$muted")
+        if state.paused:
             right = Content.assemble(
                 Content.styled(" PAUSED ", "$background on $warning"), " ", right
             )
-        if look.read_only:
+        if state.read_only:
             right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
         width = self.size.width
-        names = views_of(look)
+        names = views_of(state)
         for brand, labels in (
             (" cockpit ", _labels(view, names, gap=" ")),
             (" ", _labels(view, names, gap=" ")),
@@ -89,11 +89,11 @@ class Tabs(Line):
         self.show(_spread(Content.assemble(*parts), right, width), clicks)
 
 
-def views_of(look: Look) -> tuple[str, ...]:
+def views_of(state: ViewState) -> tuple[str, ...]:
     """The views that have something to show here: K8s nodes and a fleet only Kubernetes has."""
     there = {
-        "nodes": look.on_kubernetes or bool(look.store.machines),
-        "fleet": look.fleet is not None,
+        "nodes": state.on_kubernetes or bool(state.store.machines),
+        "fleet": state.fleet is not None,
     }
     return tuple(name for name in VIEWS if there.get(name, True))
 
@@ -113,19 +113,19 @@ class StatusLine(Line):
     StatusLine { background: $surface; }
     """
 
-    def draw(self, look: Look) -> None:
-        where = look.cluster or "no cluster"
-        if look.ref is not None:
-            where = cluster_name(look.ref, max(12, int(0.45 * self.size.width)))
+    def draw(self, state: ViewState) -> None:
+        where = state.cluster or "no cluster"
+        if state.ref is not None:
+            where = cluster_name(state.ref, max(12, int(0.45 * self.size.width)))
         parts: list[Content | str] = [Content.styled(f" {where} ", "bold")]
-        store = look.store
-        if look.failure is not None:
+        store = state.store
+        if state.failure is not None:
             parts.append(Content.styled("● failed", "$bad"))
-        elif look.switching:
-            parts.append(Content.styled(f"● on the way to {look.switching}", "$warning"))
-        elif look.connected and not look.chosen:
+        elif state.switching:
+            parts.append(Content.styled(f"● on the way to {state.switching}", "$warning"))
+        elif state.connected and not state.chosen:
             parts = [Content.styled(" No cluster is chosen yet", "bold")]
-        elif not look.connected:
+        elif not state.connected:
             parts.append(Content.styled("● starting", "$warning"))
         else:
             style = f"${HEALTH_STYLES[store.health]}"
@@ -142,7 +142,7 @@ class StatusLine(Line):
             ]
             if run.step:
                 parts.append(f" · step {run.step:,}")
-        stale = late_sources(look)
+        stale = late_sources(state)
         if stale:
             said = "  ".join(
                 f"{name} {format.age(age)} old" if age is not None else f"{name} no data"
@@ -150,7 +150,7 @@ class StatusLine(Line):
             )
             right = Content.styled(f"⚠ {said} ", "$warning")
         else:
-            right = Content.styled(f"{look.route} " if look.route else "", "$muted")
+            right = Content.styled(f"{state.route} " if state.route else "", "$muted")
             if sum(len(part) for part in parts) + len(right) > self.size.width:
                 right = Content()
         self.show(_spread(Content.assemble(*parts), right, self.size.width))
@@ -168,13 +168,13 @@ class DrillLine(Line):
         app = self.app
         return app.conducting if isinstance(app, AppBase) else None
 
-    def draw(self, look: Look, view: str = "") -> None:
+    def draw(self, state: ViewState, view: str = "") -> None:
         found: StyledLine | None = None
-        if look.store.drilling:  # imported where it is needed: most screens never show a drill
+        if state.store.drilling:  # imported where it is needed: most screens never show a drill
             from cockpit.tui.views.drills import current_drill
 
-            if (going := current_drill.going(look.store)) is not None:
-                found = current_drill.line(current_drill.live(look.store, going), look.now_s)
+            if (going := current_drill.going(state.store)) is not None:
+                found = current_drill.line(current_drill.live(state.store, going), state.now_s)
         if found is None and (mine := self.conducting) is not None and mine.said:
             found = [(f"{mine.name}  ", "bold"), (mine.said, "muted")]
         found = None if view == "drills" else found

@@ -16,7 +16,7 @@ from cockpit.tui.main.chart_keys import Charting
 from cockpit.tui.main.drill_keys import Drilling
 from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine, Tabs, views_of
 from cockpit.tui.main.inspect_keys import Inspecting
-from cockpit.tui.view_state import HEIGHTS, WIDTHS, Look
+from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
 from cockpit.tui.views import registry
 
 if TYPE_CHECKING:  # each is imported where it is first used: the first paint waits for none
@@ -52,21 +52,21 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw_now)
 
-    def redraw(self, look: Look, *, held_too: bool = False) -> None:
+    def redraw(self, state: ViewState, *, held_too: bool = False) -> None:
         """The frame always; the view only while the screen is not held, or with `held_too`."""
-        self.query_one(Tabs).draw(look, self.view_name)
-        self.query_one(StatusLine).draw(look)
-        self.query_one(DrillLine).draw(look, self.view_name)
-        here = self.keys_here(look)
+        self.query_one(Tabs).draw(state, self.view_name)
+        self.query_one(StatusLine).draw(state)
+        self.query_one(DrillLine).draw(state, self.view_name)
+        here = self.keys_here(state)
         refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(here, refused)
         view = self.views.get(self.shown)
-        if view is not None and view.is_mounted and (held_too or not look.paused):
-            view.draw(look)
+        if view is not None and view.is_mounted and (held_too or not state.paused):
+            view.draw(state)
 
-    def keys_here(self, look: Look) -> tuple[keys.Key, ...]:
+    def keys_here(self, state: ViewState) -> tuple[keys.Key, ...]:
         """What the bar below offers in this view."""
-        return keys.keys_of(self.view_name, kubernetes=look.on_kubernetes)
+        return keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
 
     # -- moving between views
 
@@ -89,7 +89,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
             self.view.take_focus()
 
     async def action_turn(self, by: int) -> None:
-        names = views_of(self.cockpit.look())
+        names = views_of(self.cockpit.view_state())
         at = names.index(self.view_name) if self.view_name in names else 0
         await self.action_view(names[(at + by) % len(names)])
 
@@ -103,7 +103,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def draw_now(self) -> None:
         """Even while the screen is held: the user has asked to see something else."""
-        self.redraw(self.cockpit.look(), held_too=True)
+        self.redraw(self.cockpit.view_state(), held_too=True)
 
     def action_back(self) -> None:
         if not self.view.back():
@@ -220,6 +220,6 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     def _completions(self, line: str) -> list[str]:
         from cockpit.tui.commands import commands
 
-        look = self.cockpit.look()
+        state = self.cockpit.view_state()
         themes = sorted(self.app.available_themes)
-        return commands.completions(line, look.store, themes, look.fleet)
+        return commands.completions(line, state.store, themes, state.fleet)

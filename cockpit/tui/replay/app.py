@@ -15,7 +15,7 @@ from cockpit.tui.keys import TITLES, Key
 from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine, Tabs
 from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.replay.bar import ReplayBar
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 
 if TYPE_CHECKING:
     from cockpit.recorder.reading.player import Player
@@ -70,8 +70,8 @@ class ReplayScreen(MainScreen):
         session = self.cockpit.session
         return session.player if isinstance(session, ReplaySession) else None
 
-    def redraw(self, look: Look, *, held_too: bool = False) -> None:
-        super().redraw(look, held_too=held_too)
+    def redraw(self, state: ViewState, *, held_too: bool = False) -> None:
+        super().redraw(state, held_too=held_too)
         self.draw_bar()
 
     def draw_bar(self) -> None:
@@ -79,9 +79,9 @@ class ReplayScreen(MainScreen):
             for bar in self.query(ReplayBar):  # there is none until the screen is composed
                 bar.draw(player)
 
-    def keys_here(self, look: Look) -> tuple[Key, ...]:
+    def keys_here(self, state: ViewState) -> tuple[Key, ...]:
         """Those that turn the clock, and of the others what is not refused anyway."""
-        here = super().keys_here(look)
+        here = super().keys_here(state)
         return (*REPLAY_KEYS, *(key for key in here if not key.verb and key.id != "pause"))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -41,10 +41,10 @@ class RecordedActions:
     async def drill_elsewhere(self) -> str:
         return ""
 
-    async def left_to_ask(self) -> Sequence[Entry]:
+    async def entries_to_confirm(self) -> Sequence[Entry]:
         return ()
 
-    async def undo_left(self, entries: Sequence[Entry]) -> Sequence[Undone]:
+    async def undo_entries(self, entries: Sequence[Entry]) -> Sequence[Undone]:
         _refuse()
 
     async def scale(self, request: ScaleRequest) -> Scaled:

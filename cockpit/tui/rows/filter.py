@@ -43,15 +43,15 @@ class Test:
             return self.by == "!="
         if self.by == "~":
             return self.value.casefold() in str(found).casefold()
-        asked = number(self.value)
+        wanted = number(self.value)
         if self.by in ("=", "!="):
             same = (
-                _same(found, asked, self.value)
+                _same(found, wanted, self.value)
                 if isinstance(found, float)
                 else str(found).casefold() == self.value.casefold()
             )
             return same == (self.by == "=")
-        return asked is not None and isinstance(found, float) and _COMPARE[self.by](found, asked)
+        return wanted is not None and isinstance(found, float) and _COMPARE[self.by](found, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +133,19 @@ def number(text: str) -> float | None:
     return float(match["number"].replace(",", "").replace("_", "")) * scale
 
 
-def _same(found: float, asked: float | None, text: str) -> bool:
+def _same(found: float, wanted: float | None, text: str) -> bool:
     """As equal as it was typed: `0.35` is what rounds to it. `nan` and `inf` have names."""
     if math.isnan(found):
         return text.casefold() == "nan"
     if math.isinf(found):
         return text.casefold().lstrip("+-") in ("inf", "infinity", "∞")
     match = _NUMBER.fullmatch(text)
-    if asked is None or match is None:
+    if wanted is None or match is None:
         return False
     digits = match["number"].casefold()
     unit = number("1" + match["unit"]) or 1.0
     power = int(digits.partition("e")[2] or 0) - len(digits.partition("e")[0].partition(".")[2])
-    return abs(found - asked) <= unit * 10.0**power / 2
+    return abs(found - wanted) <= unit * 10.0**power / 2
 
 
 def _has_all(text: str, words: tuple[str, ...]) -> bool:

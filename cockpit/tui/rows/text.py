@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from cockpit import format
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
 from cockpit.model.run import JobStatus, RunState
-from cockpit.store.run import RunView
+from cockpit.model.text import one_line
+from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import stale_sources
 from cockpit.tui.terminal.cells import shorten
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 
 HEALTH_STYLES = {
     ClusterHealth.READY: "good",
@@ -51,6 +52,17 @@ def gave_up(run: RunView) -> bool:
 
 def run_word(run: RunView) -> str:
     return "STOPPED EARLY" if gave_up(run) else run.state.value
+
+
+def last_failed_attempt(run: RunView) -> AttemptView | None:
+    """The newest attempt that ended with a reason."""
+    failed = [number for number, attempt in run.attempts.items() if attempt.reason]
+    return run.attempts[max(failed)] if failed else None
+
+
+def attempt_end(reason: str, at_s: float | None = None) -> str:
+    when = f" at {clock(at_s)}" if at_s is not None else ""
+    return f"ended{when}: {one_line(reason or 'finished', 300)}"
 
 
 def number_style(value: float | None, style: str = "") -> str:
@@ -95,9 +107,9 @@ def group_notes(groups: Iterable[WorkerGroup]) -> list[str]:
     return [f"{group.name}: {group.note}" for group in groups if group.note]
 
 
-def late_sources(look: Look) -> list[tuple[str, float | None, str]]:
+def late_sources(view_state: ViewState) -> list[tuple[str, float | None, str]]:
     """Sources without new data. A log is left out: its own pane shows its state."""
-    found = stale_sources(look.store, look.now_s)
+    found = stale_sources(view_state.store, view_state.now_s)
     return [(name, age, why) for name, age, why in found if ":" not in name]
 
 

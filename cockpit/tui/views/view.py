@@ -12,13 +12,13 @@ from textual.widgets import Static
 
 from cockpit.model.text import one_line
 from cockpit.tui.app_base import AppBase
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 
 log = logging.getLogger(__name__)
 
 
 class View(Vertical):
-    """A view is drawn from a `Look` and says what is selected in it."""
+    """A view is drawn from a `ViewState` and says what is selected in it."""
 
     NAME: ClassVar[str] = ""
     DEFAULT_CSS = """
@@ -30,7 +30,7 @@ class View(Vertical):
         self.pane: Widget | None = None
         """The part that has, or had last, the focus."""
         self._fault: Static | None = None
-        self._said = ""
+        self._shown_fault = ""
 
     @property
     def cockpit(self) -> AppBase:
@@ -38,25 +38,25 @@ class View(Vertical):
         assert isinstance(app, AppBase)
         return app
 
-    def redraw(self, look: Look) -> None:
+    def redraw(self, state: ViewState) -> None:
         raise NotImplementedError
 
-    def draw(self, look: Look) -> None:
+    def draw(self, state: ViewState) -> None:
         """`redraw`, where a fault of ours is told in the view and the application goes on."""
         try:
-            self.redraw(look)
+            self.redraw(state)
         except Exception as error:
             said = one_line(f"{type(error).__name__}: {error}")
-            if said != self._said:
+            if said != self._shown_fault:
                 log.exception("the view %s could not be drawn", self.NAME)
-            self._tell(said)
+            self._show_fault(said)
         else:
-            self._tell("")
+            self._show_fault("")
 
-    def _tell(self, said: str) -> None:
-        if said == self._said:
+    def _show_fault(self, said: str) -> None:
+        if said == self._shown_fault:
             return
-        self._said = said
+        self._shown_fault = said
         if self._fault is None:
             self._fault = Static(id="fault", markup=False)
             self.mount(self._fault)

@@ -12,7 +12,7 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import AlertView
 from cockpit.tui.main.titles import entitle
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.alerts.rows import ALERT_COLUMNS, alert_of, alert_rows
 from cockpit.tui.views.overview import diagnosis_panel
 from cockpit.tui.views.sorted_view import OrderedView
@@ -53,34 +53,34 @@ class AlertsView(OrderedView):
     def on_mount(self) -> None:
         entitle(self.query_one("#details"), "What it is")
 
-    def redraw(self, look: Look) -> None:
-        store, run = look.store, current_run(look.store)
+    def redraw(self, state: ViewState) -> None:
+        store, run = state.store, current_run(state.store)
         table = self.query_one(LineTable)
-        rows = alert_rows(store, look.now_s)
+        rows = alert_rows(store, state.now_s)
         shown = self.order.apply(rows, ALERT_COLUMNS)
         table.set_empty(
             "No alert." if run is not None else "No alert: there is no run to watch yet."
         )
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(shown)
-        entitle(table, self._heading(look, len(shown), len(rows)))
+        entitle(table, self._heading(state, len(shown), len(rows)))
         view = alert_of(store, table.cursor_key)
-        self._say("details", diagnosis_panel.details(view, look.now_s, any_run=run is not None))
-        self._diagnose(look, run)
+        self._say("details", diagnosis_panel.details(view, state.now_s, any_run=run is not None))
+        self._diagnose(state, run)
 
-    def _heading(self, look: Look, shown: int, of: int) -> str:
-        raised = len(look.store.alerts)
-        past = len(look.store.alerts_past)
+    def _heading(self, state: ViewState, shown: int, of: int) -> str:
+        raised = len(state.store.alerts)
+        past = len(state.store.alerts_past)
         said = f"Alerts · {raised} raised, {past} past"
         return f"{said} · {shown} of {of} with “{self.order.text}”" if self.order.text else said
 
-    def _diagnose(self, look: Look, run: RunView | None) -> None:
+    def _diagnose(self, state: ViewState, run: RunView | None) -> None:
         panel = self.query_one("#diagnosis")
         entitle(panel, f"Diagnosis of {run.name or run.id}" if run else "Diagnosis")
         if not panel.display:
             return
         found = (
-            self.cockpit.diagnoses.of(look, run, self.cockpit.session)
+            self.cockpit.diagnoses.of(state, run, self.cockpit.session)
             if run is not None
             else NO_DIAGNOSIS
         )

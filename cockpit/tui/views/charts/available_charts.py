@@ -55,9 +55,9 @@ COUNTERS = ("epoch", "step", "global_step", "iteration", "training_iteration")
 def plots_of(runs: Iterable[RunView]) -> list[Plot]:
     """Those that have a point in any of the runs, the most looked at first."""
     runs = list(runs)
-    told = {name for run in runs for name in run.curves}
-    found = [plot for name, plot in _PLOTS.items() if name in told]
-    if sum(name in told for name in PARTS) > 1:
+    names = {name for run in runs for name in run.curves}
+    found = [plot for name, plot in _PLOTS.items() if name in names]
+    if sum(name in names for name in PARTS) > 1:
         found.insert(sum(plot in PLOTS for plot in found), STEP_PARTS)
     reported = dict.fromkeys(name for run in runs for name in run.reported)
     return found + [_of_report(name) for name in reported]

@@ -65,7 +65,7 @@ class RunChart(LineChart):
         """Draw another plot from now on."""
         if plot != self.plot:
             self.plot, self._shown = plot, None
-            self.set_look(replace(self.look, title=plot.title, unit=plot.unit, low=plot.low))
+            self.set_options(replace(self.options, title=plot.title, unit=plot.unit, low=plot.low))
 
     def show_run(self, run: RunView | None, marks: Sequence[Mark], now_s: float) -> None:
         """The whole run as one curve."""

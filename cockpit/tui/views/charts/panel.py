@@ -9,7 +9,7 @@ from textual.message import Message
 
 from cockpit.tui.views.charts.available_charts import Plot
 from cockpit.tui.views.charts.viewport import Reach, Viewport
-from cockpit.tui.widgets.chart.chart import Curve, LineChart, Look, Mark
+from cockpit.tui.widgets.chart.chart import ChartOptions, Curve, LineChart, Mark
 
 WHEEL = 0.8
 """How much of what is shown is left by one notch of the wheel."""
@@ -61,7 +61,7 @@ class Panel(LineChart):
     ) -> None:
         """`origin`: where the run began, in Unix seconds."""
         self.plot = plot
-        look = Look(
+        options = ChartOptions(
             plot.title,
             plot.unit,
             lens.span,
@@ -78,10 +78,10 @@ class Panel(LineChart):
         )
         newest = [(curve.label, curve.color, len(curve.times), curve.times[-1]) for curve in curves]
         at = int(reach.newest) if reach else 0
-        shown = (look, newest, at, tuple(marks), lens.weight)
+        shown = (options, newest, at, tuple(marks), lens.weight)
         if shown != self._shown:
             self._shown = shown
-            self.set_all(curves, marks, look, reach.newest if reach else 0.0)
+            self.set_all(curves, marks, options, reach.newest if reach else 0.0)
 
     # -- the mouse
 

@@ -99,7 +99,7 @@ def _cursor(
             parts.append(f"+{format.duration(at_s - begun)}")
     if step is not None:
         parts.append(f"step {round(step):,}")
-    told = Content.styled(" · ".join(parts), "bold")
+    text = Content.styled(" · ".join(parts), "bold")
     near = sorted(
         (mark for mark in marks if abs(mark.at - cursor) <= NEAR * span),
         key=lambda mark: abs(mark.at - cursor),
@@ -107,18 +107,18 @@ def _cursor(
     for mark in near[:2]:
         flag, style = MARKS[mark.kind]
         words = mark.label or _WORDS[mark.kind]
-        told = Content.assemble(told, "  ", Content.styled(f"{flag} {words}", f"${style}"))
-    return Content.assemble(told, " ")
+        text = Content.assemble(text, "  ", Content.styled(f"{flag} {words}", f"${style}"))
+    return Content.assemble(text, " ")
 
 
 def _kinds(marks: Sequence[Mark]) -> Content:
     """What the letters stand for, of those that are in sight. The word first: no key does that."""
     there = {mark.kind for mark in marks}
-    told = [
+    text = [
         Content.styled(f"{_WORDS[kind]} {flag}", f"${style}")
         for kind, (flag, style) in MARKS.items()
         if kind in there
     ]
-    if not told:
+    if not text:
         return Content()
-    return Content.assemble(Content.styled("marks: ", "$muted"), Content(", ").join(told), " ")
+    return Content.assemble(Content.styled("marks: ", "$muted"), Content(", ").join(text), " ")

@@ -13,7 +13,7 @@ from textual.message import Message
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.tui.main.frame import Line
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.charts import scope_line
 from cockpit.tui.views.charts.available_charts import LOSS, PLOTS, Plot, plots_of
 from cockpit.tui.views.charts.curve_builder import Compared, CurveBuilder, marks_on, reach_of
@@ -67,11 +67,11 @@ class ChartsView(View):
         with Grid():
             yield Panel()
 
-    def redraw(self, look: Look) -> None:
-        run = current_run(look.store)
+    def redraw(self, state: ViewState) -> None:
+        run = current_run(state.store)
         runs = [*([run] if run else []), *(one.run for one in self.compared)]
         plots = [plot for plot in plots_of(runs) if self.words.lower() in plot.title.lower()]
-        told = bool(plots)
+        has_plots = bool(plots)
         if not plots and not self.words:
             plots = list(PLOTS[:3])
         if plots and self.selected not in [plot.id for plot in plots]:
@@ -84,8 +84,8 @@ class ChartsView(View):
 
         reach, marks, begun = None, list[Mark](), None
         if run is not None:
-            reach = reach_of(run, self.compared, self.lens, end(run, look.now_s))
-            marks = marks_on(marks_of(look.store, run, checkpoints=True), run, self.lens)
+            reach = reach_of(run, self.compared, self.lens, end(run, state.now_s))
+            marks = marks_on(marks_of(state.store, run, checkpoints=True), run, self.lens)
             begun = begun_s(run)
         self._shown = Shown(run, reach, plots, page) if run and reach else None
         empty = "No samples yet" if run else "No run yet"
@@ -93,7 +93,7 @@ class ChartsView(View):
             curves = []
             if run is not None and reach is not None:
                 if self.per_rank and not plot.reported and not plot.parts:
-                    curves = self._scene.of_ranks(plot, run, self.lens, look.now_s)
+                    curves = self._scene.of_ranks(plot, run, self.lens, state.now_s)
                 else:
                     curves = self._scene.curves(plot, run, self.compared, self.lens)
             panel.show(
@@ -118,7 +118,7 @@ class ChartsView(View):
                 self.lens,
                 reach,
                 marks,
-                page=(page + 1, pages) if told and pages > 1 else None,
+                page=(page + 1, pages) if has_plots and pages > 1 else None,
                 ranks=self.per_rank,
                 compared=[one.name for one in self.compared],
                 words=self.words,

@@ -15,7 +15,7 @@ from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 FAULT_COLUMNS = (
     Column("fault", "FAULT"),
-    Column("aim", "HITS", priority=4),
+    Column("aim", "TARGETS", priority=4),
     Column("what", "WHAT IT DOES", min_width=44, grow=1, firm=True),
     Column("needs", "NEEDS", min_width=20, priority=5, firm=True),
     Column("undo", "END OF THE FAULT", min_width=28, priority=2),

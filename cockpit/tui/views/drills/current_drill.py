@@ -13,7 +13,7 @@ from cockpit.model.text import one_line
 from cockpit.store.drill import DrillView
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
-from cockpit.tui.rows.text import clock, run_style, run_word
+from cockpit.tui.rows.text import attempt_end, clock, last_failed_attempt, run_style, run_word
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.widgets.bars.phases import instants, is_open, waits_for
 from cockpit.tui.widgets.chart.sparkline import sparkline
@@ -166,10 +166,8 @@ def ray_says(run: RunView | None, *, over: bool = False) -> StyledLine:
         parts.append((f"  attempt {run.attempt.number}", ""))
     if run.phases and not run.state.is_over:
         parts.append((f"  {run.phases[-1][2].value}", "muted"))
-    ended = [view for _, view in sorted(run.attempts.items()) if view.reason]
-    if ended:
-        why = one_line(ended[-1].reason, 160)
-        parts.append((f"  attempt {ended[-1].number} ended: {why}", "muted"))
+    if (last := last_failed_attempt(run)) is not None:
+        parts.append((f"  attempt {last.number} {attempt_end(last.reason)}", "muted"))
     return parts
 
 

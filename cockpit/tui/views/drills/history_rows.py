@@ -75,9 +75,9 @@ class PastDrills:
             self._known.clear()
         every = list(kept.values())
         found = [self._of_record(one, every) for one in every]
-        told = {*kept, *(view.id for view in store.drilling.values() if is_going(view))}
+        shown = {*kept, *(view.id for view in store.drilling.values() if is_going(view))}
         for drill in store.drills:
-            if drill.id.partition(".")[0] not in told:
+            if drill.id.partition(".")[0] not in shown:
                 found.append(self._by_hand(drill.id, store, recovery(store, drill)))
         return sorted(
             ((past, _dated(row, past.at_s, now_s)) for past, row in found),

@@ -21,18 +21,18 @@ class StyledLines(FewLines):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._told: list[StyledLine] = []
+        self._uncut: list[StyledLine] = []
 
-    def show(self, told: Sequence[StyledLine]) -> None:
+    def show(self, lines: Sequence[StyledLine]) -> None:
         """These lines; of one that is wider than the widget, the end is an ellipsis."""
-        self._told = list(told)
-        if self.styles.height is None or self.styles.height.value != len(self._told):
-            self.styles.height = len(self._told)
-        self.display = bool(self._told)
+        self._uncut = list(lines)
+        if self.styles.height is None or self.styles.height.value != len(self._uncut):
+            self.styles.height = len(self._uncut)
+        self.display = bool(self._uncut)
         self.draw_again()
 
     def draw_lines(self) -> list[StyledLine]:
-        return [cut(line, self.size.width) for line in self._told]
+        return [cut(line, self.size.width) for line in self._uncut]
 
 
 def about(kind: Fault, why: str) -> Content:

@@ -21,7 +21,7 @@ from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.main.titles import entitle
-from cockpit.tui.view_state import HEIGHTS, WIDTHS, Look
+from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
 from cockpit.tui.views.drills import page_rows
 from cockpit.tui.views.drills.current_drill import VERDICT_STYLES
 from cockpit.tui.views.drills.history_rows import Past
@@ -95,9 +95,9 @@ class DrillScreen(Screen[None]):
     def on_resize(self) -> None:
         self.cockpit.redraw()
 
-    def redraw(self, look: Look) -> None:
-        self.query_one(StatusLine).draw(look)
-        self.query_one(DrillLine).draw(look)
+    def redraw(self, state: ViewState) -> None:
+        self.query_one(StatusLine).draw(state)
+        self.query_one(DrillLine).draw(state)
         self.query_one(KeyBar).draw(_KEYS, frozenset())
         past = self.past
         entitle(self.query_one(VerticalScroll), f"Drill · {past.name} · {past.key}")
@@ -115,25 +115,27 @@ class DrillScreen(Screen[None]):
         longest_s = max((r.first_step_s or 0.0 for r in past.recoveries), default=0.0)
         scale_s = longest_s if len(past.recoveries) > 1 and longest_s else None
         for number, kept in enumerate(past.recoveries):
-            self._recovery(number, kept, look, scale_s)
+            self._recovery(number, kept, state, scale_s)
         self._say("story", content(page_rows.story(past)))
         self._say("compared", content(page_rows.beside(past)))
-        self._earlier(look)
+        self._earlier(state)
 
-    def _recovery(self, number: int, kept: Recovery, look: Look, scale_s: float | None) -> None:
+    def _recovery(
+        self, number: int, kept: Recovery, state: ViewState, scale_s: float | None
+    ) -> None:
         """One fault of it; what was killed by hand may still be on its way back."""
         going = False
         if self.past.record is None:
-            kept = recovery(look.store, kept.drill)
-            going = not is_settled(look.store.runs.get(kept.drill.run_id), kept)
+            kept = recovery(state.store, kept.drill)
+            going = not is_settled(state.store.runs.get(kept.drill.run_id), kept)
         self._say(f"title-{number}", content([page_rows.title(kept)]))
         bar = self.query_one(f"#bar-{number}", RecoveryBar)
-        bar.set_recovery(kept, look.now_s, scale_s, going=going)
+        bar.set_recovery(kept, state.now_s, scale_s, going=going)
         bar.styles.height = bar.lines_for(max(1, self.size.width - 4))
-        told = [*page_rows.timeline(kept), [("", "")], *page_rows.cost(kept)]
-        self._say(f"about-{number}", content(told))
+        about = [*page_rows.timeline(kept), [("", "")], *page_rows.cost(kept)]
+        self._say(f"about-{number}", content(about))
 
-    def _earlier(self, look: Look) -> None:
+    def _earlier(self, state: ViewState) -> None:
         """On one scale, so that longer is slower."""
         took = [self.past.first_step_s, *(_took(one) for one in self.earlier)]
         scale_s = max((one for one in took if one is not None), default=None)
@@ -142,7 +144,7 @@ class DrillScreen(Screen[None]):
             self._say(f"when-{number}", content([page_rows.title(slowest)]))
             bar = self.query_one(f"#earlier-{number}", RecoveryBar)
             bar.display = _took(one) is not None
-            bar.set_recovery(slowest, look.now_s, scale_s, going=False)
+            bar.set_recovery(slowest, state.now_s, scale_s, going=False)
 
     def _say(self, where: str, content: Content) -> None:
         place = self.query_one(f"#{where}", Static)

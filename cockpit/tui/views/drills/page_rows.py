@@ -6,7 +6,7 @@ from cockpit import format
 from cockpit.insight.recovery.drill_comparison import compared
 from cockpit.model.drill import Recovery
 from cockpit.model.text import one_line
-from cockpit.tui.rows.text import clock
+from cockpit.tui.rows.text import attempt_end, clock
 from cockpit.tui.views.drills.current_drill import probe_lines
 from cockpit.tui.views.drills.history_rows import Past
 from cockpit.tui.widgets.bars.phases import instants
@@ -85,7 +85,7 @@ def cost(measured: Recovery) -> list[StyledLine]:
             )
         )
     if measured.reason:
-        known.append(("attempt", f"ended: {one_line(measured.reason, 300)}"))
+        known.append(("attempt", attempt_end(measured.reason)))
     known += [("not seen", one_line(line, 300)) for line in measured.unseen]
     return [_pair(name, text) for name, text in known]
 
@@ -97,8 +97,8 @@ def story(past: Past) -> list[StyledLine]:
         return []
     lines: list[StyledLine] = []
     if record.stages:
-        told = ", ".join(f"{stage.value} {clock(at_s)}" for stage, at_s in record.stages)
-        lines.append(_pair("stages", told))
+        stages = ", ".join(f"{stage.value} {clock(at_s)}" for stage, at_s in record.stages)
+        lines.append(_pair("stages", stages))
     if record.game_day:
         lines.append(_pair("game day", one_line(record.game_day, 80)))
     for number, probe in enumerate(probe_lines(record.probes, PROBES)):

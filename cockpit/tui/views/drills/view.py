@@ -19,7 +19,7 @@ from cockpit.model.text import one_line
 from cockpit.store.drill import DrillView
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.drills import current_drill
 from cockpit.tui.views.drills.catalog_rows import DAY, FAULT_COLUMNS, day_rows, fault_rows
 from cockpit.tui.views.drills.history_rows import HISTORY_COLUMNS, Past, PastDrills
@@ -75,13 +75,13 @@ class DrillsView(View):
         self._elsewhere = ""
         """Who else has the cluster for a drill."""
         self._about = Content()
-        self._look: Look | None = None
+        self._view_state: ViewState | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical(id="live", classes="panel"):
             yield StyledLines(id="now")
             yield RecoveryBar(legend_lines=4)
-            yield StyledLines(id="told")
+            yield StyledLines(id="probe-lines")
         yield LineTable(FAULT_COLUMNS, id="catalogue", classes="panel")
         yield Static(id="about", markup=False)
         yield LineTable(
@@ -92,20 +92,20 @@ class DrillsView(View):
             newest_first=True,
         )
 
-    def redraw(self, look: Look) -> None:
-        self._look = look
-        taken = self._live(look)
-        self._catalogue(look)
-        rows = self._history(look)
+    def redraw(self, state: ViewState) -> None:
+        self._view_state = state
+        taken = self._live(state)
+        self._catalogue(state)
+        rows = self._history(state)
         if self.size.height:  # else it has not been laid out yet
             self._share(self.size.height - taken, rows)
 
     # -- its parts
 
-    def _live(self, look: Look) -> int:
+    def _live(self, state: ViewState) -> int:
         """The panel of the drill; how many lines it takes."""
         panel = self.query_one("#live")
-        view, mine = self._shown(look), self.cockpit.conducting
+        view, mine = self._shown(state), self.cockpit.conducting
         day: list[StyledLine] = []
         if mine is not None and mine.said:
             day.append([(f"{mine.name}  ", "bold"), (mine.said, "muted")])
@@ -117,54 +117,56 @@ class DrillsView(View):
         if view is None:
             entitle(panel, "Game day" if mine is not None else "Drill")
             return self._fill(day) + 1 if day else 0
-        found = current_drill.live(look.store, view, self.cockpit.readings(view.id))
+        found = current_drill.live(state.store, view, self.cockpit.readings(view.id))
         ends = " · X aborts" if mine is not None else ""
         ends = ends if found.going else " · esc closes"
         entitle(panel, f"Drill · {view.name} · {view.id}{ends}")
-        now = current_drill.headline(found, look.now_s)
+        now = current_drill.headline(found, state.now_s)
         if not found.going and not self.screen.has_class("-tall"):
-            return 1 + self._fill([*day, *now[:1]], self._bar(found, look, 1))
-        return 1 + self._fill([*day, *now], self._bar(found, look), self._told(found, look))
+            return 1 + self._fill([*day, *now[:1]], self._bar(found, state, 1))
+        return 1 + self._fill(
+            [*day, *now], self._bar(found, state), self._progress_lines(found, state)
+        )
 
     def _fill(
-        self, now: Sequence[StyledLine], bar_lines: int = 0, told: Sequence[StyledLine] = ()
+        self, now: Sequence[StyledLine], bar_lines: int = 0, lines: Sequence[StyledLine] = ()
     ) -> int:
         """Fill the panel; how many lines that is."""
         self.query_one("#now", StyledLines).show(now)
         self.query_one(RecoveryBar).display = bar_lines > 0
-        self.query_one("#told", StyledLines).show(told)
-        return len(now) + bar_lines + len(told)
+        self.query_one("#probe-lines", StyledLines).show(lines)
+        return len(now) + bar_lines + len(lines)
 
-    def _bar(self, found: current_drill.Live, look: Look, most: int = 99) -> int:
+    def _bar(self, found: current_drill.Live, state: ViewState, most: int = 99) -> int:
         """The newest fault's phases; how many lines they take."""
         if found.last is None:
             return 0
         bar = self.query_one(RecoveryBar)
-        bar.set_recovery(found.last, look.now_s, going=found.going)
+        bar.set_recovery(found.last, state.now_s, going=found.going)
         lines = min(most, bar.lines_for(max(0, self.size.width - 2)))
         bar.styles.height = lines
         return lines
 
-    def _told(self, found: current_drill.Live, look: Look) -> list[StyledLine]:
+    def _progress_lines(self, found: current_drill.Live, state: ViewState) -> list[StyledLine]:
         """What the probes said, and what the run does."""
         view, last = found.view, found.last
-        told = current_drill.probe_lines(view.probes, self._most_probes())
+        lines = current_drill.probe_lines(view.probes, self._most_probes())
         if last is None:
-            return told
-        run = look.store.runs.get(last.drill.run_id)
+            return lines
+        run = state.store.runs.get(last.drill.run_id)
         if run is not None and not self.screen.has_class("-tiny"):
-            until_s = view.record.ended_s if view.record is not None else look.now_s
+            until_s = view.record.ended_s if view.record is not None else state.now_s
             width = max(0, self.size.width - 2)
-            told += current_drill.curve_lines(run, last.drill.injected_s, until_s, width)
-        return [*told, current_drill.ray_says(run, over=not found.going)]
+            lines += current_drill.curve_lines(run, last.drill.injected_s, until_s, width)
+        return [*lines, current_drill.ray_says(run, over=not found.going)]
 
-    def _shown(self, look: Look) -> DrillView | None:
+    def _shown(self, state: ViewState) -> DrillView | None:
         """The one that goes on, or the newest for a while."""
-        view = current_drill.going(look.store)
-        if view is None and look.store.drilling:
-            last = next(reversed(look.store.drilling.values()))
+        view = current_drill.going(state.store)
+        if view is None and state.store.drilling:
+            last = next(reversed(state.store.drilling.values()))
             ended_s = last.record.ended_s if last.record is not None else 0.0
-            view = last if look.now_s - ended_s < LINGERS_S and last.id != self._put_away else None
+            view = last if state.now_s - ended_s < LINGERS_S and last.id != self._put_away else None
         return view
 
     def _share(self, room: int, earlier: int) -> None:
@@ -182,9 +184,9 @@ class DrillsView(View):
     def _most_probes(self) -> int:
         return next((n for name, n in MOST_PROBES.items() if self.screen.has_class(name)), 1)
 
-    def _catalogue(self, look: Look) -> None:
+    def _catalogue(self, state: ViewState) -> None:
         table = self.query_one("#catalogue", LineTable)
-        backend = look.ref.backend if look.ref is not None else ""
+        backend = state.ref.backend if state.ref is not None else ""
         refused = self.cockpit.refusal("drill")
         faults = fault_rows(backend, self.cockpit.capabilities, refused)
         days = day_rows(refused)
@@ -201,17 +203,17 @@ class DrillsView(View):
             self._about = said
             self.query_one("#about", Static).update(said)
 
-    def _history(self, look: Look) -> int:
+    def _history(self, state: ViewState) -> int:
         """The earlier drills; how many are shown."""
         table = self.query_one("#history", LineTable)
-        ended = sum(view.record is not None for view in look.store.drilling.values())
+        ended = sum(view.record is not None for view in state.store.drilling.values())
         if ended != self._ended:
             self._ended, self._folder, self._asked_s = ended, None, -math.inf
         now_s = time.monotonic()
         if not self._reading and now_s - self._asked_s >= LOOK_EVERY_S:
             self._asked_s, self._reading = now_s, True
             self._read()
-        both = self._past.all(look.store, self._kept, look.now_s)
+        both = self._past.all(state.store, self._kept, state.now_s)
         self.past = {past.key: past for past, _ in both}
         found = [row for _, row in both]
         order = self.orders["history"]
@@ -219,7 +221,7 @@ class DrillsView(View):
         table.set_sort(order.by, order.down)
         table.set_rows(rows)
         entitle(table, heading("Earlier drills", len(rows), len(found), order))
-        table.set_empty(FIRST_GOES_ON if current_drill.going(look.store) is not None else NONE_YET)
+        table.set_empty(FIRST_GOES_ON if current_drill.going(state.store) is not None else NONE_YET)
         return len(rows)
 
     @work(exit_on_error=False, name="earlier drills")
@@ -244,8 +246,8 @@ class DrillsView(View):
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         message.stop()
-        if message.table.id == "catalogue" and self._look is not None:
-            self._catalogue(self._look)
+        if message.table.id == "catalogue" and self._view_state is not None:
+            self._catalogue(self._view_state)
 
     async def on_line_table_selected(self, message: LineTable.Selected) -> None:
         message.stop()
@@ -269,7 +271,7 @@ class DrillsView(View):
 
     def back(self) -> bool:
         """Close the panel of a drill that is over; whether there was one."""
-        view = self._shown(self._look) if self._look is not None else None
+        view = self._shown(self._view_state) if self._view_state is not None else None
         if view is None or current_drill.is_going(view):
             return False
         self._put_away = view.id
@@ -294,7 +296,7 @@ class DrillsView(View):
         self._past.forget()
         self._kept, self._ended, self._folder = (), -1, None
         self._put_away = self._elsewhere = ""
-        self._look = None
+        self._view_state = None
         for table in self.query(LineTable):
             table.forget()
 

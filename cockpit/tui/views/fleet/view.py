@@ -10,7 +10,7 @@ from cockpit import format
 from cockpit.model.cluster import ClusterRef
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import Order, heading
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.fleet.rows import FLEET_COLUMNS, fleet_rows, totals
 from cockpit.tui.views.view import View
 from cockpit.tui.widgets.table.table import LineTable, Row
@@ -40,20 +40,20 @@ class FleetView(View):
         yield LineTable(FLEET_COLUMNS, id="fleet")
         yield Static(id="about", markup=False)
 
-    def redraw(self, look: Look) -> None:
+    def redraw(self, state: ViewState) -> None:
         table = self.query_one(LineTable)
-        if look.fleet is None:
+        if state.fleet is None:
             entitle(table, "Fleet")
             table.set_empty("Only clusters in Kubernetes are listed here, and this one is not.")
             table.set_rows(())
             return
         table.set_empty("No cluster yet: waiting for the first context to answer.")
-        here = look.ref if look.chosen else None
-        found = fleet_rows(look.fleet, look.now_s, here)
+        here = state.ref if state.chosen else None
+        found = fleet_rows(state.fleet, state.now_s, here)
         self._refs = {item.row.key: item.ref for item in found}
         rows = [item.row for item in found if self._wanted(item.row)]
         shown = self.order.apply(rows, FLEET_COLUMNS)
-        entitle(table, self._title(look, len(shown), len(rows)))
+        entitle(table, self._title(state, len(shown), len(rows)))
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(shown)
         if not self._met and here is not None:
@@ -101,14 +101,14 @@ class FleetView(View):
             not self.namespace or namespace == self.namespace
         )
 
-    def _title(self, look: Look, shown: int, of: int) -> str:
-        title = "Fleet" if look.chosen else "Fleet · choose a cluster"
+    def _title(self, state: ViewState, shown: int, of: int) -> str:
+        title = "Fleet" if state.chosen else "Fleet · choose a cluster"
         where = " / ".join(word for word in (self.context, self.namespace) if word)
         if self.order.text:
             return heading(title, shown, of, self.order)
         if where:
             return f"{title} · only {where} (esc shows all)"
-        return f"{title} · {totals(look.fleet)}" if look.fleet else title
+        return f"{title} · {totals(state.fleet)}" if state.fleet else title
 
     def forget(self) -> None:
         self._met = False

@@ -27,9 +27,9 @@ class HangPage(Reading):
     def _draw(self) -> None:
         app = self.app
         assert isinstance(app, AppBase)
-        look = app.look()
-        run = current_run(look.store)
-        found = verdict(run, look.now_s) if run is not None else None
+        state = app.view_state()
+        run = current_run(state.store)
+        found = verdict(run, state.now_s) if run is not None else None
         self.fill(content(run, found))
 
 

@@ -9,7 +9,7 @@ from cockpit.session.session import Source
 from cockpit.store.store import LogBuffer, Store
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.jobs.rows import job_columns, job_rows
 from cockpit.tui.views.view import View
 from cockpit.tui.widgets.log.view import LogView
@@ -40,11 +40,11 @@ class JobsView(View):
         yield LineTable((), id="jobs", empty="No jobs yet: L launches one.")
         yield LogView(id="log", empty="No lines yet: waiting for the log.")
 
-    def redraw(self, look: Look) -> None:
+    def redraw(self, state: ViewState) -> None:
         table = self.query_one(LineTable)
-        if (columns := job_columns(look.store)) != table.columns:
+        if (columns := job_columns(state.store)) != table.columns:
             table.set_columns(columns)
-        found = job_rows(look.store, look.now_s)
+        found = job_rows(state.store, state.now_s)
         shown = self.order.apply(found, columns)
         entitle(table, heading("Jobs", len(shown), len(found), self.order))
         table.set_sort(self.order.by, self.order.down)
@@ -52,16 +52,16 @@ class JobsView(View):
         table.styles.height = len(shown) + HEAD_LINES if shown else 4
         if not self.stream and table.cursor_key is not None:
             self.follow(f"job:{table.cursor_key}")
-        if not _awaits_submission(look.store, self.stream):
+        if not _awaits_submission(state.store, self.stream):
             self._start_source()
         log = self.query_one(LogView)
-        entitle(log, f"Log · {self.stream}{self._state(look)}" if self.stream else "Log")
-        log.show(look.store.logs.get(self.stream, self._empty))
+        entitle(log, f"Log · {self.stream}{self._state(state)}" if self.stream else "Log")
+        log.show(state.store.logs.get(self.stream, self._empty))
 
-    def _state(self, look: Look) -> str:
-        source = look.store.sources.get(self.stream)
+    def _state(self, state: ViewState) -> str:
+        source = state.store.sources.get(self.stream)
         if source is None:
-            waits = _awaits_submission(look.store, self.stream)
+            waits = _awaits_submission(state.store, self.stream)
             return " · waiting until the operator has submitted the job" if waits else ""
         if not source.ok:
             return f" · {one_line(source.error, 120)}"

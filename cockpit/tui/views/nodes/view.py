@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import heading
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.nodes.rows import NODE_COLUMNS, node_rows
 from cockpit.tui.views.sorted_view import OrderedView
 from cockpit.tui.widgets.table.table import LineTable
@@ -24,15 +24,15 @@ class NodesView(OrderedView):
     def compose(self) -> ComposeResult:
         yield LineTable(NODE_COLUMNS, id="nodes")
 
-    def redraw(self, look: Look) -> None:
+    def redraw(self, state: ViewState) -> None:
         table = self.query_one(LineTable)
-        if not look.on_kubernetes:
+        if not state.on_kubernetes:
             table.set_empty("No K8s nodes: this cluster is not on Kubernetes.")
         elif why := self.cockpit.refusal("cordon"):
             table.set_empty(f"No K8s nodes are known. {why}")
         else:
             table.set_empty("No K8s nodes yet: waiting for Kubernetes.")
-        found = node_rows(look.store, look.now_s)
+        found = node_rows(state.store, state.now_s)
         shown = self.order.apply(found, NODE_COLUMNS)
         entitle(table, heading("K8s nodes", len(shown), len(found), self.order))
         table.set_sort(self.order.by, self.order.down)

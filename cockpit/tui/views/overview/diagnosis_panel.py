@@ -69,8 +69,10 @@ def facts(found: Diagnosis, width: int) -> Content:
             )
         )
     if found.scaling:
-        told = ", ".join(f"{it.world_size}: {it.efficiency_percent:.0f} %" for it in found.scaling)
-        lines.append(_fact("scaling", told, "efficiency by ranks", width))
+        scaling = ", ".join(
+            f"{it.world_size}: {it.efficiency_percent:.0f} %" for it in found.scaling
+        )
+        lines.append(_fact("scaling", scaling, "efficiency by ranks", width))
     if found.shares is not None:
         lines.append(_fact("to try", "", found.shares.todo, width))
     return Content("\n").join(lines)

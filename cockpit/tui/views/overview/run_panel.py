@@ -19,14 +19,16 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import LOSS_NAMES, STALE_AFTER_S, age_s, loss_of, only_reports
 from cockpit.tui.rows.text import (
     HEALTH_STYLES,
+    attempt_end,
     clock,
+    last_failed_attempt,
     late_sources,
     number_style,
     run_style,
     run_word,
     silent,
 )
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.widgets.bars.phases import ENDS_A_POD, is_open
 
 LABEL_CELLS = 11
@@ -34,9 +36,9 @@ REPORTED_SHOWN = 4
 """Metrics of a report; charts and the rank's page have more."""
 
 
-def health(look: Look, notes: Sequence[str] = ()) -> Content:
+def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
     """One line on the cluster, one on each note, and one on each source that is behind."""
-    store = look.store
+    store = view_state.store
     if store.ref is None:
         return Content.styled("Connecting, no data yet …", "$muted")
     words = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
@@ -48,19 +50,19 @@ def health(look: Look, notes: Sequence[str] = ()) -> Content:
     if store.health_message:
         words.append(Content.styled(f"\n{one_line(store.health_message)}", "$muted"))
     words += [Content.styled(f"\n{one_line(note)}", "$warning") for note in notes]
-    for name, age, why in late_sources(look):
+    for name, age, why in late_sources(view_state):
         words.append(Content.styled(f"\n⚠ {silent(name, age, one_line(why, 80))}", "$warning"))
     return Content.assemble(*words)
 
 
-def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Content:
+def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = None) -> Content:
     """The run in a few lines; numbers are grey once they are old.
 
     `found` is what is worked out of the run, not necessarily at this very moment.
     """
     if run is None:
-        going = [job for job in look.store.jobs.values() if not job.status.is_over]
-        what = _to_begin(going[-1], look.now_s) if going else "a job (L launches one)"
+        going = [job for job in view_state.store.jobs.values() if not job.status.is_over]
+        what = _to_begin(going[-1], view_state.now_s) if going else "a job (L launches one)"
         return Content.styled(f"No run yet: waiting for {what}.", "$muted")
     attempt = run.attempt
     state = [Content.styled(run_word(run), f"bold ${run_style(run)}")]
@@ -68,15 +70,15 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
         state.append(Content(f"  attempt {attempt.number}"))
     if run.world_size:
         state.append(Content.styled(f"  {format.plural(run.world_size, 'rank')}", "$muted"))
-    if (phase := _phase(look, run)) is not None:
+    if (phase := _phase(view_state, run)) is not None:
         state.append(phase)
-    if (stalled := stall(run, look.now_s)) is not None:
-        since = format.age(look.now_s - stalled.since_s)
+    if (stalled := stall(run, view_state.now_s)) is not None:
+        since = format.age(view_state.now_s - stalled.since_s)
         state.append(Content.styled(f"  STALLED: no progress for {since}", "bold $bad"))
     lines = [Content.assemble(*state)]
     reports = only_reports(run)
     heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
-    age = age_s(run.reported_s if reports else heard, look.now_s)
+    age = age_s(run.reported_s if reports else heard, view_state.now_s)
     fresh = reports or (age is not None and age <= STALE_AFTER_S)
     style = "" if fresh or run.state.is_over else "$muted"
     accuracy = run.metrics.get("accuracy")
@@ -91,7 +93,7 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
         ("loss", format.number(last_loss)),
         ("accuracy", format.percent(None if accuracy is None else 100 * accuracy)),
         ("samples/s", format.si(run.curves["samples_per_s"].last)),
-        ("checkpoint", _checkpoint(run, look.now_s)),
+        ("checkpoint", _checkpoint(run, view_state.now_s)),
     ]
     unknown: tuple[str, ...] = ("accuracy",) if accuracy is None else ()
     unknown += ("step", "samples/s") if reports and run.step is None else ()
@@ -99,7 +101,7 @@ def facts(look: Look, run: RunView | None, found: Diagnosis | None = None) -> Co
     if reports:
         pairs += _reported(run)
     if found is not None:
-        pairs += _worked_out(look, run, found)
+        pairs += _worked_out(view_state, run, found)
     broken = {"loss"} if number_style(last_loss) else set()
     lines += _grid(pairs, style, broken)
     if reports and not run.state.is_over:
@@ -127,19 +129,19 @@ def _reported(run: RunView) -> list[tuple[str, str]]:
         pairs.append(("its size", format.bytes_text(saved.size_bytes)))
     if saved is not None and saved.took_s is not None:
         pairs.append(("it took", format.duration(saved.took_s)))
-    told = ("epoch", "accuracy", *LOSS_NAMES)
-    rest = [(name, value) for name, value in run.metrics.items() if name not in told]
+    shown = ("epoch", "accuracy", *LOSS_NAMES)
+    rest = [(name, value) for name, value in run.metrics.items() if name not in shown]
     named = [(one_line(name)[: LABEL_CELLS - 1], value) for name, value in rest[:REPORTED_SHOWN]]
     return pairs + [(name, format.number(value)) for name, value in named]
 
 
-def alarms(look: Look, most: int) -> Content | None:
+def alarms(view_state: ViewState, most: int) -> Content | None:
     """The alerts that nobody has dealt with, the gravest first; None when there are none."""
     raised = [
         view.alert
-        for view in look.store.alerts.values()
+        for view in view_state.store.alerts.values()
         if view.acknowledged_s is None
-        and (view.snoozed_until_s is None or view.snoozed_until_s <= look.now_s)
+        and (view.snoozed_until_s is None or view.snoozed_until_s <= view_state.now_s)
     ]
     raised.sort(key=lambda alert: (-_GRAVITY[alert.finding.severity], -alert.raised_s))
     if not raised:
@@ -167,23 +169,23 @@ _SEVERITY_STYLES = {
 _GRAVITY = {severity: at for at, severity in enumerate(reversed(_SEVERITY_STYLES))}
 
 
-def _phase(look: Look, run: RunView) -> Content | None:
+def _phase(view_state: ViewState, run: RunView) -> Content | None:
     """Where a run is that does not run yet, or not again yet."""
     if not run.phases or run.state.is_over:
         return None
     at_s, _, phase = run.phases[-1]
     if phase is Phase.RUNNING:
         return None
-    since = format.age(age_s(at_s, look.now_s))
+    since = format.age(age_s(at_s, view_state.now_s))
     return Content.styled(f"  {phase.value} for {since}", "$warning")
 
 
-def _worked_out(look: Look, run: RunView, found: Diagnosis) -> list[tuple[str, str]]:
+def _worked_out(view_state: ViewState, run: RunView, found: Diagnosis) -> list[tuple[str, str]]:
     pairs = []
     if found.goodput is not None:
         pairs.append(("goodput", format.percent(found.goodput.percent)))
     if found.eta is not None:
-        left_s = max(0.0, found.eta.at_s + found.eta.left_s - look.now_s)
+        left_s = max(0.0, found.eta.at_s + found.eta.left_s - view_state.now_s)
         pairs.append(("done in", format.age(left_s)))
     if found.at_risk is not None and not run.state.is_over:
         pairs.append(("unsaved", format.age(found.at_risk.seconds)))
@@ -197,19 +199,17 @@ def _story(run: RunView) -> Content | None:
     if run.state.is_over and run.message:
         style = "$muted" if run_style(run) == "good" else "$bad"
         return Content.styled(one_line(run.message, 160), style)
-    ended = [a for _, a in sorted(run.attempts.items()) if a.reason]
-    if ended:
-        last = ended[-1]
+    if (last := last_failed_attempt(run)) is not None:
         going = run.attempt is not last
-        head = f"attempt {last.number} ended: "
+        ended, _, why = attempt_end(last.reason).partition(" ")
         return Content.assemble(
-            Content.styled(head, "$muted" if going else "$warning"),
-            Content.styled(one_line(last.reason, 160), "" if going else "$warning"),
+            Content.styled(f"attempt {last.number} {ended} ", "$muted" if going else "$warning"),
+            Content.styled(why, "" if going else "$warning"),
         )
     return Content.styled(one_line(run.message, 160), "$bad") if run.message else None
 
 
-def outcome(look: Look, measured: Recovery, width: int) -> Content:
+def outcome(view_state: ViewState, measured: Recovery, width: int) -> Content:
     """A drill in one line: what is waited for, or how it went."""
     drill = measured.drill
     fault = f"{drill.fault} of {drill.target}"
@@ -221,7 +221,7 @@ def outcome(look: Look, measured: Recovery, width: int) -> Content:
         if measured.resumed_step is not None:
             more.insert(0, f"resumed at step {measured.resumed_step:,}")
         return _as_fits(Content.styled(said, "$good"), more, width)
-    if is_settled(look.store.runs.get(drill.run_id), measured):
+    if is_settled(view_state.store.runs.get(drill.run_id), measured):
         well = measured.interrupted is False
         said = f"{'✓' if well else '✗'} {brief(measured)}"
         return _as_fits(
@@ -229,7 +229,7 @@ def outcome(look: Look, measured: Recovery, width: int) -> Content:
             [f"at {clock(drill.injected_s)}"],
             width,
         )
-    since = format.duration(max(0.0, look.now_s - drill.injected_s))
+    since = format.duration(max(0.0, view_state.now_s - drill.injected_s))
     waits = Content.styled(f"◌ {_waiting_for(measured)} for {since}", "$warning")
     return _as_fits(waits, [fault, f"at {clock(drill.injected_s)}"], width)
 
@@ -270,7 +270,7 @@ def _grid(pairs: Sequence[tuple[str, str]], style: str, broken: set[str]) -> lis
         cells = []
         for name, value in pairs[at : at + 2]:
             cells.append(Content.styled(f"{name:<{LABEL_CELLS}}", "$muted"))
-            look = "bold $bad" if name in broken else style or "bold"
-            cells.append(Content.styled(f"{value:<{LABEL_CELLS}}", look))
+            value_style = "bold $bad" if name in broken else style or "bold"
+            cells.append(Content.styled(f"{value:<{LABEL_CELLS}}", value_style))
         lines.append(Content.assemble(*cells))
     return lines

@@ -7,20 +7,20 @@ from textual.content import Content
 from cockpit import format
 from cockpit.store.selectors import STALE_AFTER_S, age_s
 from cockpit.store.store import SourceState
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 
 ORDER = ("backend", "ray", "telemetry", "train", "prometheus", "mlflow")
 """Those that are always named, first; others, such as a log that is followed, come after."""
 
 
-def sources_line(look: Look, width: int) -> Content:
+def sources_line(view_state: ViewState, width: int) -> Content:
     """As many as fit whole; the number of the rest after them."""
-    states = look.store.sources
+    states = view_state.store.sources
     names = [name for name in ORDER if name in states]
     names += sorted(name for name in states if name not in ORDER)
     line = Content.styled(" Sources ", "$muted")
     for at, name in enumerate(names):
-        piece = _piece(states[name], look.now_s)
+        piece = _piece(states[name], view_state.now_s)
         rest = f"  +{len(names) - at}"
         last = at == len(names) - 1
         if line.cell_length + piece.cell_length + (0 if last else len(rest)) > width:

@@ -11,7 +11,7 @@ from cockpit.store.selectors import current_run
 from cockpit.tui.main.frame import Line
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import group_notes
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.charts.curves import LOSS, THROUGHPUT, RunChart, marks_of, shown_for
 from cockpit.tui.views.overview import run_panel
 from cockpit.tui.views.overview.group_rows import GROUP_COLUMNS, group_rows
@@ -82,13 +82,13 @@ class OverviewView(View):
         entitle(self.query_one("#recovery"), "Recovery")
         entitle(self.query_one("#events"), "Events")
 
-    def redraw(self, look: Look) -> None:
-        self._cluster(look)
-        self._run(look)
-        self._recovery(look)
-        self._events(look)
+    def redraw(self, state: ViewState) -> None:
+        self._cluster(state)
+        self._run(state)
+        self._recovery(state)
+        self._events(state)
         sources = self.query_one("#sources", Line)
-        sources.show(sources_line(look, self.size.width))
+        sources.show(sources_line(state, self.size.width))
 
     def target(self) -> Target | None:
         groups = self.query_one("#groups", LineTable)
@@ -99,42 +99,42 @@ class OverviewView(View):
         for table in self.query(LineTable):
             table.forget()
 
-    def _cluster(self, look: Look) -> None:
+    def _cluster(self, state: ViewState) -> None:
         groups = self.query_one("#groups", LineTable)
-        groups.set_rows(group_rows(look.store))
-        notes = () if "note" in groups.visible_columns else group_notes(look.store.groups.values())
-        self.query_one("#health", Static).update(run_panel.health(look, notes))
+        groups.set_rows(group_rows(state.store))
+        notes = () if "note" in groups.visible_columns else group_notes(state.store.groups.values())
+        self.query_one("#health", Static).update(run_panel.health(state, notes))
 
-    def _run(self, look: Look) -> None:
-        run = current_run(look.store)
+    def _run(self, state: ViewState) -> None:
+        run = current_run(state.store)
         panel = self.query_one("#run")
         entitle(panel, f"Run {run.name or run.id}" if run else "Run")
         found = (
-            self.cockpit.diagnoses.of(look, run, self.cockpit.session) if run is not None else None
+            self.cockpit.diagnoses.of(state, run, self.cockpit.session) if run is not None else None
         )
-        self.query_one("#facts", Static).update(run_panel.facts(look, run, found))
+        self.query_one("#facts", Static).update(run_panel.facts(state, run, found))
         alarms = self.query_one("#alarms", Static)
-        said = run_panel.alarms(look, 4 if self.screen.has_class("-tall") else 2)
+        said = run_panel.alarms(state, 4 if self.screen.has_class("-tall") else 2)
         alarms.display = said is not None
         if said is not None:
             alarms.update(said)
-        marks = marks_of(look.store, run)
+        marks = marks_of(state.store, run)
         for chart in shown_for(run, self.query(RunChart), (LOSS, THROUGHPUT)):
-            chart.show_run(run, marks, look.now_s)
+            chart.show_run(run, marks, state.now_s)
 
-    def _recovery(self, look: Look) -> None:
+    def _recovery(self, state: ViewState) -> None:
         """The newest drill: its phases as they go, then the line of how it went."""
         panel, bar = self.query_one("#recovery"), self.query_one(RecoveryBar)
-        panel.display = bool(look.store.drills)
-        if not look.store.drills:
+        panel.display = bool(state.store.drills)
+        if not state.store.drills:
             return
-        drill = look.store.drills[-1]
-        measured = recovery(look.store, drill)
-        going = not is_settled(look.store.runs.get(drill.run_id), measured)
+        drill = state.store.drills[-1]
+        measured = recovery(state.store, drill)
+        going = not is_settled(state.store.runs.get(drill.run_id), measured)
         bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
-        bar.set_recovery(measured, look.now_s, going=going)
-        said = run_panel.outcome(look, measured, self.size.width - 2)
+        bar.set_recovery(measured, state.now_s, going=going)
+        said = run_panel.outcome(state, measured, self.size.width - 2)
         self.query_one("#outcome", Static).update(said)
 
-    def _events(self, look: Look) -> None:
-        self.query_one("#events", LineTable).set_rows(self._event_rows.rows(look.store, 50))
+    def _events(self, state: ViewState) -> None:
+        self.query_one("#events", LineTable).set_rows(self._event_rows.rows(state.store, 50))

@@ -10,7 +10,7 @@ from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.rows.text import clock, run_style, run_word
+from cockpit.tui.rows.text import attempt_end, clock, run_style, run_word
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 EVENT_COLUMNS = (
@@ -97,9 +97,8 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
                 said += f", resumed at step {attempt.first_step:,}"
             yield attempt.started_s, name, f"Attempt {number}", said, "good"
         if attempt.ended_s is not None:
-            why = attempt.reason or "finished"
             style = "warning" if attempt.reason else "good"
-            yield attempt.ended_s, name, f"Attempt {number}", f"ended: {why}", style
+            yield attempt.ended_s, name, f"Attempt {number}", attempt_end(attempt.reason), style
     if run.ended_s is not None and run.state.is_over:
         yield run.ended_s, run.name or run.id, "Run", _end(run), run_style(run)
 

@@ -122,7 +122,7 @@ class PodRows:
         self.shown: list[Pod] = []
         self._fields: tuple[_Field, ...] = ()
         self._about: tuple[object, ...] = ()
-        self._asked: tuple[object, ...] = ()
+        self._query: tuple[object, ...] = ()
         self._nodes: dict[str, Node] = {}
         self._ranks: dict[str, tuple[int, ...]] = {}
         self._words: dict[str, tuple[Pod, str]] = {}
@@ -136,9 +136,9 @@ class PodRows:
     def rows(self, store: Store, now_s: float, order: Order) -> LazyRows:
         """`columns` are those of the rows given last."""
         self._learn(store)
-        asked = (*self._about, order.by, order.down, order.text)
-        if _differ(asked, self._asked):
-            self._asked = asked
+        query = (*self._about, order.by, order.down, order.text)
+        if _differ(query, self._query):
+            self._query = query
             self._fields = _fields(store)
             self.shown = self._ordered(store, order)
             self._keys = [pod.name for pod in self.shown]

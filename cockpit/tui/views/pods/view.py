@@ -13,7 +13,7 @@ from cockpit.store.store import Store
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
 from cockpit.tui.rows.text import pod_style
-from cockpit.tui.view_state import Look, Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows
 from cockpit.tui.views.pods.rows import PodRows
 from cockpit.tui.views.view import View
@@ -47,17 +47,17 @@ class PodsView(View):
             EVENT_COLUMNS, id="events", empty="Nothing has happened yet.", newest_first=True
         )
 
-    def redraw(self, look: Look) -> None:
+    def redraw(self, state: ViewState) -> None:
         pods, events = self._tables()
-        rows = self._pod_rows.rows(look.store, look.now_s, self.pods)
+        rows = self._pod_rows.rows(state.store, state.now_s, self.pods)
         if self._pod_rows.columns != pods.columns:
             pods.set_columns(self._pod_rows.columns)
-        entitle(pods, _heading(look.store, len(rows), self.pods))
+        entitle(pods, _heading(state.store, len(rows), self.pods))
         pods.set_sort(self.pods.by, self.pods.down)
         pods.set_rows(rows)
         pods.styles.height = max(5, len(rows)) + HEAD_LINES
-        self._say(look.store.pods.get(pods.cursor_key or ""))
-        lines = self._event_rows.rows(look.store)
+        self._say(state.store.pods.get(pods.cursor_key or ""))
+        lines = self._event_rows.rows(state.store)
         some = self.events.apply(lines, EVENT_COLUMNS)
         entitle(events, heading("Events", len(some), len(lines), self.events))
         events.set_sort(self.events.by, self.events.down)
@@ -69,9 +69,9 @@ class PodsView(View):
 
     def _say(self, pod: Pod | None) -> None:
         """In full what the table may have cut: the name, the K8s node, why it does not start."""
-        told = (pod, self.size.width)
-        if told != self._about:
-            self._about = told
+        shown = (pod, self.size.width)
+        if shown != self._about:
+            self._about = shown
             self.query_one("#about", Static).update(_about(pod) if pod else "")
 
     def target(self) -> Target | None:

@@ -24,7 +24,7 @@ from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import clock
-from cockpit.tui.view_state import HEIGHTS, WIDTHS, Look, ShowsLogs
+from cockpit.tui.view_state import HEIGHTS, WIDTHS, ShowsLogs, ViewState
 from cockpit.tui.views.charts.curves import GPU, PLOTS, RunChart, has_gpus, marks_of, shown_for
 from cockpit.tui.views.ranks.columns import RankLine, score_text
 from cockpit.tui.views.ranks.page_facts import Fact, groups, section_bar, section_legend, sections
@@ -107,23 +107,23 @@ class RankScreen(Screen[None]):
     def on_resize(self) -> None:
         self.cockpit.redraw()
 
-    def redraw(self, look: Look) -> None:
-        self.query_one(StatusLine).draw(look)
-        self.query_one(DrillLine).draw(look)
+    def redraw(self, state: ViewState) -> None:
+        self.query_one(StatusLine).draw(state)
+        self.query_one(DrillLine).draw(state)
         refused = frozenset(key.id for key in _KEYS if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(_KEYS, refused)
-        run = current_run(look.store)
+        run = current_run(state.store)
         rank = run.ranks.get(self.rank) if run else None
         about = self.query_one("#about", Static)
         entitle(about, f"Rank {self.rank}")
         if run is None or rank is None:
             about.update(Content.styled("This rank is not there any more.", "$muted"))
             return
-        text = _about(look, run, rank, self.size.width - 2, self.size.height)
+        text = _about(state, run, rank, self.size.width - 2, self.size.height)
         about.update(text)
-        marks = marks_of(look.store, run)
+        marks = marks_of(state.store, run)
         for chart in self._charts(run, text.plain.count("\n") + 1):
-            chart.show_rank(run, rank, marks, look.now_s)
+            chart.show_rank(run, rank, marks, state.now_s)
 
     def _charts(self, run: RunView, about_lines: int) -> list[RunChart]:
         """Those that are told of and have room to be read; the others are hidden."""
@@ -131,8 +131,8 @@ class RankScreen(Screen[None]):
         rows = max(1, (self.size.height - about_lines - FRAME_LINES) // CHART_LINES)
         shown: list[RunChart] = []
         for chart in shown_for(run, self.query(RunChart), PLOTS):
-            told = chart.plot != GPU or has_gpus(run)
-            chart.display = told and len(shown) < rows * columns
+            has_data = chart.plot != GPU or has_gpus(run)
+            chart.display = has_data and len(shown) < rows * columns
             if chart.display:
                 shown.append(chart)
         return shown
@@ -206,8 +206,8 @@ class RankScreen(Screen[None]):
         self.cockpit.attempt(drills.kill(self.cockpit, f"rank:{self.rank}"))
 
 
-def _about(look: Look, run: RunView, rank: RankView, width: int, height: int) -> Content:
-    line = line_of(look.store, run, rank, look.now_s)
+def _about(state: ViewState, run: RunView, rank: RankView, width: int, height: int) -> Content:
+    line = line_of(state.store, run, rank, state.now_s)
     lines = [_where(line, rank)]
     found = sections(rank.sample) if rank.sample else ()
     if found:

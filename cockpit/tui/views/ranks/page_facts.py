@@ -72,10 +72,10 @@ def sections(sample: RankSample) -> tuple[Section, ...]:
         found.append((name, seconds / steps if attribute == "checkpoint_s" else seconds, style))
     if not found or not sample.step_time_s:
         return ()
-    told = sum(seconds for _, seconds, _ in found)
-    whole = max(told, sample.step_time_s)
-    if whole - told > 0.005 * whole:
-        found.append(("other", whole - told, "muted"))
+    measured_s = sum(seconds for _, seconds, _ in found)
+    whole = max(measured_s, sample.step_time_s)
+    if whole - measured_s > 0.005 * whole:
+        found.append(("other", whole - measured_s, "muted"))
     return tuple(Section(name, seconds, seconds / whole, style) for name, seconds, style in found)
 
 

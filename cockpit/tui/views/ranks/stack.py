@@ -83,7 +83,7 @@ async def show_stack(app: AppBase, rank: int) -> None:
     _require_allowed(app)
     process = process_of(app.store, rank)
     page = Reading(f"Stack of rank {rank} · {process}", "AppBase py-spy on its node …")
-    text = await _told(app, page, lambda tools: tools.stack(process))
+    text = await _run_tools(app, page, lambda tools: tools.stack(process))
     page.fill(text or "py-spy printed nothing.")
 
 
@@ -96,7 +96,7 @@ async def show_profile(app: AppBase, rank: int) -> None:
     if seconds is None:
         return
     page = Reading(f"Profile of rank {rank} · {process}", f"Sampling for {seconds} s …")
-    found = await _told(app, page, lambda tools: tools.cpu_profile(process, seconds))
+    found = await _run_tools(app, page, lambda tools: tools.cpu_profile(process, seconds))
     file = _write(f"rank-{rank}-{_stamp()}.svg", found.svg)
     page.fill(_summary(found, file))
     app.notify(str(file), title="Flame graph written", timeout=8, markup=False)
@@ -111,7 +111,7 @@ async def show_memory(app: AppBase, rank: int) -> None:
     if seconds is None:
         return
     page = Reading(f"Memory of rank {rank} · {process}", f"Following for {seconds} s …")
-    html = await _told(app, page, lambda tools: tools.memory_profile(process, seconds))
+    html = await _run_tools(app, page, lambda tools: tools.memory_profile(process, seconds))
     file = _write(f"rank-{rank}-memory-{_stamp()}.html", html)
     page.fill(f"Flame graph of its allocations, for a browser:\n{file}")
     app.notify(str(file), title="Memory profile written", timeout=8, markup=False)
@@ -137,7 +137,7 @@ def process_of(store: Store, rank: int) -> Process:
     return Process(placed.pid, placed.node_ip, placed.node_id)
 
 
-async def _told(
+async def _run_tools(
     app: AppBase, page: Reading, ask: Callable[[RayTools], Coroutine[Any, Any, T]]
 ) -> T:
     """The page is open while the tools are asked; it goes when they fail."""

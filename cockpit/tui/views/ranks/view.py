@@ -7,13 +7,12 @@ from textual.containers import Horizontal
 from textual.content import Content
 
 from cockpit.format import plural
-from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.tui.main.frame import Line
 from cockpit.tui.rows.sort import Order
-from cockpit.tui.rows.text import clock
-from cockpit.tui.view_state import Look
+from cockpit.tui.rows.text import attempt_end
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.charts.curves import (
     LOSS,
     THROUGHPUT,
@@ -72,30 +71,30 @@ class RanksView(OrderedView):
     def on_mount(self) -> None:
         self.pane = self.query_one("#ranks")
 
-    def redraw(self, look: Look) -> None:
-        run = current_run(look.store)
+    def redraw(self, state: ViewState) -> None:
+        run = current_run(state.store)
         # Telemetry comes once a second: of a large world a second's rows are built once.
-        asked = (self.order.by, self.order.down, self.order.text, self.heat, self.colour)
-        drawn = (int(look.now_s), run.id if run else "", asked, self.size)
+        query = (self.order.by, self.order.down, self.order.text, self.heat, self.colour)
+        drawn = (int(state.now_s), run.id if run else "", query, self.size)
         if run is not None and len(run.ranks) > MANY and drawn == self._drawn:
             return
         self._drawn = drawn
         table = self.query_one("#ranks", LineTable)
-        shown = self.ranks.rows(look.store, run, look.now_s, self.order)
+        shown = self.ranks.rows(state.store, run, state.now_s, self.order)
         if self.ranks.columns != self.columns:
             self.columns = self.ranks.columns
             table.set_columns(self.columns)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(shown.rows)
-        self._show_words(look, run, shown)
+        self._show_words(state, run, shown)
         self._show_heat(shown)
         charts = self.query_one(Horizontal)
         charts.display = shown.total > 0 and self.size.height >= 3 * (shown.total + 2) + 4
         table.styles.height = shown.total + 1 if charts.display else "1fr"
         if charts.display:
-            marks = marks_of(look.store, run)
+            marks = marks_of(state.store, run)
             for chart in shown_for(run, self.query(RunChart), PLOTS_BELOW):
-                chart.show_ranks(run, marks, look.now_s)
+                chart.show_ranks(run, marks, state.now_s)
 
     def toggle_heat(self) -> None:
         """A strip over the table, all of the view where it shows more than that, none."""
@@ -138,7 +137,7 @@ class RanksView(OrderedView):
         there = {field.column.key: field for field in self.ranks.fields}
         return [there[field.column.key] for field in COLOURS if field.column.key in there]
 
-    def _show_words(self, look: Look, run: RunView | None, shown: Shown) -> None:
+    def _show_words(self, state: ViewState, run: RunView | None, shown: Shown) -> None:
         if run is None:
             text = Content.styled(" No run yet: ranks appear when an attempt starts.", "$muted")
         elif not shown.total:
@@ -216,9 +215,8 @@ def _attempt(run: RunView) -> Content:
         return Content()
     head = f"  attempt {attempt.number}"
     if attempt.ended_s is not None:
-        why = one_line(attempt.reason or run.message or "finished", 160)
-        style = "$warning" if attempt.reason else "$muted"
-        return Content.styled(f"{head} ended at {clock(attempt.ended_s)}: {why}", style)
+        text = attempt_end(attempt.reason or run.message, attempt.ended_s)
+        return Content.styled(f"{head} {text}", "$warning" if attempt.reason else "$muted")
     if attempt.first_step is None and attempt.reported_s is not None:
         return Content.styled(f"{head} reports only, and no steps", "$muted")
     if attempt.first_step is None:

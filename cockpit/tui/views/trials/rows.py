@@ -30,7 +30,7 @@ _STYLES = {
 }
 MARKS = ("best", "failed")
 """What a filter can ask of a trial by one word."""
-_UNTOLD = frozenset({"time_this_iter_s", "timestamp", "pid", "done", "iterations_since_restore"})
+_INTERNAL = frozenset({"time_this_iter_s", "timestamp", "pid", "done", "iterations_since_restore"})
 """Bookkeeping of Tune's own that no one compares trials by."""
 
 
@@ -96,9 +96,9 @@ class TrialRows:
         trials = [trial for e in experiments for trial in e.trials.values()]
         metrics = {e.metric for e in experiments if e.metric}
         metric = next(iter(metrics)) if len(metrics) == 1 else ""
-        told = sorted({name for t in trials for name in t.metrics} - _UNTOLD - {metric})
+        reported = sorted({name for t in trials for name in t.metrics} - _INTERNAL - {metric})
         self._fields = _fields(
-            tuple(e.name for e in experiments), varied(trials), told[:METRIC_COLUMNS], metric
+            tuple(e.name for e in experiments), varied(trials), reported[:METRIC_COLUMNS], metric
         )
         self.lines = [
             line for experiment in experiments for line in _lines(store, experiment, now_s)

@@ -10,7 +10,7 @@ from cockpit.store.store import Store
 from cockpit.store.trials import best
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.main.frame import Line
-from cockpit.tui.view_state import Look
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.sorted_view import OrderedView
 from cockpit.tui.views.trials.facts import details
 from cockpit.tui.views.trials.rows import TrialRows, counts
@@ -37,23 +37,23 @@ class TrialsView(OrderedView):
         yield Line(id="summary")
         yield LineTable(self._columns, id="trials")
 
-    def redraw(self, look: Look) -> None:
+    def redraw(self, state: ViewState) -> None:
         # Of many trials, a second's rows are built once.
-        version = 0 if len(self.trials.lines) > MANY else look.store.version
+        version = 0 if len(self.trials.lines) > MANY else state.store.version
         order = (self.order.by, self.order.down, self.order.text)
-        drawn = (int(look.now_s), version, order, self.size)
+        drawn = (int(state.now_s), version, order, self.size)
         if drawn == self._drawn:
             return
         self._drawn = drawn
         table = self.query_one(LineTable)
-        rows = self.trials.rows(look.store, look.now_s, self.order)
+        rows = self.trials.rows(state.store, state.now_s, self.order)
         if self.trials.columns != self._columns:
             self._columns = self.trials.columns
             table.set_columns(self._columns)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(rows)
         table.display = bool(self.trials.lines)
-        self.query_one("#summary", Line).show(self._summary(look.store, len(rows)))
+        self.query_one("#summary", Line).show(self._summary(state.store, len(rows)))
 
     def forget(self) -> None:
         super().forget()
@@ -62,8 +62,8 @@ class TrialsView(OrderedView):
     def on_line_table_selected(self, message: LineTable.Selected) -> None:
         """A trial has no page that lives: all that is known of it is read at once."""
         message.stop()
-        look = self.cockpit
-        page = page_of(look.store, message.key, look.now_s)
+        state = self.cockpit
+        page = page_of(state.store, message.key, state.now_s)
         if page is not None:
             self.app.push_screen(page)
 

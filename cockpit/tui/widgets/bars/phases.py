@@ -202,11 +202,11 @@ def legend(
     width: int,
     symbols: Symbols,
     most: int = 1,
-    told: Collection[Phase] = (),
+    named_elsewhere: Collection[Phase] = (),
 ) -> list[StyledLine]:
     """The name and the seconds of each phase in its colour, on up to `most` lines.
 
-    Where there is no room for all, those that are `told` elsewhere are left out first, then those
+    Where there is no room for all, those that are `named_elsewhere` are left out first, then those
     that took least.
     """
     said = [one for one in found if not one.done or one.end_s - one.start_s >= LEAST_SAID_S]
@@ -215,7 +215,10 @@ def legend(
         if len(lines) <= most and all(_cells(line) <= width for line in lines):
             return lines
         said.remove(
-            min(said, key=lambda one: (not one.done, one not in told, one.end_s - one.start_s))
+            min(
+                said,
+                key=lambda one: (not one.done, one not in named_elsewhere, one.end_s - one.start_s),
+            )
         )
     return [[]]
 

@@ -70,5 +70,5 @@ class RecoveryBar(FewLines):
         return 1 + len(self._legend(found, width))
 
     def _legend(self, found: tuple[Phase, ...], width: int) -> list[StyledLine]:
-        told = named(found, width, symbols(), self._scale_s)
-        return legend(found, width, symbols(), self._legend_lines, told)
+        named_elsewhere = named(found, width, symbols(), self._scale_s)
+        return legend(found, width, symbols(), self._legend_lines, named_elsewhere)

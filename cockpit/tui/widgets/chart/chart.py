@@ -17,11 +17,11 @@ from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, MarkKind, Stretch
-from cockpit.tui.widgets.chart.picture import Curve, Look, Picture, compose
+from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, Picture, compose
 from cockpit.tui.widgets.chart.points import Points
 from training.telemetry.metric_table import Unit
 
-__all__ = ["Curve", "LineChart", "Look", "Mark", "MarkKind"]
+__all__ = ["ChartOptions", "Curve", "LineChart", "Mark", "MarkKind"]
 
 NEAR_CELLS = 8
 """Changed cells of a row that are so near to each other are painted as one."""
@@ -47,7 +47,9 @@ class LineChart(Widget):
     ) -> None:
         super().__init__(id=id, classes=classes)
         axis = Axis.CLOCK if clock else Axis.AGO
-        self._look = Look(title, unit, window_s, axis=axis, low=low, high=high, empty=empty)
+        self._options = ChartOptions(
+            title, unit, window_s, axis=axis, low=low, high=high, empty=empty
+        )
         self._curves: tuple[Curve, ...] = ()
         self._marks: tuple[Mark, ...] = ()
         self._now_s: float | None = None
@@ -62,12 +64,12 @@ class LineChart(Widget):
     @property
     def window_s(self) -> float | None:
         """How much time is shown; None is everything."""
-        return self._look.window_s
+        return self._options.window_s
 
     @property
-    def look(self) -> Look:
+    def options(self) -> ChartOptions:
         """How it is drawn."""
-        return self._look
+        return self._options
 
     @property
     def stretch(self) -> Stretch | None:
@@ -75,24 +77,24 @@ class LineChart(Widget):
         return self._picture.stretch
 
     def set_window(self, window_s: float | None) -> None:
-        self._restyle(replace(self._look, window_s=window_s))
+        self._restyle(replace(self._options, window_s=window_s))
 
-    def set_look(self, look: Look) -> None:
-        self._restyle(look)
+    def set_options(self, options: ChartOptions) -> None:
+        self._restyle(options)
 
     def set_title(self, title: str) -> None:
-        self._restyle(replace(self._look, title=title))
+        self._restyle(replace(self._options, title=title))
 
     def set_unit(self, unit: Unit) -> None:
-        self._restyle(replace(self._look, unit=unit))
+        self._restyle(replace(self._options, unit=unit))
 
     def set_clock(self, clock: bool) -> None:
         """Label the time axis with the time of day, or with time ago."""
-        self._restyle(replace(self._look, axis=Axis.CLOCK if clock else Axis.AGO))
+        self._restyle(replace(self._options, axis=Axis.CLOCK if clock else Axis.AGO))
 
     def set_empty(self, text: str) -> None:
         """What to say without any point."""
-        self._restyle(replace(self._look, empty=text))
+        self._restyle(replace(self._options, empty=text))
 
     def set_curves(self, curves: Sequence[Curve], now_s: float | None = None) -> None:
         """Show these curves. Their arrays may have grown since: they are read anew."""
@@ -100,11 +102,11 @@ class LineChart(Widget):
         self._redraw()
 
     def set_all(
-        self, curves: Sequence[Curve], marks: Sequence[Mark], look: Look, now: float
+        self, curves: Sequence[Curve], marks: Sequence[Mark], options: ChartOptions, now: float
     ) -> None:
         """Everything at once, drawn once."""
         self._curves, self._now_s = tuple(map(self._folded, curves)), now
-        self._marks, self._look = tuple(marks), look
+        self._marks, self._options = tuple(marks), options
         self._redraw()
 
     def set_marks(self, marks: Sequence[Mark]) -> None:
@@ -160,9 +162,9 @@ class LineChart(Widget):
             style = self._styles[words] = self._base + palette.style(words)
         return Segment("".join(characters), style)
 
-    def _restyle(self, look: Look) -> None:
-        if look != self._look:
-            self._look = look
+    def _restyle(self, options: ChartOptions) -> None:
+        if options != self._options:
+            self._options = options
             self._redraw()
 
     def _draw(self) -> None:
@@ -172,7 +174,7 @@ class LineChart(Widget):
         self._drawn_with = symbols()
         width, height = self.size
         self._picture = compose(
-            width, height, self._curves, self._marks, self._look, now_s, self._drawn_with
+            width, height, self._curves, self._marks, self._options, now_s, self._drawn_with
         )
 
     def _redraw(self) -> None:

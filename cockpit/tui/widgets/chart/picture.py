@@ -47,7 +47,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ChartOptions:
     """How a chart is drawn, whatever its data."""
 
     title: str = ""
@@ -87,7 +87,7 @@ class _Drawing:
     """One picture in the making."""
 
     grid: Grid
-    look: Look
+    options: ChartOptions
     curves: Sequence[Curve]
     marks: Sequence[Mark]
     now: float
@@ -96,9 +96,9 @@ class _Drawing:
     points: list[Points] = field(default_factory=list)
 
     def whole(self) -> Picture:
-        grid, look, lines = self.grid, self.look, self.lines
+        grid, options, lines = self.grid, self.options, self.lines
         legend = grid.height >= LEAST_FOR_LEGEND
-        legend = legend and bool(look.title or any(curve.label for curve in self.curves))
+        legend = legend and bool(options.title or any(curve.label for curve in self.curves))
         floor = grid.height >= LEAST_FOR_TIME_AXIS
         top_row = int(legend)
         rows = grid.height - top_row - int(floor)
@@ -109,7 +109,7 @@ class _Drawing:
         left = 0
         if grid.width >= LEAST_FOR_Y_LABELS and rows > 1:
             left = max((width_of(text) for _, text in labels), default=0) + 1
-            left = max(left, self.look.left)
+            left = max(left, self.options.left)
             left = left if left <= grid.width // 2 else 0
         cells = grid.width - left
         pixels = pixels_wide(cells, self.symbols)
@@ -119,24 +119,24 @@ class _Drawing:
         plot_rows = canvas.height
 
         if legend:
-            told = [
+            entries = [
                 (curve.label, curve.color, self._value(number, stretch))
                 for number, curve in enumerate(self.curves)
             ]
-            after = surround.title(grid, lines, look.title, selected=look.selected)
-            surround.legend(grid, lines, after, told, look.unit)
+            after = surround.title(grid, lines, options.title, selected=options.selected)
+            surround.legend(grid, lines, after, entries, options.unit)
         if left:
             surround.values(grid, lines, left, top_row, (plot_rows, rows), labels, (bottom, top))
         if floor:
             labels_below = labels_of(
-                look.axis, stretch.start, stretch.end, self.now, look.origin, cells
+                options.axis, stretch.start, stretch.end, self.now, options.origin, cells
             )
             surround.floor(grid, lines, stretch, labels_below)
         shown = marking.columns(self.marks, stretch)
         marking.lines(grid, shown, top_row, plot_rows, lines.mark)
         if floor:
             marking.ticks(grid, self.marks, stretch, lines.below, lines.floor)
-        at = None if look.cursor is None else stretch.cell(look.cursor)
+        at = None if options.cursor is None else stretch.cell(options.cursor)
         if at is not None:
             for y in range(top_row, top_row + rows):
                 grid.put(at, y, lines.cursor, "accent")
@@ -156,34 +156,34 @@ class _Drawing:
         return Picture(grid, stretch)
 
     def _extent(self, pixels: int) -> tuple[float, float]:
-        if self.look.end is not None and self.look.window_s:
-            return self.look.end - self.look.window_s, self.look.end
+        if self.options.end is not None and self.options.window_s:
+            return self.options.end - self.options.window_s, self.options.end
         starts = [curve.times[0] for curve in self.curves]
-        if self.look.begin is not None:
-            starts = [self.look.begin]
-        return extent(starts, self.now, self.look.window_s, pixels)
+        if self.options.begin is not None:
+            starts = [self.options.begin]
+        return extent(starts, self.now, self.options.window_s, pixels)
 
     def _values(
         self, start: float, end: float, rows: int
     ) -> tuple[float, float, list[tuple[float, str]], bool]:
         """Ends and labels of the value axis, and whether it is logarithmic after all."""
-        look = self.look
+        options = self.options
         read = list(self.points)
         read += [curve.raw for curve in self.curves if curve.raw is not None]
         read += [edge for curve in self.curves if curve.band is not None for edge in curve.band]
         found = [both for points in read if (both := points.bounds(start, end)) is not None]
         least = min((a for a, _ in found), default=0.0)
         greatest = max((b for _, b in found), default=1.0)
-        if look.log and greatest > 0:
+        if options.log and greatest > 0:
             if least <= 0:
                 least = min((a for a, _ in found if a > 0), default=greatest * 1e-3)
             least = max(least, greatest * 10.0**-DECADES)
-            return *y_axis_in_powers(least, greatest, rows, look.unit), True
-        low = look.low if look.low is not None else least
-        high = look.high if look.high is not None else greatest
-        bottom, top, labels = y_axis(min(low, high), max(low, high), rows, look.unit)
-        bottom = bottom if look.low is None else look.low
-        top = top if look.high is None else look.high
+            return *y_axis_in_powers(least, greatest, rows, options.unit), True
+        low = options.low if options.low is not None else least
+        high = options.high if options.high is not None else greatest
+        bottom, top, labels = y_axis(min(low, high), max(low, high), rows, options.unit)
+        bottom = bottom if options.low is None else options.low
+        top = top if options.high is None else options.high
         return bottom, top, labels, False
 
     def _traced(
@@ -223,9 +223,9 @@ class _Drawing:
 
     def _value(self, number: int, stretch: Stretch) -> float | None:
         """What the legend tells of a curve: at the cursor, else its newest."""
-        if self.look.cursor is None:
+        if self.options.cursor is None:
             return self.curves[number].values[-1]
-        return self.points[number].at(self.look.cursor, stretch.cell_size)
+        return self.points[number].at(self.options.cursor, stretch.cell_size)
 
     def _odd(self, odd: Sequence[Trace], stretch: Stretch, y: int, pixels: int) -> None:
         """What is no number, where it happened, in the last row of the plot."""
@@ -261,7 +261,7 @@ def compose(
     height: int,
     curves: Sequence[Curve],
     marks: Sequence[Mark],
-    look: Look,
+    options: ChartOptions,
     now: float,
     symbols: Symbols,
 ) -> Picture:
@@ -273,12 +273,12 @@ def compose(
     curves = [curve for curve in curves if len(curve.times)]
     if not curves:
         if height > 1:
-            surround.title(grid, lines, look.title, selected=look.selected)
-        text = fit(look.empty, width) if width_of(look.empty) > width else look.empty
+            surround.title(grid, lines, options.title, selected=options.selected)
+        text = fit(options.empty, width) if width_of(options.empty) > width else options.empty
         grid.put((width - width_of(text)) // 2, height // 2, text, "muted")
         return Picture(grid)
     points = [curve.points or Points(curve) for curve in curves]
-    return _Drawing(grid, look, curves, marks, now, symbols, lines, points).whole()
+    return _Drawing(grid, options, curves, marks, now, symbols, lines, points).whole()
 
 
 def draw(
@@ -286,9 +286,9 @@ def draw(
     height: int,
     curves: Sequence[Curve],
     marks: Sequence[Mark],
-    look: Look,
+    options: ChartOptions,
     now: float,
     symbols: Symbols,
 ) -> Grid:
     """As `compose`, the characters alone."""
-    return compose(width, height, curves, marks, look, now, symbols).grid
+    return compose(width, height, curves, marks, options, now, symbols).grid

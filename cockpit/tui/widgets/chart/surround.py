@@ -51,18 +51,18 @@ def title(grid: Grid, lines: Lines, text: str, *, selected: bool) -> int:
 
 
 def legend(
-    grid: Grid, lines: Lines, x: int, told: Sequence[tuple[str, str, float | None]], unit: Unit
+    grid: Grid, lines: Lines, x: int, entries: Sequence[tuple[str, str, float | None]], unit: Unit
 ) -> None:
     """Each curve's label and value, after `x`; of those that have no room, how many they are.
 
-    `told`: (label, colour, value).
+    `entries`: (label, colour, value).
     """
-    for number, (label, color, value) in enumerate(told):
+    for number, (label, color, value) in enumerate(entries):
         said = "–" if value is None else value_text(value, unit)
         text = f"{label} {said}".strip()
-        more = f"+{len(told) - number}"
+        more = f"+{len(entries) - number}"
         needed = width_of(text) + 2
-        rest = 0 if number == len(told) - 1 else width_of(more) + 2
+        rest = 0 if number == len(entries) - 1 else width_of(more) + 2
         if x + needed + rest > grid.width:
             grid.put(x, 0, more, "muted")
             return
