@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -49,7 +50,8 @@ _context.set_forkserver_preload(["tests.hangs.corpus"])
 def rank_main(
     name: str, is_hang: bool, rank: int, world: int, folder: str, records: Connection
 ) -> None:
-    """The process of a rank."""
+    """The process of a rank, with a group of its own: a data loader's worker ends with it."""
+    os.setsid()
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=world)
     scenario = name.partition(":")[0]
     run = HANGS[scenario][0] if is_hang else HEALTHY[scenario]
@@ -157,6 +159,9 @@ def _together(
         _watch(found, readers, timeout_s, frozen)
     finally:
         for process in processes:
+            if process.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             process.join()
     return found

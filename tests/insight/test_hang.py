@@ -139,6 +139,9 @@ def test_busy_rank_is_no_hang_before_the_slow_bound() -> None:
     waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
     busy = dump(1, 0, 2, waits=False, cpu_percent=99.0)
     assert judged(hung([busy, *waiting])).confidence is Confidence.LOW
+    runnable = (Thread("", 0, "R", is_training=True),)
+    starved = dump(1, 0, 2, waits=False, threads=runnable)
+    assert judged(hung([starved, *waiting])).confidence is Confidence.LOW
     later = [dump(rank, 1, 3, waits=True, idle_s=130.0) for rank in (0, 2, 3)]
     busy = dump(1, 0, 2, waits=False, cpu_percent=99.0, idle_s=130.0)
     assert judged(hung([busy, *later])).confidence is Confidence.MEDIUM

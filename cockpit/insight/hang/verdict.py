@@ -413,7 +413,10 @@ def _place(dump: RankDump) -> Place:
 
 
 def _is_busy(dump: RankDump) -> bool:
+    """On a machine with too much to do, a thread that is runnable gets little of the CPU."""
     cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
+    if dump.training is not None and dump.training.state == "R":
+        return True
     return (cpu or 0.0) >= BUSY_CPU_PERCENT or (io or 0.0) >= BUSY_IO_BYTES_PER_S
 
 
