@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import pty
@@ -49,6 +50,19 @@ def test_recordings_are_listed(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert found["size_bytes"] == path.stat().st_size
     assert main(["recordings"]) == 0
     assert re.search(rf"{RUN}\s+digits\s+RUNNING", capsys.readouterr().out)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_declined_deletion_fails_and_leaves_the_recording(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["recordings", "delete", "digits"]) == 1
+    assert path.exists()
 
 
 def test_a_recording_is_deleted_when_that_is_confirmed(

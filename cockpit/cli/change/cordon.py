@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             return int(ExitCode.DONE)
         plan = [_plan(store, args.machine, cordoned=cordoned)]
         if not confirm.confirmed(args, plan, session.backend.ref, destroys=cordoned):
-            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+            return confirm.not_confirmed(args)
         session.call(ClusterActions.on(session).cordon(args.machine, cordoned))
         print(f"{args.machine} is {args.verb}ed.", file=sys.stderr)
     return int(ExitCode.DONE)

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
                 return int(ExitCode.DONE)
         plan = _plan_of_rayjob(args.verb, rayjob) if by_resource and rayjob else _plan(args)
         if not confirm.confirmed(args, [plan], session.backend.ref, destroys=args.verb != "resume"):
-            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+            return confirm.not_confirmed(args)
         actions = ClusterActions.on(session)
         uid = rayjob.rayjob_uid if rayjob is not None else ""
         if args.verb == "stop":

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend", "ray", "telemetry"), connect.TARGET_SETTLE_S)
         plan = plan_kill(session.store, args.target, args.grace, args.timeout)
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
-            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+            return confirm.not_confirmed(args)
         actions = DrillActions(
             session, limits=parse_blast_radius(file.read().tables.get("drills", {}))
         )

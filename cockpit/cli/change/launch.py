@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run and not on_another:
             plan += _lacking(session, spec)
         if not confirm.confirmed(args, plan, session.backend.ref):
-            return int(ExitCode.DONE)
+            return confirm.not_confirmed(args)
         if options is None:
             return session.call(_launch(args, session.backend, spec))
         from cockpit.cli.change.rayjob import launch

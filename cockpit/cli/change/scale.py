@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             group, wanted, min_replicas=args.min, max_replicas=args.max, remove=args.remove
         )
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
-            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+            return confirm.not_confirmed(args)
         request = ScaleRequest(group.name, wanted, args.min, args.max, tuple(args.remove), uid)
         done = session.call(ClusterActions.on(session).scale(request))
         what = unit(done.after, group)

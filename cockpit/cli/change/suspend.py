@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         uid = store.uid
         plan = _plan(store, session.backend.ref.name, suspended=suspended)
         if not confirm.confirmed(args, plan, session.backend.ref, destroys=suspended):
-            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+            return confirm.not_confirmed(args)
         session.call(ClusterActions.on(session).suspend(suspended, uid=uid))
         done = "is being suspended" if suspended else "gets its pods again"
         print(f"Cluster {session.backend.ref.name} {done}.", file=sys.stderr)

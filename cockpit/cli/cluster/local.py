@@ -80,7 +80,7 @@ def _down(args: argparse.Namespace, wanted: str) -> int:
         pods = f"{living} pod{'s'[: living != 1]}"
         plan = f"Take down local cluster {name}: {pods}, every run on it, and its files."
         if not confirm.confirmed(args, [plan], ClusterRef("local", name), destroys=True):
-            return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+            return confirm.not_confirmed(args)
     else:
         # After a reboot, for example: nothing lives there that could be lost by a slip.
         confirm.refuse_read_only(args)

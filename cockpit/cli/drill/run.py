@@ -120,7 +120,7 @@ def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan
     experiment, left = actions.experiment(plan), _left(session, actions)
     lines = [*_plan_lines(session, experiment), *left.lines]
     if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
-        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+        return confirm.not_confirmed(args)
     _undo(args, session, actions, left)
     record, interrupted = follow(
         session, actions.drill(experiment), experiment.abort, Lines(experiment).print_new
@@ -136,7 +136,7 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
     there = here(session.store, session.backend.ref.backend, rights)
     lines = [*step_lines(day, there), *left.lines]
     if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
-        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+        return confirm.not_confirmed(args)
     _undo(args, session, actions, left)
     printers: dict[str, Lines] = {}
 

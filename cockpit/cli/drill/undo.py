@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     on = clusters[0] if len(clusters) == 1 else None
     plan = [_plan(entry, now_s) for entry in agreed]
     if not confirm.confirmed(args, plan, on, destroys=bool(protected)):
-        return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
+        return confirm.not_confirmed(args)
     rows = [_row(entry, False, _not_asked(entry, now_s)) for entry in left if entry not in agreed]
     for ref in clusters:
         rows += _on(args, ref, journal, [entry for entry in agreed if entry.cluster == ref])

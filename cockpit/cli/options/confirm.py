@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from cockpit.model.cluster import ClusterRef, is_protected
-from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.error import ExitCode, NotAllowedError, UsageError
 from cockpit.model.text import as_sentence, one_line
 from cockpit.session.session import Session
 
@@ -68,6 +68,11 @@ def confirmed(
         return True
     print("Left as it was.", file=sys.stderr)
     return False
+
+
+def not_confirmed(args: argparse.Namespace) -> int:
+    """The exit code where `confirmed` returned False: a dry run succeeds, a declined plan fails."""
+    return int(ExitCode.DONE if args.dry_run else ExitCode.FAILED)
 
 
 def _require_meant(args: argparse.Namespace, on: ClusterRef, *, protected: bool) -> None:

@@ -80,7 +80,7 @@ def _delete(args: argparse.Namespace, library: Library) -> int:
         raise UsageError("Which recording?", todo="cockpit recordings lists them.")
     found = [library.find(name) for name in args.name]
     if not confirm.confirmed(args, [f"Delete {path}, for good." for path in found]):
-        return 0
+        return confirm.not_confirmed(args)
     for path in found:
         library.delete(path)
     return 0
