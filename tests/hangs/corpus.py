@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from cockpit.insight.hang.verdict import Confidence, Verdict, verdict
+from cockpit.insight.hang.types import Confidence, Verdict
+from cockpit.insight.hang.verdict import verdict
 from cockpit.model.event import AttemptStarted, RunSeen
 from cockpit.model.run import Placement, RunState
 from cockpit.sources.telemetry.events import event_of

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, IterableDataset
 
-from cockpit.insight.hang.verdict import Kind
+from cockpit.insight.hang.types import Kind
 
 STEPS = 25
 STEP_S = 0.05

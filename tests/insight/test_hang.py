@@ -11,7 +11,8 @@ import pytest
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.hang.place import Place, place
 from cockpit.insight.hang.text import _stack, lines
-from cockpit.insight.hang.verdict import Confidence, Kind, Verdict, verdict
+from cockpit.insight.hang.types import Confidence, Kind, Verdict
+from cockpit.insight.hang.verdict import verdict
 from cockpit.model.alert import Severity
 from cockpit.model.event import AttemptStarted, RankSampled, RanksDumped, RunSeen
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cockpit.insight.hang.verdict import Confidence, Kind, verdict
+from cockpit.insight.hang.types import Confidence, Kind
+from cockpit.insight.hang.verdict import verdict
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import RunView
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit import format
-from cockpit.insight.hang.verdict import Verdict
+from cockpit.insight.hang.types import Verdict
 from cockpit.model.hang import Stack
 
 INNER, OUTER = 10, 3

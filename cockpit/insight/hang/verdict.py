@@ -14,12 +14,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
 
 from cockpit import format
 from cockpit.insight.detectors.stuck_start import LACKING, between_since
 from cockpit.insight.hang.place import SLOW, Place, place
+from cockpit.insight.hang.sentence import (
+    collective_text,
+    function_of,
+    group_name,
+    has_or_have,
+    is_or_are,
+    ranks_or_none,
+    ranks_text,
+    usage_text,
+)
+from cockpit.insight.hang.types import Confidence, GroupState, Kind, StackGroup, Verdict
 from cockpit.insight.hang.waits import Mismatch, Wait, cycle, waits
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
@@ -34,77 +43,6 @@ LONGEST_TIMES = 2.0
 LACKING_S, STARTING_S = 25.0, 120.0
 """Without ranks: when the cluster lacks resources, and when no reason is known."""
 STACK_GROUPS = 20
-
-
-class Kind(StrEnum):
-    SKIPPED = "skipped collective"
-    MISMATCH = "mismatched collective"
-    DATA = "data loader"
-    STORAGE = "storage"
-    USER = "user code"
-    LOCK = "lock"
-    CHILD = "child process"
-    EVALUATION = "evaluation"
-    FROZEN = "frozen"
-    GPU = "GPU fault"
-    NETWORK = "network"
-    DEADLOCK = "deadlock"
-    REPORT = "report"
-    RAY = "Ray"
-    RESOURCES = "resources"
-
-
-class Confidence(StrEnum):
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
-
-
-@dataclass(frozen=True, slots=True)
-class StackGroup:
-    """Ranks whose training threads have the same stack."""
-
-    ranks: tuple[int, ...]
-    place: Place
-    stack: Stack
-    is_cause: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """A process group that somebody waits in."""
-
-    name: str
-    description: str
-    members: int
-    waiting: tuple[int, ...]
-    missing: tuple[int, ...]
-    seq: int
-    op: str
-    shape: str
-    age_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    kind: Kind
-    ranks: tuple[int, ...]
-    """Those that block the others; all of them where none stands out."""
-    sentence: str
-    confidence: Confidence
-    idle_s: float
-    """Since the last progress, when the newest dump was taken."""
-    bound_s: float
-    """The longest time without progress that the run's own pace explains."""
-    at_s: float
-    evidence: tuple[str, ...] = ()
-    groups: tuple[GroupState, ...] = ()
-    stacks: tuple[StackGroup, ...] = ()
-    """The cause first, then the most common."""
-
-    @property
-    def is_late(self) -> bool:
-        return self.idle_s >= self.bound_s
 
 
 def verdict(run: RunView, now_s: float) -> Verdict | None:
@@ -175,7 +113,7 @@ class _Case:
         if wait is None:
             waiting = sorted(r for r, peer in self._waits.peers.items() if peer in causes)
             what = (
-                f"{_ranks(waiting)} {_has(waiting)} waited in send or recv for "
+                f"{ranks_text(waiting)} {has_or_have(waiting)} waited in send or recv for "
                 f"{format.ranks(causes)} for {self._idle_s:.0f} s"
             )
         else:
@@ -187,8 +125,8 @@ class _Case:
                 }
             )
             what = (
-                f"{_ranks(wait.missing)} never called {_collective(wait)}; "
-                f"{format.ranks(waiting)} {_has(waiting)} waited in it for "
+                f"{ranks_text(wait.missing)} never called {collective_text(wait)}; "
+                f"{format.ranks(waiting)} {has_or_have(waiting)} waited in it for "
                 f"{wait.collective.age_s:.0f} s"
             )
         return self._made(kind, causes, [f"{what}.", *self._where(causes)], True)
@@ -215,7 +153,7 @@ class _Case:
         order = list(found.called.values())
         is_tie = len(order[0]) == len(order[1])
         causes = [r for ranks in (order if is_tie else order[1:]) for r in ranks]
-        name = _name(found.group)
+        name = group_name(found.group)
         sentence = f"Collective #{found.seq} of group {name} differs: {'; '.join(told)}."
         return self._made(Kind.MISMATCH, causes, [sentence, *self._where(causes)], True)
 
@@ -225,7 +163,7 @@ class _Case:
             wait = next(
                 (w for w in self._waits.waits if w.rank == rank and other in w.missing), None
             )
-            where = _collective(wait) if wait is not None else "send or recv"
+            where = collective_text(wait) if wait is not None else "send or recv"
             parts.append(f"rank {rank} waits in {where} for rank {other}")
         sentence = f"{parts[0][0].upper()}{'; '.join(parts)[1:]}."
         return self._made(Kind.DEADLOCK, ring, [sentence, *self._where(ring)], True)
@@ -234,9 +172,9 @@ class _Case:
         wait = max(found, key=lambda each: each.collective.age_s)
         ranks = sorted({each.rank for each in found})
         sentence = (
-            f"{_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} in {_collective(wait)} since "
-            f"{wait.collective.age_s:.0f} s, and all ranks have called it: the network or the "
-            f"transport."
+            f"{ranks_text(ranks)} {has_or_have(ranks)} waited in {collective_text(wait)} for "
+            f"{wait.collective.age_s:.0f} s, and all members of the group have called it: the "
+            "cause is the network or the transport."
         )
         kind = Kind.GPU if self._kind(ranks) is Kind.GPU else Kind.NETWORK
         return self._made(kind, ranks, [sentence, *self._where(ranks)], True)
@@ -244,15 +182,15 @@ class _Case:
     def _progressing(self, wait: Wait, unknown: set[int]) -> Verdict:
         sentence = (
             f"Rank {wait.rank} has waited for {wait.collective.age_s:.0f} s in "
-            f"{_collective(wait)}, while {format.ranks(unknown)} "
+            f"{collective_text(wait)}, while {format.ranks(unknown)} "
             f"{'makes' if len(unknown) == 1 else 'make'} progress."
         )
         return self._made(Kind.SKIPPED, unknown, [sentence], False)
 
     def _not_reporting(self, reporting: set[int], others: set[int]) -> Verdict:
         sentence = (
-            f"{_ranks(others)} {_has(others)} not called ray.train.report, in which "
-            f"{format.ranks(reporting)} {_has(reporting)} waited for {self._idle_s:.0f} s."
+            f"{ranks_text(others)} {has_or_have(others)} not called ray.train.report, in which "
+            f"{format.ranks(reporting)} {has_or_have(reporting)} waited for {self._idle_s:.0f} s."
         )
         kind = self._kind(others)
         return self._made(kind, others, [sentence, *self._where(others)], True)
@@ -314,16 +252,19 @@ class _Case:
         if silent := sorted(set(causes) & set(self._view.silent)):
             parts.append(self._silent(silent))
         if of_cause is not None:
-            parts.append(f"{_ranks(of_cause.ranks)} {_is(of_cause.ranks)} {self._at(of_cause)}")
+            parts.append(
+                f"{ranks_text(of_cause.ranks)} {is_or_are(of_cause.ranks)} {self._at(of_cause)}"
+            )
         if other is not None:
             others = format.plural(len(other.ranks), "other rank")
-            parts.append(f"{others} {_is(other.ranks)} {self._at(other)}")
+            parts.append(f"{others} {is_or_are(other.ranks)} {self._at(other)}")
         return [f"{'; '.join(parts)}."] if parts else []
 
     def _silent(self, ranks: Collection[int]) -> str:
+        sends = "sends" if len(ranks) == 1 else "send"
         return (
-            f"{_ranks(ranks)} {'sends' if len(ranks) == 1 else 'send'} nothing: stopped, swapped "
-            f"out, or in native code that holds the GIL"
+            f"{ranks_text(ranks)} {sends} nothing: stopped, swapped out, or in native code that "
+            "holds the GIL"
         )
 
     def _at(self, group: StackGroup) -> str:
@@ -338,9 +279,9 @@ class _Case:
             return f"in `ray.train.report` ({where}"
         if group.place is Place.COLLECTIVE and not group.is_cause:
             waits = [wait for wait in self._waits.waits if wait.rank in group.ranks]
-            inner = waits[0].collective.op if waits else _function(stack.frames[0])
+            inner = waits[0].collective.op if waits else function_of(stack.frames[0])
             return f"in `{inner}` ({where}"
-        called = [f for f in map(_function, stack.frames[: stack.user]) if f != "wrapper"]
+        called = [f for f in map(function_of, stack.frames[: stack.user]) if f != "wrapper"]
         inner = called[-1] if called else stack.call
         return f"in `{function}` ({where}" + (f", `{inner}`" if inner else "")
 
@@ -348,11 +289,11 @@ class _Case:
         for group in self._groups()[:3]:
             yield (
                 f"group {group.name} ({group.description}): {format.ranks(group.waiting)} at "
-                f"#{group.seq}, not there: {_ranks_or_none(group.missing)}"
+                f"#{group.seq}, not there: {ranks_or_none(group.missing)}"
             )
         for rank in sorted(causes)[:3]:
             if (known := self._dumps.get(rank)) is not None:
-                yield _usage(rank, known)
+                yield usage_text(rank, known)
         if self._waits.implausible:
             yield f"ignored for implausible sequences: {format.ranks(self._waits.implausible)}"
         missing = Counter(d.dump.missing for d in self._dumps.values() if d.dump.missing)
@@ -418,44 +359,3 @@ def _is_busy(dump: RankDump) -> bool:
     if dump.training is not None and dump.training.state == "R":
         return True
     return (cpu or 0.0) >= BUSY_CPU_PERCENT or (io or 0.0) >= BUSY_IO_BYTES_PER_S
-
-
-def _usage(rank: int, dump: RankDump) -> str:
-    cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
-    state = dump.training.state if dump.training is not None else ""
-    parts = [f"{cpu:.0f} % CPU"] if cpu is not None else []
-    parts += [f"{format.bytes_text(io)}/s of I/O"] if io is not None else []
-    parts += [f"kernel state {state}"] if state else []
-    return f"rank {rank}: {', '.join(parts)}" if parts else f"rank {rank}: no usage known"
-
-
-def _collective(wait: Wait) -> str:
-    shape = f" ({wait.collective.shape})" if wait.collective.shape else ""
-    return f"{wait.collective.op} #{wait.collective.seq} of group {_name(wait.group)}{shape}"
-
-
-def _name(group: ProcessGroup) -> str:
-    if group.description == "default_pg":
-        return "default"
-    return group.description if group.description not in ("", "undefined") else group.name
-
-
-def _function(frame: str) -> str:
-    return frame.partition(" (")[0]
-
-
-def _ranks(ranks: Collection[int]) -> str:
-    text = format.ranks(ranks)
-    return f"{text[:1].upper()}{text[1:]}"
-
-
-def _ranks_or_none(ranks: Collection[int]) -> str:
-    return format.ranks(ranks) if ranks else "none"
-
-
-def _has(ranks: Collection[int]) -> str:
-    return "has" if len(ranks) == 1 else "have"
-
-
-def _is(ranks: Collection[int]) -> str:
-    return "is" if len(ranks) == 1 else "are"

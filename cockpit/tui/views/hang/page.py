@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 
 from cockpit.insight.hang.text import lines
-from cockpit.insight.hang.verdict import Confidence, Verdict, verdict
+from cockpit.insight.hang.types import Confidence, Verdict
+from cockpit.insight.hang.verdict import verdict
 from cockpit.model.text import clean
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run

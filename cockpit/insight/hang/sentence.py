@@ -1,0 +1,51 @@
+"""Ranks, collectives and frames as parts of a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cockpit import format
+from cockpit.insight.hang.waits import Wait
+from cockpit.model.hang import ProcessGroup
+from cockpit.store.hang import RankDump
+
+
+def usage_text(rank: int, dump: RankDump) -> str:
+    cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
+    state = dump.training.state if dump.training is not None else ""
+    parts = [f"{cpu:.0f} % CPU"] if cpu is not None else []
+    parts += [f"{format.bytes_text(io)}/s of I/O"] if io is not None else []
+    parts += [f"kernel state {state}"] if state else []
+    return f"rank {rank}: {', '.join(parts)}" if parts else f"rank {rank}: no usage known"
+
+
+def collective_text(wait: Wait) -> str:
+    shape = f" ({wait.collective.shape})" if wait.collective.shape else ""
+    return f"{wait.collective.op} #{wait.collective.seq} of group {group_name(wait.group)}{shape}"
+
+
+def group_name(group: ProcessGroup) -> str:
+    if group.description == "default_pg":
+        return "default"
+    return group.description if group.description not in ("", "undefined") else group.name
+
+
+def function_of(frame: str) -> str:
+    return frame.partition(" (")[0]
+
+
+def ranks_text(ranks: Collection[int]) -> str:
+    text = format.ranks(ranks)
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def ranks_or_none(ranks: Collection[int]) -> str:
+    return format.ranks(ranks) if ranks else "none"
+
+
+def has_or_have(ranks: Collection[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"
+
+
+def is_or_are(ranks: Collection[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"

@@ -1,0 +1,80 @@
+"""What a verdict on a hang consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cockpit.insight.hang.place import Place
+from cockpit.model.hang import Stack
+
+
+class Kind(StrEnum):
+    SKIPPED = "skipped collective"
+    MISMATCH = "mismatched collective"
+    DATA = "data loader"
+    STORAGE = "storage"
+    USER = "user code"
+    LOCK = "lock"
+    CHILD = "child process"
+    EVALUATION = "evaluation"
+    FROZEN = "frozen"
+    GPU = "GPU fault"
+    NETWORK = "network"
+    DEADLOCK = "deadlock"
+    REPORT = "report"
+    RAY = "Ray"
+    RESOURCES = "resources"
+
+
+class Confidence(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class StackGroup:
+    """Ranks whose training threads have the same stack."""
+
+    ranks: tuple[int, ...]
+    place: Place
+    stack: Stack
+    is_cause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A process group that somebody waits in."""
+
+    name: str
+    description: str
+    members: int
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+    seq: int
+    op: str
+    shape: str
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    kind: Kind
+    ranks: tuple[int, ...]
+    """Those that block the others; all of them where none stands out."""
+    sentence: str
+    confidence: Confidence
+    idle_s: float
+    """Since the last progress, when the newest dump was taken."""
+    bound_s: float
+    """The longest time without progress that the run's own pace explains."""
+    at_s: float
+    evidence: tuple[str, ...] = ()
+    groups: tuple[GroupState, ...] = ()
+    stacks: tuple[StackGroup, ...] = ()
+    """The cause first, then the most common."""
+
+    @property
+    def is_late(self) -> bool:
+        return self.idle_s >= self.bound_s
