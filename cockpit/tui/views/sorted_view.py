@@ -1,37 +1,69 @@
-"""A view whose one table the user sorts and filters."""
+"""A view of tables that the user sorts and filters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from cockpit.tui.rows.sort import Order
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.sort import Order, heading
 from cockpit.tui.view_state import Target
 from cockpit.tui.views.view import View
-from cockpit.tui.widgets.table.table import LineTable
+from cockpit.tui.widgets.table.table import LineTable, Row
 
 
-class OrderedView(View):
-    """`KIND` is what a row is, as a `Target` has it; `order` is the user's."""
-
+class SortedView(View):
+    TABLES: ClassVar[tuple[str, ...]] = ()
+    """The ids of its tables. Keys work on the one that has, or had last, the focus."""
     KIND: ClassVar[str] = ""
+    """What a row of the first table is, as a `Target` has it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.order = Order()
+        self.orders = {name: Order() for name in self.TABLES}
+
+    @property
+    def order(self) -> Order:
+        """Of the first table."""
+        return self.orders[self.TABLES[0]]
+
+    def table(self, name: str = "") -> LineTable:
+        """The table of that id; the first without one."""
+        return self.query_one(f"#{name or self.TABLES[0]}", LineTable)
+
+    def focused_table(self) -> LineTable:
+        pane = self.pane
+        return pane if isinstance(pane, LineTable) and pane.display else self.table()
+
+    def show_rows(self, rows: Sequence[Row], title: str = "", name: str = "") -> list[Row]:
+        """Show the rows that pass the filter, sorted; the title counts them."""
+        table, order = self.table(name), self.orders[name or self.TABLES[0]]
+        shown = order.apply(rows, table.columns)
+        table.set_sort(order.by, order.down)
+        table.set_rows(shown)
+        if title:
+            entitle(table, heading(title, len(shown), len(rows), order))
+        return shown
 
     def target(self) -> Target | None:
-        key = self.query_one(LineTable).cursor_key
+        key = self.table().cursor_key
         return None if key is None else Target(self.KIND, key)
 
     def filter(self, text: str) -> None:
-        self.order.text = text
+        if not text:
+            for order in self.orders.values():
+                order.text = ""
+        self.orders[self.focused_table().id or ""].text = text
 
     def sort_next(self) -> None:
-        self.order.next(self.query_one(LineTable).visible_columns)
+        table = self.focused_table()
+        self.orders[table.id or ""].next(table.visible_columns)
 
     def reverse(self) -> None:
-        self.order.down = not self.order.down
+        order = self.orders[self.focused_table().id or ""]
+        order.down = not order.down
 
     def forget(self) -> None:
-        self.order = Order()
-        self.query_one(LineTable).forget()
+        self.orders = {name: Order() for name in self.TABLES}
+        for table in self.query(LineTable):
+            table.forget()

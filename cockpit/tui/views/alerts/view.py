@@ -15,15 +15,16 @@ from cockpit.tui.main.titles import entitle
 from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.alerts.rows import ALERT_COLUMNS, alert_of, alert_rows
 from cockpit.tui.views.overview import diagnosis_panel
-from cockpit.tui.views.sorted_view import OrderedView
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.bars.shares import ShareBar
 from cockpit.tui.widgets.table.table import LineTable
 
 NO_DIAGNOSIS = Diagnosis(None, None, None, None, None)
 
 
-class AlertsView(OrderedView):
+class AlertsView(SortedView):
     NAME = "alerts"
+    TABLES = ("alerts",)
     KIND = "alert"
     SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
@@ -57,12 +58,10 @@ class AlertsView(OrderedView):
         store, run = state.store, current_run(state.store)
         table = self.query_one(LineTable)
         rows = alert_rows(store, state.now_s)
-        shown = self.order.apply(rows, ALERT_COLUMNS)
         table.set_empty(
             "No alert." if run is not None else "No alert: there is no run to watch yet."
         )
-        table.set_sort(self.order.by, self.order.down)
-        table.set_rows(shown)
+        shown = self.show_rows(rows)
         entitle(table, self._heading(state, len(shown), len(rows)))
         view = alert_of(store, table.cursor_key)
         self._say("details", diagnosis_panel.details(view, state.now_s, any_run=run is not None))

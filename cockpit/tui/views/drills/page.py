@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.model.drill import DrillRecord, Recovery
 from cockpit.model.text import one_line
-from cockpit.tui.app_base import AppBase
-from cockpit.tui.dialogs.help import key_lines
-from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
-from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.main.titles import entitle
-from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
+from cockpit.tui.view_state import ViewState
+from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.drills import page_rows
 from cockpit.tui.views.drills.current_drill import VERDICT_STYLES
 from cockpit.tui.views.drills.history_rows import Past
@@ -37,9 +32,11 @@ _KEYS = (
 EARLIER_SHOWN = 5
 
 
-class DrillScreen(Screen[None]):
+class DrillScreen(DetailScreen):
     """Of one that is over, or of a kill by hand that may still be measured."""
 
+    NAME = "Drill"
+    KEYS = _KEYS
     DEFAULT_CSS = """
     DrillScreen VerticalScroll { border-top: solid $border-blurred; padding: 0 1;
         border-title-color: $foreground; border-title-style: bold;
@@ -49,13 +46,8 @@ class DrillScreen(Screen[None]):
     DrillScreen RecoveryBar { margin: 0 0 1 0; }
     DrillScreen .earlier { height: 1; margin: 0; }
     """
-    HORIZONTAL_BREAKPOINTS = WIDTHS
-    VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter", "back", "Back"),
-        Binding("question_mark", "help", "The keys of this page"),
-        Binding("w", "save", "Save the UI"),
-        Binding("q", "quit", "Leave"),
+        Binding("enter", "back", "Back"),
         Binding("j,down", "scroll(1)", "Down"),
         Binding("k,up", "scroll(-1)", "Up"),
         Binding("g,home", "end(False)", "Top"),
@@ -67,15 +59,7 @@ class DrillScreen(Screen[None]):
         self.past = past
         self.earlier = [one for one in reversed(past.earlier) if one.recoveries][:EARLIER_SHOWN]
 
-    @property
-    def cockpit(self) -> AppBase:
-        app = self.app
-        assert isinstance(app, AppBase)
-        return app
-
-    def compose(self) -> ComposeResult:
-        yield StatusLine()
-        yield DrillLine()
+    def compose_page(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(id="verdict")
             for number in range(len(self.past.recoveries)):
@@ -87,18 +71,9 @@ class DrillScreen(Screen[None]):
             for number in range(len(self.earlier)):
                 yield Static(id=f"when-{number}")
                 yield RecoveryBar(id=f"earlier-{number}", classes="earlier")
-        yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.call_after_refresh(self.cockpit.redraw)
-
-    def on_resize(self) -> None:
-        self.cockpit.redraw()
 
     def redraw(self, state: ViewState) -> None:
-        self.query_one(StatusLine).draw(state)
-        self.query_one(DrillLine).draw(state)
-        self.query_one(KeyBar).draw(_KEYS, frozenset())
+        super().redraw(state)
         past = self.past
         entitle(self.query_one(VerticalScroll), f"Drill · {past.name} · {past.key}")
         record = past.record
@@ -151,19 +126,6 @@ class DrillScreen(Screen[None]):
         place.display = bool(content.plain)
         if not isinstance(place.content, Content) or not place.content.is_same(content):
             place.update(content)
-
-    def action_back(self) -> None:
-        self.dismiss(None)
-
-    def action_help(self) -> None:
-        keys = partial(key_lines, "This page", _KEYS)
-        self.app.push_screen(Reading("Keys · Drill", keys))
-
-    def action_save(self) -> None:
-        self.cockpit.save_screen()
-
-    async def action_quit(self) -> None:
-        await self.cockpit.action_quit()
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)

@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -18,14 +17,14 @@ from cockpit.model.drill import DrillRecord
 from cockpit.model.text import one_line
 from cockpit.store.drill import DrillView
 from cockpit.tui.main.titles import entitle
-from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
+from cockpit.tui.rows.sort import HEAD_LINES
 from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.drills import current_drill
 from cockpit.tui.views.drills.catalog_rows import DAY, FAULT_COLUMNS, day_rows, fault_rows
 from cockpit.tui.views.drills.history_rows import HISTORY_COLUMNS, Past, PastDrills
 from cockpit.tui.views.drills.lines import StyledLines, about, of_day
 from cockpit.tui.views.drills.saved_drills import FolderState, folder_state
-from cockpit.tui.views.view import View
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.few_lines import StyledLine
 from cockpit.tui.widgets.table.table import LineTable
@@ -46,8 +45,9 @@ NONE_YET = "No drill yet: enter on a fault above begins one."
 FIRST_GOES_ON = "None yet: the first one is running."
 
 
-class DrillsView(View):
+class DrillsView(SortedView):
     NAME = "drills"
+    TABLES = ("catalogue", "history")
     SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
     DrillsView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
@@ -58,11 +58,9 @@ class DrillsView(View):
     DrillsView #catalogue { height: 1fr; }
     DrillsView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
     """
-    PANES: ClassVar[tuple[str, ...]] = ("catalogue", "history")
 
     def __init__(self) -> None:
         super().__init__()
-        self.orders = {name: Order() for name in self.PANES}
         self._past = PastDrills()
         self.past: dict[str, Past] = {}
         self._kept: Sequence[DrillRecord] = ()
@@ -191,11 +189,7 @@ class DrillsView(View):
         faults = fault_rows(backend, self.cockpit.capabilities, refused)
         days = day_rows(refused)
         every = [*(row for _, _, row in faults), *(row for _, row in days)]
-        order = self.orders["catalogue"]
-        rows = order.apply(every, FAULT_COLUMNS)
-        table.set_sort(order.by, order.down)
-        table.set_rows(rows)
-        entitle(table, heading("Faults and game days", len(rows), len(every), order))
+        self.show_rows(every, "Faults and game days")
         known = {row.key: about(fault, why) for fault, why, row in faults}
         known |= {row.key: of_day(day, refused) for day, row in days}
         said = known.get(table.cursor_key or "", Content())
@@ -216,11 +210,7 @@ class DrillsView(View):
         both = self._past.all(state.store, self._kept, state.now_s)
         self.past = {past.key: past for past, _ in both}
         found = [row for _, row in both]
-        order = self.orders["history"]
-        rows = order.apply(found, HISTORY_COLUMNS)
-        table.set_sort(order.by, order.down)
-        table.set_rows(rows)
-        entitle(table, heading("Earlier drills", len(rows), len(found), order))
+        rows = self.show_rows(found, "Earlier drills", "history")
         table.set_empty(FIRST_GOES_ON if current_drill.going(state.store) is not None else NONE_YET)
         return len(rows)
 
@@ -261,7 +251,7 @@ class DrillsView(View):
 
     def target(self) -> Target | None:
         """A fault, a game day, or a drill that is over."""
-        table = self._table()
+        table = self.focused_table()
         key = table.cursor_key
         if key is None:
             return None
@@ -277,33 +267,12 @@ class DrillsView(View):
         self._put_away = view.id
         return True
 
-    def filter(self, text: str) -> None:
-        if not text:
-            for order in self.orders.values():
-                order.text = ""
-        self.orders[self._table().id or ""].text = text
-
-    def sort_next(self) -> None:
-        table = self._table()
-        self.orders[table.id or ""].next(table.visible_columns)
-
-    def reverse(self) -> None:
-        order = self.orders[self._table().id or ""]
-        order.down = not order.down
-
     def forget(self) -> None:
-        self.orders = {name: Order() for name in self.PANES}
+        super().forget()
         self._past.forget()
         self._kept, self._ended, self._folder = (), -1, None
         self._put_away = self._elsewhere = ""
         self._view_state = None
-        for table in self.query(LineTable):
-            table.forget()
-
-    def _table(self) -> LineTable:
-        """The one that has, or had last, the focus."""
-        table = self.pane if isinstance(self.pane, LineTable) and self.pane.display else None
-        return table or self.query_one("#catalogue", LineTable)
 
     def _refocus(self) -> None:
         """A table that there is no room for has no use for the keys."""

@@ -9,15 +9,16 @@ from textual.widgets import Static
 from cockpit import format
 from cockpit.model.cluster import ClusterRef
 from cockpit.tui.main.titles import entitle
-from cockpit.tui.rows.sort import Order, heading
+from cockpit.tui.rows.sort import heading
 from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.fleet.rows import FLEET_COLUMNS, fleet_rows, totals
-from cockpit.tui.views.view import View
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable, Row
 
 
-class FleetView(View):
+class FleetView(SortedView):
     NAME = "fleet"
+    TABLES = ("fleet",)
     DEFAULT_CSS = """
     FleetView LineTable { height: 1fr; border-top: solid $border;
         border-title-color: $foreground; border-title-style: bold;
@@ -28,7 +29,6 @@ class FleetView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.order = Order()
         self.context = self.namespace = ""
         """Only the clusters of these, when they are set."""
         self._met = False
@@ -52,10 +52,8 @@ class FleetView(View):
         found = fleet_rows(state.fleet, state.now_s, here)
         self._refs = {item.row.key: item.ref for item in found}
         rows = [item.row for item in found if self._wanted(item.row)]
-        shown = self.order.apply(rows, FLEET_COLUMNS)
+        shown = self.show_rows(rows)
         entitle(table, self._title(state, len(shown), len(rows)))
-        table.set_sort(self.order.by, self.order.down)
-        table.set_rows(shown)
         if not self._met and here is not None:
             self._met = table.move_to(str(here))
         self._say()
@@ -86,14 +84,11 @@ class FleetView(View):
     def filter(self, text: str) -> None:
         if not text:
             self.narrow("", "")
-        self.order.text = text
+        super().filter(text)
 
     def sort_next(self) -> None:
         columns = self.query_one(LineTable).visible_columns
         self.order.next([key for key in columns if key != "here"])
-
-    def reverse(self) -> None:
-        self.order.down = not self.order.down
 
     def _wanted(self, row: Row) -> bool:
         context, namespace = row.cells[1].text, row.cells[2].text

@@ -8,16 +8,18 @@ from cockpit.model.text import one_line
 from cockpit.session.session import Source
 from cockpit.store.store import LogBuffer, Store
 from cockpit.tui.main.titles import entitle
-from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
-from cockpit.tui.view_state import Target, ViewState
+from cockpit.tui.rows.sort import HEAD_LINES
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.jobs.rows import job_columns, job_rows
-from cockpit.tui.views.view import View
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.log.view import LogView
 from cockpit.tui.widgets.table.table import LineTable
 
 
-class JobsView(View):
+class JobsView(SortedView):
     NAME = "jobs"
+    TABLES = ("jobs",)
+    KIND = "job"
     SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
     JobsView LineTable, JobsView LogView { border-top: solid $border-blurred;
@@ -31,7 +33,6 @@ class JobsView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.order = Order()
         self.stream = ""
         self._sources: dict[str, Source] = {}
         self._empty = LogBuffer()
@@ -44,11 +45,7 @@ class JobsView(View):
         table = self.query_one(LineTable)
         if (columns := job_columns(state.store)) != table.columns:
             table.set_columns(columns)
-        found = job_rows(state.store, state.now_s)
-        shown = self.order.apply(found, columns)
-        entitle(table, heading("Jobs", len(shown), len(found), self.order))
-        table.set_sort(self.order.by, self.order.down)
-        table.set_rows(shown)
+        shown = self.show_rows(job_rows(state.store, state.now_s), "Jobs")
         table.styles.height = len(shown) + HEAD_LINES if shown else 4
         if not self.stream and table.cursor_key is not None:
             self.follow(f"job:{table.cursor_key}")
@@ -80,26 +77,16 @@ class JobsView(View):
             session.add(source)
 
     def forget(self) -> None:
-        self.order, self.stream = Order(), ""
+        super().forget()
+        self.stream = ""
         self._sources.clear()
-        self.query_one(LineTable).forget()
-
-    def target(self) -> Target | None:
-        key = self.query_one(LineTable).cursor_key
-        return None if key is None else Target("job", key)
 
     def filter(self, text: str) -> None:
         log = self.query_one(LogView)
         if self.pane is log or not text:
             log.set_filter(text)
         if self.pane is not log or not text:
-            self.order.text = text
-
-    def sort_next(self) -> None:
-        self.order.next(self.query_one(LineTable).visible_columns)
-
-    def reverse(self) -> None:
-        self.order.down = not self.order.down
+            super().filter(text)
 
 
 def _awaits_submission(store: Store, stream: str) -> bool:

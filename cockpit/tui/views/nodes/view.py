@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from cockpit.tui.main.titles import entitle
-from cockpit.tui.rows.sort import heading
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.nodes.rows import NODE_COLUMNS, node_rows
-from cockpit.tui.views.sorted_view import OrderedView
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
 
 
-class NodesView(OrderedView):
+class NodesView(SortedView):
     NAME = "nodes"
+    TABLES = ("nodes",)
     KIND = "machine"
     DEFAULT_CSS = """
     NodesView LineTable { height: 1fr; border-top: solid $border;
@@ -32,8 +31,4 @@ class NodesView(OrderedView):
             table.set_empty(f"No K8s nodes are known. {why}")
         else:
             table.set_empty("No K8s nodes yet: waiting for Kubernetes.")
-        found = node_rows(state.store, state.now_s)
-        shown = self.order.apply(found, NODE_COLUMNS)
-        entitle(table, heading("K8s nodes", len(shown), len(found), self.order))
-        table.set_sort(self.order.by, self.order.down)
-        table.set_rows(shown)
+        self.show_rows(node_rows(state.store, state.now_s), "K8s nodes")

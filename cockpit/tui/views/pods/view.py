@@ -13,15 +13,17 @@ from cockpit.store.store import Store
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
 from cockpit.tui.rows.text import pod_style
-from cockpit.tui.view_state import Target, ViewState
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows
 from cockpit.tui.views.pods.rows import PodRows
-from cockpit.tui.views.view import View
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
 
 
-class PodsView(View):
+class PodsView(SortedView):
     NAME = "pods"
+    TABLES = ("pods", "events")
+    KIND = "pod"
     SCOPED_CSS = False  # it speaks of the screen's size classes
     DEFAULT_CSS = """
     PodsView LineTable { border-top: solid $border-blurred; border-title-color: $foreground;
@@ -36,7 +38,6 @@ class PodsView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pods, self.events = Order(), Order()
         self._pod_rows, self._event_rows = PodRows(), EventRows()
         self._about: tuple[Pod | None, int] = (None, 0)
 
@@ -48,20 +49,16 @@ class PodsView(View):
         )
 
     def redraw(self, state: ViewState) -> None:
-        pods, events = self._tables()
-        rows = self._pod_rows.rows(state.store, state.now_s, self.pods)
+        pods, order = self.table(), self.order
+        rows = self._pod_rows.rows(state.store, state.now_s, order)
         if self._pod_rows.columns != pods.columns:
             pods.set_columns(self._pod_rows.columns)
-        entitle(pods, _heading(state.store, len(rows), self.pods))
-        pods.set_sort(self.pods.by, self.pods.down)
+        entitle(pods, _heading(state.store, len(rows), order))
+        pods.set_sort(order.by, order.down)
         pods.set_rows(rows)
         pods.styles.height = max(5, len(rows)) + HEAD_LINES
         self._say(state.store.pods.get(pods.cursor_key or ""))
-        lines = self._event_rows.rows(state.store)
-        some = self.events.apply(lines, EVENT_COLUMNS)
-        entitle(events, heading("Events", len(some), len(lines), self.events))
-        events.set_sort(self.events.by, self.events.down)
-        events.set_rows(some)
+        self.show_rows(self._event_rows.rows(state.store), "Events", "events")
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         if message.table.id == "pods":
@@ -73,36 +70,6 @@ class PodsView(View):
         if shown != self._about:
             self._about = shown
             self.query_one("#about", Static).update(_about(pod) if pod else "")
-
-    def target(self) -> Target | None:
-        key = self._tables()[0].cursor_key
-        return None if key is None else Target("pod", key)
-
-    def filter(self, text: str) -> None:
-        if not text:
-            self.pods.text = self.events.text = ""
-        self._order.text = text
-
-    def sort_next(self) -> None:
-        pods, events = self._tables()
-        table = events if self._order is self.events else pods
-        self._order.next(table.visible_columns)
-
-    def reverse(self) -> None:
-        self._order.down = not self._order.down
-
-    def forget(self) -> None:
-        self.pods, self.events = Order(), Order()
-        for table in self._tables():
-            table.forget()
-
-    @property
-    def _order(self) -> Order:
-        """Of the table that has, or had, the focus."""
-        return self.events if self.pane is self._tables()[1] else self.pods
-
-    def _tables(self) -> tuple[LineTable, LineTable]:
-        return self.query_one("#pods", LineTable), self.query_one("#events", LineTable)
 
 
 def _heading(store: Store, shown: int, order: Order) -> str:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from cockpit import format
 from cockpit.model.text import one_line
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.selectors import current_run, pod_of_rank
-from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.object_yaml import yaml
-from cockpit.tui.dialogs.help import key_lines
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
-from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import clock
-from cockpit.tui.view_state import HEIGHTS, WIDTHS, ShowsLogs, ViewState
+from cockpit.tui.view_state import ShowsLogs, ViewState
 from cockpit.tui.views.charts.curves import GPU, PLOTS, RunChart, has_gpus, marks_of, shown_for
+from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.ranks.columns import RankLine, score_text
 from cockpit.tui.views.ranks.page_facts import Fact, groups, section_bar, section_legend, sections
 from cockpit.tui.views.ranks.rows import line_of
@@ -57,7 +53,9 @@ STRAGGLES = 3.5
 """Scores above it are worth a look (cockpit.insight.detectors.straggler)."""
 
 
-class RankScreen(Screen[None]):
+class RankScreen(DetailScreen):
+    NAME = "Rank"
+    KEYS = _KEYS
     DEFAULT_CSS = """
     RankScreen #about { height: auto; padding: 0 1; border-top: solid $border-blurred;
         border-title-color: $foreground; border-title-style: bold;
@@ -65,19 +63,13 @@ class RankScreen(Screen[None]):
     RankScreen Grid { grid-size: 3; grid-gutter: 0 1; height: 1fr; }
     RankScreen.-normal Grid, RankScreen.-narrow Grid { grid-size: 2; }
     """
-    HORIZONTAL_BREAKPOINTS = WIDTHS
-    VERTICAL_BREAKPOINTS = HEIGHTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back"),
-        Binding("question_mark", "help", "The keys of this page"),
         Binding("K", "kill", "Kill the pod under it"),
         Binding("l", "logs", "The log of its pod"),
         Binding("T", "stack", "What its process is doing now"),
         Binding("F", "profile", "Where its process spends its time"),
         Binding("M", "memory", "What its process allocates"),
         Binding("y", "object", "All that is known of it, as YAML"),
-        Binding("w", "save", "Save the UI"),
-        Binding("q", "quit", "Leave"),
         Binding("right,n", "other(1)", "The next rank"),
         Binding("left,N", "other(-1)", "The rank before"),
     ]
@@ -86,32 +78,14 @@ class RankScreen(Screen[None]):
         super().__init__()
         self.rank = rank
 
-    @property
-    def cockpit(self) -> AppBase:
-        app = self.app
-        assert isinstance(app, AppBase)
-        return app
-
-    def compose(self) -> ComposeResult:
-        yield StatusLine()
-        yield DrillLine()
+    def compose_page(self) -> ComposeResult:
         yield Static(id="about")
         with Grid():
             for plot in PLOTS:
                 yield RunChart(plot)
-        yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.call_after_refresh(self.cockpit.redraw)
-
-    def on_resize(self) -> None:
-        self.cockpit.redraw()
 
     def redraw(self, state: ViewState) -> None:
-        self.query_one(StatusLine).draw(state)
-        self.query_one(DrillLine).draw(state)
-        refused = frozenset(key.id for key in _KEYS if self.cockpit.refusal(key.verb))
-        self.query_one(KeyBar).draw(_KEYS, refused)
+        super().redraw(state)
         run = current_run(state.store)
         rank = run.ranks.get(self.rank) if run else None
         about = self.query_one("#about", Static)
@@ -137,25 +111,12 @@ class RankScreen(Screen[None]):
                 shown.append(chart)
         return shown
 
-    def action_back(self) -> None:
-        self.dismiss(None)
-
     def action_other(self, by: int) -> None:
         run = current_run(self.cockpit.store)
         ranks = sorted(run.ranks) if run else []
         if self.rank in ranks:
             self.rank = ranks[(ranks.index(self.rank) + by) % len(ranks)]
             self.cockpit.redraw()
-
-    def action_help(self) -> None:
-        keys = partial(key_lines, "This page", _KEYS)
-        self.app.push_screen(Reading("Keys · Rank", keys))
-
-    def action_save(self) -> None:
-        self.cockpit.save_screen()
-
-    async def action_quit(self) -> None:
-        await self.cockpit.action_quit()
 
     async def action_logs(self) -> None:
         """Its own log where that can be followed, else its pod's; in the view of jobs, below."""

@@ -26,7 +26,7 @@ from cockpit.tui.views.charts.curves import (
 from cockpit.tui.views.ranks import heat
 from cockpit.tui.views.ranks.columns import COLOURS, STEP_TIME, Field
 from cockpit.tui.views.ranks.rows import RankRows, Shown, rank_columns
-from cockpit.tui.views.sorted_view import OrderedView
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.heatmap import HEAD_LINES, HeatMap, strip_fold, strip_lines
 from cockpit.tui.widgets.table.table import Column, LineTable
 
@@ -38,8 +38,9 @@ STRIP_SHARE = 0.34
 """Of the view, at most so much is a strip of heat over the table."""
 
 
-class RanksView(OrderedView):
+class RanksView(SortedView):
     NAME = "ranks"
+    TABLES = ("ranks",)
     KIND = "rank"
     DEFAULT_CSS = """
     RanksView LineTable { height: 1fr; }
@@ -128,8 +129,7 @@ class RanksView(OrderedView):
             self.query_one(HeatMap).point_at(int(message.key))
 
     def forget(self) -> None:
-        self.order = Order()
-        self.query_one("#ranks", LineTable).forget()
+        super().forget()
         self._drawn = ()
         self.ranks = RankRows()
 

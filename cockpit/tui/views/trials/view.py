@@ -11,7 +11,7 @@ from cockpit.store.trials import best
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.main.frame import Line
 from cockpit.tui.view_state import ViewState
-from cockpit.tui.views.sorted_view import OrderedView
+from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.views.trials.facts import details
 from cockpit.tui.views.trials.rows import TrialRows, counts
 from cockpit.tui.widgets.table.table import LineTable
@@ -20,8 +20,9 @@ MANY = 200
 NONE = " No Tune experiment has reported its trials: they appear when one does."
 
 
-class TrialsView(OrderedView):
+class TrialsView(SortedView):
     NAME = "trials"
+    TABLES = ("trials",)
     KIND = "trial"
     DEFAULT_CSS = """
     TrialsView LineTable { height: 1fr; }

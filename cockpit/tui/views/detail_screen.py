@@ -1,0 +1,71 @@
+"""The page of one thing over the main screen: status above it, its keys below."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from cockpit.tui.app_base import AppBase
+from cockpit.tui.dialogs.help import key_lines
+from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.keys import Key
+from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
+from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
+
+
+class DetailScreen(Screen[None]):
+    NAME: ClassVar[str] = ""
+    """What it shows, in the title of its help."""
+    KEYS: ClassVar[tuple[Key, ...]] = ()
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back"),
+        Binding("question_mark", "help", "The keys of this page"),
+        Binding("w", "save", "Save the UI"),
+        Binding("q", "quit", "Leave"),
+    ]
+
+    @property
+    def cockpit(self) -> AppBase:
+        app = self.app
+        assert isinstance(app, AppBase)
+        return app
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine()
+        yield DrillLine()
+        yield from self.compose_page()
+        yield KeyBar()
+
+    def compose_page(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.cockpit.redraw)
+
+    def on_resize(self) -> None:
+        self.cockpit.redraw()
+
+    def redraw(self, state: ViewState) -> None:
+        self.query_one(StatusLine).draw(state)
+        self.query_one(DrillLine).draw(state)
+        refused = frozenset(key.id for key in self.KEYS if self.cockpit.refusal(key.verb))
+        self.query_one(KeyBar).draw(self.KEYS, refused)
+
+    def action_back(self) -> None:
+        self.dismiss(None)
+
+    def action_help(self) -> None:
+        keys = partial(key_lines, "This page", self.KEYS)
+        self.app.push_screen(Reading(f"Keys · {self.NAME}", keys))
+
+    def action_save(self) -> None:
+        self.cockpit.save_screen()
+
+    async def action_quit(self) -> None:
+        await self.cockpit.action_quit()
