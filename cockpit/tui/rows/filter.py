@@ -7,9 +7,10 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 Value: TypeAlias = float | str | None
+T = TypeVar("T")
 
 _SCALES = {
     "": 1.0, "%": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "kib": 2.0**10, "mib": 2.0**20,
@@ -119,6 +120,16 @@ def sort_key(value: Value) -> tuple[int, float, tuple[tuple[bool, int, str], ...
             (part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts if part
         ),
     )
+
+
+def ordered(lines: list[T], value: Callable[[T], Value] | None, *, down: bool) -> list[T]:
+    """Sort by a value, NaN as the largest, with the unknown last; without `value`, as they come."""
+    if value is None:
+        return lines[::-1] if down else lines
+    known = [(key, line) for line in lines if (key := value(line)) not in (None, "")]
+    unknown = [line for line in lines if value(line) in (None, "")]
+    known.sort(key=lambda pair: sort_key(pair[0]), reverse=down)
+    return [line for _, line in known] + unknown
 
 
 def number(text: str) -> float | None:

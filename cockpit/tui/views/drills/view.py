@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from textual import work
 from textual.app import ComposeResult
@@ -15,6 +16,7 @@ from textual.widgets import Static
 
 from cockpit.model.drill import DrillRecord
 from cockpit.model.text import one_line
+from cockpit.recorder.drills import DrillHistory
 from cockpit.store.drill import DrillView
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES
@@ -23,7 +25,6 @@ from cockpit.tui.views.drills import current_drill
 from cockpit.tui.views.drills.catalog_rows import DAY, FAULT_COLUMNS, day_rows, fault_rows
 from cockpit.tui.views.drills.history_rows import HISTORY_COLUMNS, Past, PastDrills
 from cockpit.tui.views.drills.lines import StyledLines, about, of_day
-from cockpit.tui.views.drills.saved_drills import FolderState, folder_state
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.few_lines import StyledLine
@@ -43,6 +44,9 @@ LEAST_BOTH, LEAST_ALL = 12, 15
 """Lines beside the drill that are shared with the earlier drills; with the words on a row too."""
 NONE_YET = "No drill yet: enter on a fault above begins one."
 FIRST_GOES_ON = "None yet: the first one is running."
+
+FolderState: TypeAlias = tuple[int, frozenset[str]]
+"""When the folder of drills was changed last, and the names in it."""
 
 
 class DrillsView(SortedView):
@@ -278,3 +282,12 @@ class DrillsView(SortedView):
         """A table that there is no room for has no use for the keys."""
         if self.display and self.app.screen is self.screen and self.screen.focused is None:
             self.take_focus()
+
+
+def folder_state() -> FolderState:
+    """Much cheaper than to read them, but it asks the file system: not from the UI."""
+    folder = DrillHistory().directory
+    try:
+        return folder.stat().st_mtime_ns, frozenset(path.name for path in folder.iterdir())
+    except OSError:
+        return 0, frozenset()

@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 
 from cockpit import format
 from cockpit.model.run import RankSample
+from cockpit.model.text import one_line
 from cockpit.store.run import RankView, RunView
 from cockpit.tui.rows.filter import Value
+from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.widgets.chart.sparkline import sparkline
 from cockpit.tui.widgets.table.table import Cell, Column
 
 SPARK_CELLS = 10
 PAST_POINTS = 60
 """What a rank's own past is, for its trend."""
+MOST_REPORTED = 6
+"""A job may report hundreds of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,3 +279,22 @@ def _known(run: RunView | None) -> set[str]:
     ):
         found.add("warning")
     return found
+
+
+def reported_fields(run: RunView) -> tuple[Field, ...]:
+    """The columns of ranks whose script reports nothing by step."""
+    names = dict.fromkeys(name for rank in run.ranks.values() for name in rank.reported)
+    return (RANK, POD, AGE, *map(_reported_field, list(names)[:MOST_REPORTED]), CHECKPOINT, NODE)
+
+
+def _reported_field(name: str) -> Field:
+    def value(line: RankLine) -> Value:
+        return line.rank.reported.get(name)
+
+    title = one_line(name, 16).upper()
+    return Field(
+        Column(f"reported {name}", title, width=max(9, width_of(title)), align="right"),
+        value,
+        lambda known: format.number(known if isinstance(known, float) else None),
+        names=(name.replace(" ", "_").lower(),),
+    )

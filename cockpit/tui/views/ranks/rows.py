@@ -12,9 +12,8 @@ from cockpit.store.store import Store
 from cockpit.tui.rows import filter as condition
 from cockpit.tui.rows.filter import Condition
 from cockpit.tui.rows.sort import Order
-from cockpit.tui.views.ranks.columns import Field, RankLine, fields_of, warning_of
+from cockpit.tui.views.ranks.columns import Field, RankLine, fields_of, reported_fields, warning_of
 from cockpit.tui.views.ranks.distribution import Distribution, distribution
-from cockpit.tui.views.ranks.reported_columns import reported_fields
 from cockpit.tui.widgets.table.table import Column, LazyRows, Row
 
 TOLD_A_TICK = 64
@@ -62,7 +61,8 @@ class RankRows:
         wanted = condition.parsed(order.text, self._names(), MARKS)
         lines = [line for line in self._lines if self._passes(line, wanted)]
         passing = frozenset(line.rank.rank for line in lines) if order.text else None
-        shown = self._ordered(lines, order)
+        field = self.field(order.by)
+        shown = condition.ordered(lines, field.value if field else None, down=order.down)
         fields = self.fields
 
         def make(index: int) -> Row:
@@ -124,7 +124,7 @@ class RankRows:
         if any(field.column.key == "warning" for field in fields):
             self._warned = run.id
         elif self._warned == run.id and not reports:
-            fields = tuple(f for f in _with_warning(fields))
+            fields = _with_warning(fields)
         self.fields = fields
 
     def _score(self, run: RunView, now_s: float) -> None:
@@ -147,17 +147,6 @@ class RankRows:
             lambda mark: _is_marked(line, mark),
             lambda: _text(line),
         )
-
-    def _ordered(self, lines: list[RankLine], order: Order) -> list[RankLine]:
-        field = self.field(order.by)
-        if field is None:
-            return lines[::-1] if order.down else lines
-        value = field.value
-        known = [(key, line) for line in lines if (key := value(line)) not in (None, "")]
-        unknown = [line for line in lines if value(line) in (None, "")]
-        # NaN compares with nothing: it counts as the largest.
-        known.sort(key=lambda pair: condition.sort_key(pair[0]), reverse=order.down)
-        return [line for _, line in known] + unknown
 
 
 def rank_columns(run: RunView | None) -> tuple[Column, ...]:

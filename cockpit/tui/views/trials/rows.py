@@ -120,7 +120,8 @@ class TrialRows:
                 lambda line=line: _text(line),  # type: ignore[misc]
             )
         ]
-        shown = _ordered(shown, by_key.get(order.by), order.down)
+        field = by_key.get(order.by)
+        shown = condition.ordered(shown, field.value if field else None, down=order.down)
         fields = self._fields
 
         def make(index: int) -> Row:
@@ -152,16 +153,6 @@ def _curve(store: Store, experiment: Experiment, trial: Trial) -> tuple[float, .
     if run is not None and experiment.metric in run.reported:
         return tuple(run.reported[experiment.metric].values[-SPARK_CELLS:])
     return ()
-
-
-def _ordered(lines: list[TrialLine], field: _Field | None, down: bool) -> list[TrialLine]:
-    if field is None:
-        return lines[::-1] if down else lines
-    known = [line for line in lines if field.value(line) not in (None, "")]
-    rest = [line for line in lines if field.value(line) in (None, "")]
-    return (
-        sorted(known, key=lambda line: condition.sort_key(field.value(line)), reverse=down) + rest
-    )
 
 
 def _is_marked(line: TrialLine, mark: str) -> bool:
