@@ -8,7 +8,6 @@ import pytest
 from cockpit.model.error import UsageError
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols, symbols, symbols_from, use_symbols
-from cockpit.tui.widgets.bars.bar import bar, meter
 from cockpit.tui.widgets.chart.sparkline import sparkline
 from tests.tui.conftest import Open
 
@@ -73,16 +72,7 @@ def test_a_sparkline_shows_nan_infinity_and_equal_values() -> None:
 
 def test_pictures_in_ascii_hold_only_ascii() -> None:
     use_symbols(Symbols.ASCII)
-    assert (sparkline([0, 9, 5, 1], 4) + bar(0.5, 10)).isascii()
-    assert meter(0.5, 4) == "##.. 50 %"
-
-
-def test_a_meter_is_clipped_and_knows_the_unknown() -> None:
-    assert meter(0.62, 5) == "███▏░ 62 %"
-    assert bar(7.0, 3) == "███"
-    assert bar(-1.0, 3) == "░░░"
-    assert bar(math.nan, 2) == "░░"
-    assert meter(None, 3) == "    –"
+    assert sparkline([0, 9, 5, 1], 4).isascii()
 
 
 async def test_ascii_leaves_no_other_character_on_the_screen(

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from cockpit.tui.terminal.symbols import Symbols, use_symbols
-from cockpit.tui.widgets.chart.chart import Curve, LineChart, Mark
+from cockpit.tui.widgets.chart.axis import Axis
+from cockpit.tui.widgets.chart.chart import ChartOptions, Curve, LineChart, Mark
 from tests.tui.stage import Stage, lines, watch_repaints
 
 T0 = 1_700_000_000.0
@@ -52,16 +54,14 @@ async def test_what_is_set_is_seen() -> None:
     async with Stage(chart).run_test(size=(80, 12)) as pilot:
         chart.set_curves([flat(500)])
         chart.set_marks([Mark(T0 + 100, "pod-kill", "drill")])
-        chart.set_title("Throughput")
-        chart.set_unit("/s")
-        chart.set_window(300)
-        chart.set_clock(True)
+        options = ChartOptions("Throughput", "/s", 300, axis=Axis.CLOCK)
+        chart.set_options(options)
         await pilot.pause()
         assert chart.window_s == 300
         text = "\n".join(lines(chart))
         assert text.startswith("Throughput  ● mean 1/s")
         assert "pod-kill" not in text
-        chart.set_window(None)
+        chart.set_options(replace(options, window_s=None))
         assert "D pod-kill" in chart.text()
         await pilot.resize_terminal(40, 6)
         await pilot.pause()

@@ -12,7 +12,7 @@ from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.chart.axis import extent, time_labels, value_text, y_axis
 from cockpit.tui.widgets.chart.canvas import Canvas
 from cockpit.tui.widgets.chart.marks import MARKS, Mark
-from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, draw
+from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, compose
 from cockpit.tui.widgets.chart.plot import Trace, trace
 from cockpit.tui.widgets.chart.points import FINE, INFINITE, NOT_A_NUMBER, Points
 from training.telemetry.metric_table import Unit
@@ -29,9 +29,9 @@ def picture(
     curves: list[Curve], width: int = 60, height: int = 12, options: ChartOptions | None = None,
     marks: list[Mark] | None = None, symbols: Symbols = Symbols.BRAILLE, span_s: float = 100,
 ) -> str:  # fmt: skip
-    return draw(
+    return compose(
         width, height, curves, marks or [], options or ChartOptions(), T0 + span_s, symbols
-    ).text()
+    ).grid.text()
 
 
 def traced(
@@ -190,14 +190,14 @@ def test_the_end_moves_on_by_whole_pixels() -> None:
 def test_any_size_is_drawn_within_its_cells(symbols: Symbols, size: tuple[int, int]) -> None:
     odd = [1.0, math.nan, math.inf, -math.inf, 1e300, -1e300, 0.0]
     marks = [Mark(T0 + n, "日本 note", kind) for n, kind in enumerate(MARKS)]
-    grid = draw(
+    grid = compose(
         *size,
         [curve(odd, "日本"), curve([], "none")],
         marks,
         ChartOptions("語" * 9),
         T0 + 7,
         symbols,
-    )
+    ).grid
     assert (grid.width, grid.height) == size
     assert all(len(row) == size[0] for row in grid.characters)
 

@@ -76,21 +76,8 @@ class LineChart(Widget):
         """What part of the axis lies in which of its columns; None while nothing is drawn."""
         return self._picture.stretch
 
-    def set_window(self, window_s: float | None) -> None:
-        self._restyle(replace(self._options, window_s=window_s))
-
     def set_options(self, options: ChartOptions) -> None:
         self._restyle(options)
-
-    def set_title(self, title: str) -> None:
-        self._restyle(replace(self._options, title=title))
-
-    def set_unit(self, unit: Unit) -> None:
-        self._restyle(replace(self._options, unit=unit))
-
-    def set_clock(self, clock: bool) -> None:
-        """Label the time axis with the time of day, or with time ago."""
-        self._restyle(replace(self._options, axis=Axis.CLOCK if clock else Axis.AGO))
 
     def set_empty(self, text: str) -> None:
         """What to say without any point."""

@@ -279,16 +279,3 @@ def compose(
         return Picture(grid)
     points = [curve.points or Points(curve) for curve in curves]
     return _Drawing(grid, options, curves, marks, now, symbols, lines, points).whole()
-
-
-def draw(
-    width: int,
-    height: int,
-    curves: Sequence[Curve],
-    marks: Sequence[Mark],
-    options: ChartOptions,
-    now: float,
-    symbols: Symbols,
-) -> Grid:
-    """As `compose`, the characters alone."""
-    return compose(width, height, curves, marks, options, now, symbols).grid
