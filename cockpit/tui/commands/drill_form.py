@@ -86,7 +86,7 @@ def typed(words: Sequence[str]) -> DrillForm:
     """`rank-kill rank:1 --set grace_s=5 --seed 7`. Raises UsageError."""
     form = DrillForm(words[0] if words else "")
     given: dict[str, str] = {}
-    probes: list[str] = []
+    hypothesis: list[str] = []
     rest = list(words[1:])
     target_is_named = False
     while rest:
@@ -120,10 +120,10 @@ def typed(words: Sequence[str]) -> DrillForm:
             case "--max-pods":
                 form = replace(form, pods=value)
             case "--probe":
-                probes.append(value)
+                hypothesis.append(value)
             case _:
                 raise _wrong(f"There is no {one_line(flag)}.")
-    return replace(form, values=given, hypothesis="; ".join(probes))
+    return replace(form, values=given, hypothesis="; ".join(hypothesis))
 
 
 def _wrong(what: str) -> UsageError:
