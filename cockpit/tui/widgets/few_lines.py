@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from rich.segment import Segment
+from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -29,6 +30,19 @@ def cut(line: StyledLine, width: int) -> StyledLine:
         kept.append((text, style))
         room -= width_of(text)
     return kept
+
+
+def as_content(*lines: StyledLine) -> Content:
+    """Styled lines as a text that may wrap."""
+    return Content("\n").join(
+        Content.assemble(*(Content.styled(text, _markup(words)) for text, words in line))
+        for line in lines
+    )
+
+
+def _markup(words: str) -> str:
+    """Words of style as Textual's markup has them."""
+    return " ".join(w if w in ("bold", "reverse") else f"${w}" for w in words.split())
 
 
 class FewLines(Widget):

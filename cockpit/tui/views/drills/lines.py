@@ -60,16 +60,3 @@ def of_day(day: Day, why: str = "") -> Content:
 
 def _not_here(why: str) -> list[Content]:
     return [Content.styled(f"Not here: {one_line(why, 300)}", "$warning")] if why else []
-
-
-def content(lines: Sequence[StyledLine]) -> Content:
-    """Styled lines as a text that may wrap."""
-    return Content("\n").join(
-        Content.assemble(
-            *(
-                Content.styled(text, " ".join(w if w == "bold" else f"${w}" for w in words.split()))
-                for text, words in line
-            )
-        )
-        for line in lines
-    )

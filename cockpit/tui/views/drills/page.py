@@ -20,8 +20,8 @@ from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.drills import page_rows
 from cockpit.tui.views.drills.current_drill import VERDICT_STYLES
 from cockpit.tui.views.drills.history_rows import Past
-from cockpit.tui.views.drills.lines import content
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
+from cockpit.tui.widgets.few_lines import as_content
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the drills"),
@@ -91,8 +91,8 @@ class DrillScreen(DetailScreen):
         scale_s = longest_s if len(past.recoveries) > 1 and longest_s else None
         for number, kept in enumerate(past.recoveries):
             self._recovery(number, kept, state, scale_s)
-        self._say("story", content(page_rows.story(past)))
-        self._say("compared", content(page_rows.beside(past)))
+        self._say("story", as_content(*page_rows.story(past)))
+        self._say("compared", as_content(*page_rows.beside(past)))
         self._earlier(state)
 
     def _recovery(
@@ -103,12 +103,12 @@ class DrillScreen(DetailScreen):
         if self.past.record is None:
             kept = recovery(state.store, kept.drill)
             going = not is_settled(state.store.runs.get(kept.drill.run_id), kept)
-        self._say(f"title-{number}", content([page_rows.title(kept)]))
+        self._say(f"title-{number}", as_content(page_rows.title(kept)))
         bar = self.query_one(f"#bar-{number}", RecoveryBar)
         bar.set_recovery(kept, state.now_s, scale_s, going=going)
         bar.styles.height = bar.lines_for(max(1, self.size.width - 4))
-        about = [*page_rows.timeline(kept), [("", "")], *page_rows.cost(kept)]
-        self._say(f"about-{number}", content(about))
+        about = as_content(*page_rows.timeline(kept), [("", "")], *page_rows.cost(kept))
+        self._say(f"about-{number}", about)
 
     def _earlier(self, state: ViewState) -> None:
         """On one scale, so that longer is slower."""
@@ -116,7 +116,7 @@ class DrillScreen(DetailScreen):
         scale_s = max((one for one in took if one is not None), default=None)
         for number, one in enumerate(self.earlier):
             slowest = max(one.recoveries, key=lambda r: r.first_step_s or 0.0)
-            self._say(f"when-{number}", content([page_rows.title(slowest)]))
+            self._say(f"when-{number}", as_content(page_rows.title(slowest)))
             bar = self.query_one(f"#earlier-{number}", RecoveryBar)
             bar.display = _took(one) is not None
             bar.set_recovery(slowest, state.now_s, scale_s, going=False)

@@ -25,6 +25,7 @@ from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.ranks.columns import RankLine, score_text
 from cockpit.tui.views.ranks.page_facts import Fact, groups, section_bar, section_legend, sections
 from cockpit.tui.views.ranks.rows import line_of
+from cockpit.tui.widgets.few_lines import as_content
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the ranks"),
@@ -173,9 +174,9 @@ def _about(state: ViewState, run: RunView, rank: RankView, width: int, height: i
     found = sections(rank.sample) if rank.sample else ()
     if found:
         bar = section_bar(found, min(width - _LABEL, BAR_CELLS))
-        lines.append(Content.assemble(_label("Time"), _parts(bar)))
+        lines.append(Content.assemble(_label("Time"), as_content(bar)))
         for legend in section_legend(found, width - _LABEL):
-            lines.append(Content.assemble(_label(""), _parts(legend)))
+            lines.append(Content.assemble(_label(""), as_content(legend)))
     for name, facts in groups(line, rank):
         lines += _wrapped(name, facts, width, muted=line.is_stale)
     attempts = sorted(run.attempts.items())[-(3 if height > SHORT else 1) :]
@@ -229,9 +230,3 @@ def _attempt(rank: RankView, number: int, attempt: AttemptView) -> Content:
 
 def _label(name: str) -> Content:
     return Content.styled(name.ljust(_LABEL), "bold")
-
-
-def _parts(parts: list[tuple[str, str]]) -> Content:
-    return Content.assemble(
-        *(Content.styled(text, f"${style}" if style else "") for text, style in parts)
-    )

@@ -27,8 +27,9 @@ from cockpit.tui.views.ranks import heat
 from cockpit.tui.views.ranks.columns import COLOURS, STEP_TIME, Field
 from cockpit.tui.views.ranks.rows import RankRows, Shown, rank_columns
 from cockpit.tui.views.sorted_view import SortedView
+from cockpit.tui.widgets.few_lines import as_content
 from cockpit.tui.widgets.heatmap import HEAD_LINES, HeatMap, strip_fold, strip_lines
-from cockpit.tui.widgets.table.table import Column, LineTable
+from cockpit.tui.widgets.table.table import LineTable
 
 PLOTS_BELOW = (LOSS, THROUGHPUT, STEP_TIMES)
 """The charts below the table, where there is room."""
@@ -52,7 +53,6 @@ class RanksView(SortedView):
     def __init__(self) -> None:
         super().__init__()
         self._drawn: tuple[object, ...] = ()
-        self.columns: tuple[Column, ...] = rank_columns(None)
         self.ranks = RankRows()
         self.colour = STEP_TIME.column.key
         self.heat = ""
@@ -64,7 +64,7 @@ class RanksView(SortedView):
         yield Line(id="summary")
         yield Line(id="spread")
         yield HeatMap(id="heat")
-        yield LineTable(self.columns, id="ranks")
+        yield LineTable(rank_columns(None), id="ranks")
         with Horizontal():
             for plot in PLOTS_BELOW:
                 yield RunChart(plot)
@@ -82,9 +82,8 @@ class RanksView(SortedView):
         self._drawn = drawn
         table = self.query_one("#ranks", LineTable)
         shown = self.ranks.rows(state.store, run, state.now_s, self.order)
-        if self.ranks.columns != self.columns:
-            self.columns = self.ranks.columns
-            table.set_columns(self.columns)
+        if self.ranks.columns != table.columns:
+            table.set_columns(self.ranks.columns)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(shown.rows)
         self._show_words(state, run, shown)
@@ -163,14 +162,7 @@ class RanksView(SortedView):
             else []
         )
         spread.display = bool(parts)
-        spread.show(
-            Content.assemble(
-                *(
-                    Content.styled(part, " ".join(_named(words) for words in style.split()))
-                    for part, style in parts
-                )
-            )
-        )
+        spread.show(as_content(parts))
 
     def _show_heat(self, shown: Shown) -> None:
         # Before it is laid out it has no size, and any world would seem too large for it.
@@ -201,11 +193,6 @@ class RanksView(SortedView):
         heat_map.show(cells, heat.title(field, found))
         if (key := table.cursor_key) is not None:
             heat_map.point_at(int(key))
-
-
-def _named(word: str) -> str:
-    """A semantic colour as Textual's markup has it."""
-    return word if word in ("bold", "reverse") else f"${word}"
 
 
 def _attempt(run: RunView) -> Content:

@@ -32,12 +32,11 @@ class TrialsView(SortedView):
     def __init__(self) -> None:
         super().__init__()
         self.trials = TrialRows()
-        self._columns = self.trials.columns
         self._drawn: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield Line(id="summary")
-        yield LineTable(self._columns, id="trials")
+        yield LineTable(self.trials.columns, id="trials")
 
     def redraw(self, state: ViewState) -> None:
         # Of many trials, a second's rows are built once.
@@ -49,9 +48,8 @@ class TrialsView(SortedView):
         self._drawn = drawn
         table = self.query_one(LineTable)
         rows = self.trials.rows(state.store, state.now_s, self.order)
-        if self.trials.columns != self._columns:
-            self._columns = self.trials.columns
-            table.set_columns(self._columns)
+        if self.trials.columns != table.columns:
+            table.set_columns(self.trials.columns)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(rows)
         table.display = bool(self.trials.lines)
