@@ -51,7 +51,7 @@ def in_cluster(store: Store, target: Target) -> Target | None:
 
 async def _read(app: AppBase, shown: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
     """The page opens at once; the answer comes when it comes."""
-    page = Reading(f"{shown.kind} {shown.name}{how}", "AppBase …")
+    page = Reading(f"{shown.kind} {shown.name}{how}", "Loading…")
     app.push_screen(page)
     try:
         text = await app.submit(answer)

@@ -82,7 +82,7 @@ async def show_stack(app: AppBase, rank: int) -> None:
     """Every thread of the rank's process, as py-spy sees it now."""
     _require_allowed(app)
     process = process_of(app.store, rank)
-    page = Reading(f"Stack of rank {rank} · {process}", "AppBase py-spy on its node …")
+    page = Reading(f"Stack of rank {rank} · {process}", "Running py-spy on its node…")
     text = await _run_tools(app, page, lambda tools: tools.stack(process))
     page.fill(text or "py-spy printed nothing.")
 
