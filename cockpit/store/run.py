@@ -87,8 +87,8 @@ class RunView:
     state: RunState = RunState.UNKNOWN
     job_id: str = ""
     submission_id: str = ""
-    job_listed: bool = False
-    """Whether Ray has listed its job, now or before."""
+    listed_job: str = ""
+    """The submission id under which Ray has listed its job, now or before."""
     job_missing_s: float | None = None
     """Since when Ray no longer lists that job."""
     world_size: int | None = None

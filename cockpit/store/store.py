@@ -311,8 +311,10 @@ class Store:
             if run.state.is_over:
                 continue
             if run.submission_id in self.jobs:
-                run.job_listed, run.job_missing_s = True, None
-            elif run.job_listed and run.job_missing_s is None:
+                run.listed_job, run.job_missing_s = run.submission_id, None
+            elif run.listed_job != run.submission_id:
+                run.job_missing_s = None  # submitted again, and not listed yet
+            elif run.listed_job and run.job_missing_s is None:
                 run.job_missing_s = at_s
             elif run.job_missing_s is not None and at_s - run.job_missing_s >= JOB_LOST_AFTER_S:
                 self._end(run, run.job_missing_s, RunState.ERRORED, "lost", JOB_LOST)

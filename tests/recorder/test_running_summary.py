@@ -108,6 +108,14 @@ RUNS = {
         no_jobs(30),
         healthy(41),
     ],
+    "another job of the run that is not listed yet": [
+        seen(0, RunState.RUNNING, job_id="01"),
+        listed(1, JobStatus.RUNNING),
+        listed(10, JobStatus.STOPPED),
+        seen(20, RunState.RUNNING, job_id="02", of="train-2"),
+        healthy(21),
+        healthy(40),
+    ],
     "a job that Ray never listed": [seen(0, RunState.RUNNING), no_jobs(1), healthy(41)],
     "an earlier driver's stream later": [
         listed(10, JobStatus.STOPPED),
@@ -140,9 +148,17 @@ def test_a_run_whose_job_ray_lost_ended_in_an_error_when_the_job_was_first_missi
     assert "no longer lists its job" in run.message
 
 
-def test_a_run_whose_job_is_submitted_again_goes_on() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a job that Ray lost, and that was submitted again",
+        "another job of the run that is not listed yet",
+        "a job that Ray never listed",
+    ],
+)
+def test_a_run_whose_job_is_not_lost_goes_on(name: str) -> None:
     store = Store()
-    for event in RUNS["a job that Ray lost, and that was submitted again"]:
+    for event in RUNS[name]:
         store.apply(event)
     run = store.runs["a"]
     assert (run.state, run.ended_s) == (RunState.RUNNING, None)

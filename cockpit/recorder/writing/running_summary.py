@@ -61,7 +61,7 @@ class RunningSummary:
     _seen_s: float = -math.inf
     _listed: dict[str, tuple[JobsListed, float]] = field(default_factory=dict)
     """By source: the jobs as last reported, and the moment of that."""
-    _job_listed: bool = False
+    _listed_job: str = ""
     _job_missing_s: float | None = None
     _newest: dict[int, RankSample] = field(default_factory=dict)
     _samples_per_s: Series = field(default_factory=lambda: Series(POINTS))
@@ -120,8 +120,10 @@ class RunningSummary:
         if self.state.is_over:
             return None
         if self._job() is not None:
-            self._job_listed, self._job_missing_s = True, None
-        elif self._job_listed and self._job_missing_s is None:
+            self._listed_job, self._job_missing_s = self.submission, None
+        elif self._listed_job != self.submission:
+            self._job_missing_s = None
+        elif self._listed_job and self._job_missing_s is None:
             self._job_missing_s = at_s
         elif self._job_missing_s is not None and at_s - self._job_missing_s >= JOB_LOST_AFTER_S:
             self.state, self._running, self.ended_s = RunState.ERRORED, False, self._job_missing_s
