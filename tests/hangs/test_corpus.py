@@ -47,6 +47,7 @@ def test_healthy_run_gets_no_verdict(name: str, healthy: dict[str, Watched]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", REST_HANGS)
 def test_every_hang_is_explained(name: str, more_hangs: dict[str, Watched]) -> None:
@@ -54,6 +55,7 @@ def test_every_hang_is_explained(name: str, more_hangs: dict[str, Watched]) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", REST_HEALTHY)
 def test_no_healthy_run_gets_a_verdict(name: str, more_healthy: dict[str, Watched]) -> None:
