@@ -126,16 +126,18 @@ def test_work_submitted_to_a_closing_or_closed_session_is_closed() -> None:
     loop = session._loop
     assert loop is not None
 
-    async def work() -> None: ...
+    async def work() -> None:
+        await asyncio.sleep(60)
 
     late = work()
     submitted = list[Future[None]]()
 
-    def submit_after_stop() -> None:
-        loop.stop()
+    def submit_while_closing() -> None:
+        session._closing.set()
         submitted.append(session.submit(late))
 
-    loop.call_soon_threadsafe(submit_after_stop)
+    loop.call_soon_threadsafe(submit_while_closing)
+    session.close()
     session.close()
     assert submitted[0].done()
     assert inspect.getcoroutinestate(late) == inspect.CORO_CLOSED

@@ -70,6 +70,7 @@ class Session:
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closing = asyncio.Event()
         self._submitting = threading.Lock()
         self._closed = False
         self._pumps: dict[str, asyncio.Task[None]] = {}
@@ -84,7 +85,7 @@ class Session:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or not thread.is_alive():
             return
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(self._closing.set)
         thread.join(timeout=10)
 
     def __enter__(self) -> Self:
@@ -192,12 +193,13 @@ class Session:
             for source in self._make_sources():
                 self._start_pump(source.name, source.events)
             loop.call_soon(self._ready.set)
-            loop.run_forever()
+            # Unlike loop.stop, a second call of `close` cannot stop the loop while it cleans up.
+            loop.run_until_complete(self._closing.wait())
         finally:
             self._ready.set()
             with self._submitting:
                 self._closed = True
-            # What was submitted after the stop becomes a task, and is cancelled with the others.
+            # What was submitted after that becomes a task, and is cancelled with the others.
             loop.run_until_complete(asyncio.sleep(0))
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
