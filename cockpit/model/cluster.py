@@ -143,6 +143,9 @@ class Machine:
     taints: tuple[str, ...] = ()
     uid: str = ""
     """Never given to another node, unlike the name."""
+    problems: tuple[str, ...] = ()
+    """Conditions and taints that report a problem: of the kubelet, of node-problem-detector, or of
+    a GPU operator."""
 
 
 class ClusterHealth(StrEnum):

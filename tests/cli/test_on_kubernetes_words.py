@@ -553,3 +553,26 @@ def test_hostile_output_does_not_take_hold_of_a_terminal(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert cli.main(["exec", "trainer-gpu-a", "--", "cat", "x"]) == 0
     assert capsys.readouterr().out == "fine\n"
+
+
+def test_suspect_nodes_are_listed_with_their_evidence_and_a_cordon_is_proposed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    well = MachinesListed(at_s=1.0, source="backend", machines=(Machine("node-1", ready=True),))
+    cluster.events = events(ClusterHealth.READY, GPU, well)
+    assert cli.main(["nodes", "--suspect"]) == 0
+    assert "No suspect nodes: 0 recorded runs" in capsys.readouterr().out
+    machines = (
+        Machine("node-1", ready=True, problems=("KernelDeadlock",)),
+        Machine("node-2", ready=False, cordoned=True, reason="kubelet stopped posting"),
+    )
+    seen = MachinesListed(at_s=1.0, source="backend", machines=machines)
+    cluster.events = events(ClusterHealth.READY, GPU, seen)
+    assert cli.main(["nodes", "--suspect"]) == 0
+    out = capsys.readouterr().out
+    assert "node-1: now: condition KernelDeadlock" in out
+    assert "cockpit cordon node-1" in out
+    assert "cockpit cordon node-2" not in out
+    assert cli.main(["nodes", "--suspect", "-o", "json"]) == 0
+    assert [row["node"] for row in json.loads(capsys.readouterr().out)] == ["node-2", "node-1"]
+    assert changes(cluster) == []

@@ -110,7 +110,15 @@ async def test_machines_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> 
         await seen.press("9")
         await seen.sees("K8s nodes · 5", "cordoned", "not ready", "kubelet stopped posting")
         (line,) = (line for line in seen.text.splitlines() if line.startswith("gpu-pool-a-2"))
-        assert line.split()[1:5] == ["cordoned", "2", "1", "16/16"]
+        assert line.split()[1:6] == ["cordoned", "2", "1", "–", "16/16"]
+
+
+async def test_suspect_nodes_have_a_score(cockpit: Open) -> None:
+    async with cockpit(simulation=kube(), size=(120, 30)) as seen:
+        await seen.press("9")
+        await seen.sees("SUSPECT", "kubelet stopped posting")
+        (line,) = (line for line in seen.text.splitlines() if "kubelet stopped posting" in line)
+        assert line.split("not ready")[1].split()[2] == "5"
 
 
 async def test_cordoning_names_the_machine_and_who_runs_there(cockpit: Open) -> None:

@@ -16,7 +16,7 @@ from cockpit.model.text import one_line
 
 Row = Mapping[str, Any]
 
-TIMES = ("at_s", "started_s", "ended_s")
+TIMES = ("at_s", "started_s", "ended_s", "last_s")
 """Columns of Unix times, which a table shows as the time here."""
 
 

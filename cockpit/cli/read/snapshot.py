@@ -69,9 +69,19 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--watch", action="store_true", help="follow: print a line of JSON at each change"
     )
+    if verb == "nodes":
+        parser.add_argument(
+            "--suspect",
+            action="store_true",
+            help="nodes that are likely bad, from all recorded runs and from Kubernetes",
+        )
 
 
 def run(args: argparse.Namespace) -> int:
+    if getattr(args, "suspect", False):
+        from cockpit.cli.read import suspects
+
+        return suspects.run(args)
     needs = SOURCES.get(args.verb, ALL)
     kinds = KINDS.get(args.verb, ("pods",))
     once = not args.watch and args.verb in ONE_SHOT_VERBS

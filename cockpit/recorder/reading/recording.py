@@ -126,8 +126,20 @@ class Recording:
         for _, event in self.timed(from_s, to_s):
             yield event
 
-    def timed(self, from_s: float | None = None, to_s: float | None = None) -> Iterator[Timed]:
-        """The events, each with its time."""
+    def of_kinds(self, *kinds: type[Event]) -> Iterator[Event]:
+        """The events of these kinds, in order. Other lines are not decoded."""
+        starts = tuple(f'["{kind.__name__}"' for kind in kinds)
+        for _, event in self.timed(starts=starts):
+            yield event
+
+    def timed(
+        self,
+        from_s: float | None = None,
+        to_s: float | None = None,
+        *,
+        starts: tuple[str, ...] = ("",),
+    ) -> Iterator[Timed]:
+        """The events, each with its time, of the lines that begin with one of `starts`."""
         begin = float("-inf") if from_s is None else from_s
         end = float("inf") if to_s is None else to_s
         waiting = [b for b in self._batches if b[1] >= begin and b[0] <= end]
@@ -149,10 +161,11 @@ class Recording:
                     # Its recorder has since merged it into another, or the table is torn.
                     self._missing.add(row)
                     self.refresh()
-                    yield from self.timed(math.nextafter(last_s, math.inf), to_s)
+                    yield from self.timed(math.nextafter(last_s, math.inf), to_s, starts=starts)
                     return
                 for number, line in enumerate(lines):
-                    heap.append((_moment(line), row, number, line))
+                    if line.startswith(starts):
+                        heap.append((_moment(line), row, number, line))
                 heapq.heapify(heap)
 
     def store(self, until_s: float | None = None) -> Store:

@@ -210,6 +210,22 @@ def test_a_machine_says_what_it_offers_and_what_presses_it() -> None:
     assert (machine.gpus, machine.cpus, machine.memory_bytes) == (8.0, 96.0, 768 * 2**30)
     assert (machine.reason, machine.ip, machine.version) == ("DiskPressure", "10.0.0.7", "v1.34.4")
     assert machine.taints == ("gpu:NoSchedule",)
+    assert machine.problems == ("DiskPressure",)
+    sick = copy.deepcopy(NODE)
+    sick["spec"]["taints"] += [
+        {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+        {"key": "default-pool", "effect": "NoSchedule"},
+        {"key": "example.com/gpu-health", "value": "unhealthy", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+    ]
+    sick["status"]["conditions"] = [
+        {"type": "KernelDeadlock", "status": "True"},
+        {"type": "GpuHealthy", "status": "False"},
+        {"type": "NvLinkActive", "status": "True"},
+        {"type": "Ready", "status": "True"},
+    ]
+    problems = ("KernelDeadlock", "GpuHealthy", "taint example.com/gpu-health=unhealthy")
+    assert objects.machine(sick).problems == problems
     lost = copy.deepcopy(NODE)
     lost["status"]["conditions"][1] = {
         "type": "Ready",

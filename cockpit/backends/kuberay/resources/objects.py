@@ -6,6 +6,7 @@ empty value, and all text loses its control characters here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -137,9 +138,10 @@ def machine(raw: Any) -> Machine:
     under = [
         text(each, "type")
         for each in items(status, "conditions")
-        if text(each, "type") != "Ready" and text(each, "status") == "True"
+        if text(each, "type") != "Ready" and _is_problem(each)
     ]
     is_ready = text(ready, "status") == "True"
+    taints = [taint for taint in items(spec, "taints") if _PROBLEM_TAINT.search(_taint(taint))]
     addresses = items(status, "addresses")
     return Machine(
         name=text(meta, "name"),
@@ -157,7 +159,31 @@ def machine(raw: Any) -> Machine:
             ":".join(part for part in (text(each, "key"), text(each, "effect")) if part)
             for each in items(spec, "taints")
         ),
+        problems=(*under, *(f"taint {_taint(taint)}" for taint in taints)),
     )
+
+
+def _is_problem(condition: Mapping[str, Any]) -> bool:
+    """By Kubernetes' own conditions and node-problem-detector's, True is a problem; a name such as
+    `GpuHealthy` says the opposite.
+    """
+    wrong = "False" if _GOOD_CONDITION.search(text(condition, "type")) else "True"
+    return text(condition, "status") == wrong
+
+
+def _taint(taint: Mapping[str, Any]) -> str:
+    value = text(taint, "value")
+    return text(taint, "key") + (f"={value}" if value else "")
+
+
+_GOOD_CONDITION = re.compile(r"(?<!Not)(Healthy|Ready|Available|OK|Active|Installed|Initialized)$")
+_PROBLEM_TAINT = re.compile(
+    r"^node\.cloudprovider\.kubernetes\.io/shutdown|unhealthy|problem|(?<!de)fault|degraded|error"
+    r"|broken|xid",
+    re.IGNORECASE,
+)
+"""Other taints repeat a condition (`node.kubernetes.io/not-ready`), or say how the node is meant to
+be used (`nvidia.com/gpu=present`)."""
 
 
 def summary(cluster: RayCluster, context: str, health: tuple[ClusterHealth, str]) -> ClusterSummary:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cockpit import format
+from cockpit.insight.nodes.suspects import Suspect
 from cockpit.model.cluster import Machine, Pod
 from cockpit.model.text import one_line
 from cockpit.store.selectors import age_s, current_run
@@ -18,6 +19,7 @@ NODE_COLUMNS = (
     Column("status", "STATUS", width=9),
     Column("pods", "PODS", width=4, align="right"),
     Column("ranks", "RANKS", align="right", priority=1),
+    Column("suspect", "SUSPECT", width=7, align="right", priority=1),
     Column("gpus", "GPUS", width=7, align="right"),
     Column("cpus", "CPU", width=5, align="right", priority=2),
     Column("memory", "MEMORY", width=8, align="right", priority=3),
@@ -61,9 +63,15 @@ def on_nodes(store: Store) -> dict[str, OnNode]:
     }
 
 
-def node_rows(store: Store, now_s: float) -> list[Row]:
-    there = on_nodes(store)
-    return [_row(machine, there, now_s) for _, machine in sorted(store.machines.items())]
+def node_rows(
+    store: Store, now_s: float, suspected: Mapping[str, Suspect] | None = None
+) -> list[Row]:
+    """`suspected`: the suspect nodes by name."""
+    there, found = on_nodes(store), suspected or {}
+    return [
+        _row(machine, there, now_s, found.get(name))
+        for name, machine in sorted(store.machines.items())
+    ]
 
 
 def status(machine: Machine) -> tuple[str, str]:
@@ -75,13 +83,17 @@ def status(machine: Machine) -> tuple[str, str]:
     return ("pressure", "warning") if machine.reason else ("ready", "good")
 
 
-def _row(machine: Machine, there: Mapping[str, OnNode], now_s: float) -> Row:
+def _row(
+    machine: Machine, there: Mapping[str, OnNode], now_s: float, suspect: Suspect | None
+) -> Row:
     here = there.get(machine.name, OnNode())
     word, style = status(machine)
     gpus = f"{here.gpus:g}/{machine.gpus:g}" if machine.gpus else format.DASH
     reason = one_line(machine.reason)
     if machine.cordoned and not machine.ready:
         reason = f"cordoned · {reason}"
+    if suspect is not None and not reason:
+        reason, style = one_line("; ".join(suspect.evidence)), "warning"
     return Row(
         machine.name,
         (
@@ -89,6 +101,7 @@ def _row(machine: Machine, there: Mapping[str, OnNode], now_s: float) -> Row:
             Cell(word, style),
             Cell(str(len(here.pods)) if here.pods else format.DASH),
             Cell(few(here.ranks)),
+            Cell(format.DASH) if suspect is None else Cell(str(suspect.score), "warning"),
             Cell(gpus),
             Cell(f"{machine.cpus:g}" if machine.cpus else format.DASH),
             Cell(format.bytes_text(machine.memory_bytes or None)),

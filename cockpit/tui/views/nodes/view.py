@@ -1,13 +1,26 @@
-"""View 9: the Kubernetes nodes under the pods."""
+"""View 9: the Kubernetes nodes under the pods, and which of them are suspect."""
 
 from __future__ import annotations
 
+import math
+import time
+
+from textual import work
 from textual.app import ComposeResult
 
+from cockpit.config import paths
+from cockpit.insight.nodes.incident import RunIncidents
+from cockpit.insight.nodes.suspects import suspects
+from cockpit.model.cluster import ClusterRef
+from cockpit.recorder.reading.library import Library
+from cockpit.recorder.reading.node_history import NodeHistory
+from cockpit.sources.polling.thread import in_thread
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.nodes.rows import NODE_COLUMNS, node_rows
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
+
+READ_EVERY_S = 60.0
 
 
 class NodesView(SortedView):
@@ -20,6 +33,12 @@ class NodesView(SortedView):
         border-title-background: $surface; }
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._history = NodeHistory(Library(paths.state_dir()))
+        self._runs: list[RunIncidents] = []
+        self._read_s, self._is_reading = -math.inf, False
+
     def compose(self) -> ComposeResult:
         yield LineTable(NODE_COLUMNS, id="nodes")
 
@@ -31,4 +50,18 @@ class NodesView(SortedView):
             table.set_empty(f"No K8s nodes are known. {why}")
         else:
             table.set_empty("No K8s nodes yet: waiting for Kubernetes.")
-        self.show_rows(node_rows(state.store, state.now_s), "K8s nodes")
+        ref = state.store.ref
+        due = time.monotonic() - self._read_s >= READ_EVERY_S
+        if ref is not None and state.on_kubernetes and due and not self._is_reading:
+            self._is_reading = True
+            self._read(ref)
+        found = {one.node: one for one in suspects(self._runs, list(state.store.machines.values()))}
+        self.show_rows(node_rows(state.store, state.now_s, found), "K8s nodes")
+
+    @work(exit_on_error=False, name="recorded incidents")
+    async def _read(self, ref: ClusterRef) -> None:
+        """Read the recordings of earlier runs, at most once a minute."""
+        try:
+            self._runs = await in_thread(lambda: self._history.of(ref), "recorded incidents")
+        finally:
+            self._read_s, self._is_reading = time.monotonic(), False

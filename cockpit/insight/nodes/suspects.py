@@ -1,0 +1,147 @@
+"""Nodes that are likely bad: by the incidents of recorded runs, and by what Kubernetes reports now.
+
+A node is suspect with one of these:
+
+- a condition or a taint that reports a problem, or it is not ready
+- a GPU error (an Xid, or an uncorrected memory error)
+- at least 2 failures, and more than chance explains: with the failure rate of the other nodes,
+  so many would happen with a probability below 5 % (the tail of a Poisson distribution)
+- slow ranks or throttled GPUs in at least 2 runs
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cockpit import format
+from cockpit.insight.nodes.incident import FAILURES, Incident, Kind, RunIncidents
+from cockpit.model.cluster import Machine
+
+WEIGHTS = {
+    Kind.GPU_ERROR: 5,
+    Kind.NODE_DIED: 3,
+    Kind.RANK_DIED: 2,
+    Kind.POD_FAILED: 2,
+    Kind.HANG: 2,
+    Kind.SLOW: 1,
+    Kind.THROTTLED: 1,
+}
+NOT_READY_WEIGHT, CONDITION_WEIGHT = 5, 4
+FEWEST_FAILURES = 2
+FEWEST_SLOW_RUNS = 2
+CHANCE = 0.05
+PRIOR_HOURS = 1.0
+"""Added to the hours of the other nodes, with half a failure: nobody has run without one for ever
+(a Gamma prior for a Poisson rate)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    node: str
+    score: int
+    """The sum of the weights of its incidents; the list is in this order."""
+    evidence: tuple[str, ...]
+    """A line each, the heaviest first."""
+    last_s: float | None
+    """The newest incident; None when all of the evidence is of now."""
+    cordoned: bool = False
+
+
+def suspects(history: Iterable[RunIncidents], machines: Sequence[Machine] = ()) -> list[Suspect]:
+    """Return the suspect nodes, the highest score first.
+
+    With `machines`, the K8s nodes as they are now, nodes that are gone are left out.
+    """
+    by_node: dict[str, list[Incident]] = defaultdict(list)
+    hours: dict[str, float] = defaultdict(float)
+    for run in history:
+        for incident in run.incidents:
+            by_node[incident.node].append(incident)
+        for node, of_run in run.node_hours.items():
+            hours[node] += of_run
+    present = {machine.name: machine for machine in machines}
+    failures = {
+        node: sum(one.kind in FAILURES for one in incidents) for node, incidents in by_node.items()
+    }
+    found = []
+    for node in present or by_node:
+        incidents, machine = by_node.get(node, []), present.get(node)
+        evidence = [
+            *_now(machine),
+            *_gpu_errors(incidents),
+            *_failures(node, failures, hours, incidents),
+            *_slow(incidents),
+        ]
+        if evidence:
+            score = sum(weight for weight, _ in evidence)
+            lines = tuple(line for _, line in sorted(evidence, key=lambda each: -each[0]))
+            last_s = max((one.at_s for one in incidents), default=None)
+            cordoned = machine is not None and machine.cordoned
+            found.append(Suspect(node, score, lines, last_s, cordoned))
+    return sorted(found, key=lambda one: (-one.score, one.node))
+
+
+def chance(count: int, expected: float) -> float:
+    """Return the probability of at least `count` events where `expected` are expected (Poisson)."""
+    below = sum(
+        math.exp(k * math.log(expected) - expected - math.lgamma(k + 1)) for k in range(count)
+    )
+    return max(0.0, 1.0 - below)
+
+
+_Evidence = tuple[int, str]
+"""Its weight, and one line."""
+
+
+def _now(machine: Machine | None) -> list[_Evidence]:
+    if machine is None:
+        return []
+    found = []
+    if not machine.ready:
+        found.append((NOT_READY_WEIGHT, f"now: not ready: {machine.reason or 'no reason given'}"))
+    for problem in machine.problems:
+        kind = "" if problem.startswith("taint ") else "condition "
+        found.append((CONDITION_WEIGHT, f"now: {kind}{problem}"))
+    return found
+
+
+def _gpu_errors(incidents: Sequence[Incident]) -> list[_Evidence]:
+    errors = [one for one in incidents if one.kind is Kind.GPU_ERROR]
+    if not errors:
+        return []
+    newest = max(errors, key=lambda one: one.at_s)
+    counted = format.plural(len(errors), "GPU error")
+    return [(WEIGHTS[Kind.GPU_ERROR] * len(errors), f"{counted}, the newest: {newest.what}")]
+
+
+def _failures(
+    node: str, failures: dict[str, int], hours: dict[str, float], incidents: Sequence[Incident]
+) -> list[_Evidence]:
+    here = [one for one in incidents if one.kind in FAILURES]
+    if len(here) < FEWEST_FAILURES:
+        return []
+    others = sum(failures.values()) - len(here)
+    other_hours = sum(hours.values()) - hours[node]
+    expected = (others + 0.5) / (other_hours + PRIOR_HOURS) * max(hours[node], 1 / 60)
+    probability = chance(len(here), expected)
+    if probability >= CHANCE:
+        return []
+    kinds = Counter(one.kind for one in here)
+    named = ", ".join(f"{kind.value} × {kinds[kind]}" for kind in FAILURES if kinds[kind])
+    line = (
+        f"{len(here)} failures in {hours[node]:.1f} h with ranks ({named}); "
+        f"other nodes: {others} in {other_hours:.1f} h"
+    )
+    return [(sum(WEIGHTS[one.kind] for one in here), line)]
+
+
+def _slow(incidents: Sequence[Incident]) -> list[_Evidence]:
+    found = []
+    for kind in (Kind.SLOW, Kind.THROTTLED):
+        runs = {one.run_id for one in incidents if one.kind is kind}
+        if len(runs) >= FEWEST_SLOW_RUNS:
+            found.append((WEIGHTS[kind] * len(runs), f"{kind.value} in {len(runs)} runs"))
+    return found
