@@ -26,6 +26,7 @@ APPLICATION_ID = 0x434B5054
 VERSION = 1
 TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged file raises: of a damaged schema, sqlite3 cannot decode the message."""
+CACHE_KIB = 256
 BODY_AT_MOST = 256 << 20
 """Bytes of lines that one batch may hold: more is not a batch but a trap."""
 
@@ -59,6 +60,8 @@ def open_to_write(path: Path) -> sqlite3.Connection:
             db.execute(f"PRAGMA user_version = {VERSION}")
         else:
             check(db, path)
+        # Rows are appended: by default SQLite would keep the newest 2 MB of each file in memory.
+        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         for statement in _SCHEMA:
             db.execute(statement)
     except BaseException:
