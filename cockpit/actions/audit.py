@@ -20,6 +20,8 @@ from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.secret import masked
 
 DONE, FAILED = "done", "failed"
+READ_BYTES = 1_000_000
+"""Of the end of the log."""
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 log = logging.getLogger(__name__)
@@ -87,6 +89,27 @@ def record(
         log.warning("%s", missing)
         return missing
     return ""
+
+
+def done_since(prefix: str, ref: ClusterRef, since_s: float) -> tuple[float, ...]:
+    """When such actions were done on the cluster, from the newest part of the log."""
+    try:
+        with path().open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    found = []
+    for line in text.splitlines():
+        try:
+            read = json.loads(line)
+            at_s, action = float(read["at_s"]), str(read["action"])
+            is_done = read["result"] == DONE and read["cluster"] == str(ref)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if is_done and at_s >= since_s and action.startswith(prefix):
+            found.append(at_s)
+    return tuple(found)
 
 
 def _opened() -> int:

@@ -77,12 +77,12 @@ class ClusterActions:
             await self._backend.suspend(suspended, uid=uid)
         await self._done(change)
 
-    async def cordon(self, machine: str, cordoned: bool) -> None:
-        """Keep new pods off a machine, or let them on again."""
+    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
+        """Keep new pods off a machine, or let them on again; `uid` as in `ScaleRequest`."""
         words = ("schedulable", "cordoned") if cordoned else ("cordoned", "schedulable")
         change = Change("cordon" if cordoned else "uncordon", "Node", machine, *words)
         with self._noting_failure(change):
-            await self._backend.cordon(machine, cordoned)
+            await self._backend.cordon(machine, cordoned, uid=uid)
         await self._done(change)
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:

@@ -169,7 +169,7 @@ def settled(args: argparse.Namespace) -> argparse.Namespace:
     from cockpit.config import file
 
     settings = settle_all(args.given, file.read())
-    args.where, args.theme = settings.where, settings.theme
+    args.where, args.theme, args.profile = settings.where, settings.theme, settings.profile
     args.read_only, args.protected = settings.read_only, settings.protected
     return args
 

@@ -52,6 +52,7 @@ VERBS = (
     Verb("resume", "change.job", "submit a job again, from its last checkpoint", "Change"),
     Verb("kill", "change.kill", "kill a pod or a rank's pod, and measure the recovery", "Change"),
     Verb("drill", "drill.drill", "inject a fault and measure the recovery", "Change"),
+    Verb("guard", "change.guard", "act on hangs and repeated failures, by a policy", "Change"),
     Verb("exec", "change.exec", "run a command in a pod: a shell on a terminal", "Change"),
     Verb(
         "suspend", "change.suspend", "delete all pods of a cluster, and keep the cluster", "Change"

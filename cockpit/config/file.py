@@ -38,6 +38,10 @@ TEMPLATE = """\
 # max_share = 0.5         # at most this share of a worker group is hit at once
 # max_pods = 4
 
+# [guard]                 # of cockpit guard; [profiles.NAME.guard] beats it
+# hang = "observe"        # or capture, restart, replace
+# repeated_failure = "observe" # or capture, replace, cordon, stop
+
 # [recorder]
 # enabled = true          # record every run that the screen sees
 # max_age_days = 90
@@ -56,10 +60,10 @@ TEMPLATE = """\
 # command = ["notify-send", "cockpit"] # the alert is JSON on its standard input
 """
 
-TABLES = ("recorder", "alerts", "prometheus", "mlflow", "drills")
+TABLES = ("recorder", "alerts", "prometheus", "mlflow", "drills", "guard")
 """Those whose settings the part that they are of reads itself."""
 _TOP = ("profile", "theme", "read_only", "protected", "profiles", "hooks", *TABLES)
-_OWN = (*FLAGS, "theme", "read_only", "protected")
+_OWN = (*FLAGS, "theme", "read_only", "protected", "guard")
 _PATTERN = ("context", "namespace", "cluster")
 
 
@@ -75,6 +79,8 @@ class Profile:
     """Clusters that are protected whichever profile is in use: those that this one describes."""
     protected_in_use: tuple[ClusterPattern, ...] = ()
     """With `protected = true`: further protected contexts while this profile is in use."""
+    guard: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of the guard that are set here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class Configuration:
             own,
             theme=own.theme or self.theme,
             read_only=self.read_only if own.read_only is None else own.read_only,
+            guard={**self.tables.get("guard", {}), **own.guard},
         )
 
 
@@ -155,10 +162,10 @@ def _hooks(where: Path, raw: Mapping[str, Any]) -> Sequence[Any]:
     return hooks
 
 
-def _table(where: Path, raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _table(where: Path, raw: Mapping[str, Any], name: str, section: str = "") -> Mapping[str, Any]:
     table = raw[name]
     if not isinstance(table, dict):
-        raise _wrong(where, f"{name} is a table: [{name}].")
+        raise _wrong(where, f"{section}{name} is a table: [{section}{name}].")
     return table
 
 
@@ -179,6 +186,7 @@ def _profile(where: Path, name: str, raw: Mapping[str, Any]) -> Profile:
         protected=() if own and names_none else _protected(where, raw, section, place),
         # A flag may name another namespace or cluster of the profile's context.
         protected_in_use=(replace(_exactly(place), namespace="*", cluster="*"),) if own else (),
+        guard=_table(where, raw, "guard", section) if "guard" in raw else {},
     )
 
 

@@ -66,12 +66,14 @@ def refusing(undo: Undo) -> Undo:
     return replace(undo, argv=(*undo.argv, REFUSE))
 
 
-async def run(backend: Backend, pod: str, script: str, *arguments: str, what: str = "") -> str:
+async def run(
+    backend: Backend, pod: str, script: str, *arguments: str, what: str = "", uid: str = ""
+) -> str:
     """What the script printed, stripped. Raises CockpitError, or NotAllowedError.
 
-    `what` could not be done then, in a sentence.
+    `what` could not be done then, in a sentence. `uid` as for `Backend.exec`.
     """
-    done = await backend.exec(pod, argv(script, *arguments))
+    done = await backend.exec(pod, argv(script, *arguments), uid=uid)
     if done.exit_code == 0:
         return done.stdout.strip()
     kind = NotAllowedError if done.exit_code == NOT_ALLOWED else CockpitError

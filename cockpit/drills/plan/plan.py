@@ -59,6 +59,8 @@ class TargetSpec:
     """Nothing hits the head, unless this is set or `head` is named."""
     uid: str = ""
     """Of the pod that `select` names: another pod of the same name is not hit."""
+    run_id: str = ""
+    """The run whose rank `select` names; empty: the current one."""
 
 
 @dataclass(frozen=True, slots=True)

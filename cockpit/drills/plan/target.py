@@ -27,7 +27,7 @@ def choose(store: Store, kind: Fault, spec: TargetSpec, random: Random) -> Victi
     Draws are from what is sorted, so that the same seed on the same cluster hits the same rank or
     the pod of the same place in its group, independent of the pods' names.
     """
-    run = _going(store)
+    run = _going(store, spec.run_id)
     if kind.aim is Aim.RANK:
         return _with_run(_ranks(store, run, spec, random), run)
     if kind.aim is Aim.HEAD or spec.select == "head":
@@ -39,8 +39,8 @@ def choose(store: Store, kind: Fault, spec: TargetSpec, random: Random) -> Victi
     return _with_run(_of_pods(store, run, _pods(store, run, spec, random)), run)
 
 
-def _going(store: Store) -> RunView | None:
-    run = going_run(store)
+def _going(store: Store, run_id: str) -> RunView | None:
+    run = store.runs.get(run_id) if run_id else going_run(store)
     return run if run is not None and run.attempt is not None else None
 
 

@@ -39,14 +39,8 @@ def _of_run(store: Store, run: RunView, hit: Sequence[Victims]) -> Iterator[str]
     where = _driver_pod(store, run, hit)
     if where:
         yield f"the driver of run {name} is on {where}: the run ends with it, unless it is resumed"
-    limit = max_failures(store, run)
-    used = _charged(run, FAILURES)
-    if limit is None:
-        yield f"run {name} does not report how often it may restart, and Ray's default is never"
-    elif limit == 0:
-        yield f"run {name} has {FAILURES}=0: the death of a rank ends it"
-    elif 0 < limit <= used:
-        yield f"run {name} has used up its {FAILURES}={limit}: the death of a rank ends it"
+    if why := no_restart(store, run):
+        yield why
     preemptions = run.max_preemption_failures
     if preemptions is not None and 0 <= preemptions <= _charged(run, PREEMPTIONS):
         yield f"run {name} has no {PREEMPTIONS} left: an announced loss of a node ends it"
@@ -76,6 +70,19 @@ def max_failures(store: Store, run: RunView) -> int | None:
     job = store.jobs.get(run.submission_id)
     found = _FLAG.search(job.entrypoint) if job is not None else None
     return int(found[1]) if found else None
+
+
+def no_restart(store: Store, run: RunView) -> str:
+    """Return why the death of a rank may end the run; empty where Ray Train restarts it."""
+    name = run.name or run.id
+    limit, used = max_failures(store, run), _charged(run, FAILURES)
+    if limit is None:
+        return f"run {name} does not report how often it may restart, and Ray's default is never"
+    if limit == 0:
+        return f"run {name} has {FAILURES}=0: the death of a rank ends it"
+    if 0 < limit <= used:
+        return f"run {name} has used up its {FAILURES}={limit}: the death of a rank ends it"
+    return ""
 
 
 def _charged(run: RunView, budget: str) -> int:

@@ -1,0 +1,424 @@
+"""The guard from the store to the change of the cluster, on a scripted backend."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from cockpit.actions import audit
+from cockpit.actions import guard as module
+from cockpit.actions.guard import Guard, GuardActions
+from cockpit.backends.protocol import ExecResult
+from cockpit.config import paths
+from cockpit.drills.engine.journal import Journal
+from cockpit.guard.policy import Action, Policy
+from cockpit.guard.trouble import Cause, Failures, from_reason
+from cockpit.insight.hang.types import Confidence
+from cockpit.model.cluster import ClusterRef, Machine, Pod
+from cockpit.model.error import LeaseHeldError
+from cockpit.model.event import (
+    AttemptEnded,
+    Event,
+    MachinesListed,
+    Marked,
+    Notice,
+    PodsListed,
+    RanksDumped,
+    RunSeen,
+    SourceHealth,
+)
+from cockpit.model.hang import Dump
+from cockpit.model.run import RunState
+from cockpit.session.session import Session
+from cockpit.store.run import AttemptView, RunView
+from cockpit.store.store import Store
+from tests.drills.ground import ScriptedContext
+from tests.events import HEAD, ONE, REF, RUN, TWO, before_the_kill, started, the_recovery
+from tests.insight.test_hang import IDLE, LOOP, REDUCE, REPORT, WORLD, dump
+from tests.simulated_backend import ScriptedBackend
+
+PROCESS = "101:777"
+PODS = (HEAD, replace(ONE, uid="uid-1"), replace(TWO, uid="uid-2"))
+RESTART = Policy(hang=Action.RESTART)
+
+
+@dataclass(slots=True)
+class Cluster(ScriptedBackend):
+    """Answers the scripts of `restart`; the run comes back after a kill."""
+
+    context: ScriptedContext | None = None
+    missing: bool = False
+    """The process of the rank does not exist."""
+
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        self._require(pod, uid)
+        self.uids.append(uid)
+        if argv[-2] == "rank":
+            self.asked.append(("inspect", pod, argv[-1]))
+            if self.missing:
+                return ExecResult(1, "", "process 101 has ended")
+            return ExecResult(0, PROCESS, "")
+        self.asked.append(("kill", pod, argv[-1]))
+        assert self.context is not None
+        for event in the_recovery()[2:]:
+            self.context.dispatch(event)
+        return ExecResult(0, "", "")
+
+
+def hang(rank: int = 1, **values: object) -> RanksDumped:
+    """The other rank waits in a collective that this one has not called."""
+    groups = (replace(WORLD, members=(0, 1)),)
+    dumps: tuple[Dump, ...] = (
+        dump(1 - rank, 1, 3, waits=True, **values),
+        dump(rank, 0, 2, waits=False, **values),
+    )
+    return RanksDumped(
+        at_s=100.0,
+        source="telemetry",
+        run_id=RUN,
+        attempt=1,
+        dumps=dumps,
+        stacks=(LOOP, REDUCE, REPORT, IDLE),
+        groups=groups,
+    )
+
+
+def seen(pods: Sequence[Pod] = PODS, max_failures: int | None = 5) -> list[Event]:
+    run = RunSeen(
+        at_s=99.0,
+        source="telemetry",
+        run_id=RUN,
+        name="demo",
+        state=RunState.RUNNING,
+        max_failures=max_failures,
+    )
+    return [
+        *before_the_kill(), run, PodsListed(at_s=99.0, source="backend", pods=tuple(pods))
+    ]  # fmt: skip
+
+
+@dataclass(slots=True)
+class Watched:
+    context: ScriptedContext
+    cluster: Cluster
+    guard: Guard
+    lines: list[str] = field(default_factory=list)
+
+    async def poll(self, times: int = 1) -> None:
+        for _ in range(times):
+            for decision in self.guard.decide(self.context.store):
+                await self.guard._carry_out(decision)
+
+    def killed(self) -> list[tuple[str, ...]]:
+        return [ask for ask in self.cluster.asked if ask[0] in ("kill", "delete_pod")]
+
+
+def watched(
+    policy: Policy = RESTART, events: Sequence[Event] | None = None, **more: Any
+) -> Watched:
+    cluster = Cluster(ref=more.pop("ref", REF))
+    context = ScriptedContext([*seen(), hang()] if events is None else events, cluster)
+    cluster.context = context
+    session = cast(Session, context)
+    lines: list[str] = []
+    guard = Guard(session, GuardActions(session), policy, lines.append, **more)
+    return Watched(context, cluster, guard, lines)
+
+
+def audited() -> list[dict[str, Any]]:
+    if not audit.path().exists():
+        return []
+    return [json.loads(line) for line in audit.path().read_text().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECOVER_S", 0.3)
+
+
+async def test_hang_leads_to_exactly_one_kill_with_lease_and_audit_line() -> None:
+    of = watched()
+    await of.poll(times=3)
+    assert of.killed() == [("kill", TWO.name, PROCESS)]
+    asked = [ask[0] for ask in of.cluster.asked]
+    assert asked.index("hold") < asked.index("inspect") < asked.index("kill")
+    assert "release" in asked
+    assert set(of.cluster.uids) == {"uid-2"}
+    [line] = audited()
+    assert (line["action"], line["target"], line["result"]) == (
+        "guard restart",
+        TWO.name,
+        "done",
+    )
+    assert line["before"].startswith("Rank 1 never called all_reduce #3")
+    assert line["after"] == f"SIGKILL rank 1 (process 101 in pod {TWO.name})"
+    assert of.lines[-1].endswith("first new step after 18.5 s")
+    assert any(isinstance(event, Notice) and event.reason == "Guard" for event in of.context.told)
+
+
+async def test_hang_is_captured_before_the_restart() -> None:
+    of = watched()
+    await of.poll()
+    [path] = (paths.state_dir() / "hangs").glob("*.json")
+    kept = json.loads(path.read_text())
+    assert kept["verdict"]["ranks"] == [1]
+    assert kept["ranks"]["1"]["stacks"]["training"] == ["loop (train.py:11)"]
+    assert kept["text"][0] == kept["sentence"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    [mark] = [event for event in of.context.told if isinstance(event, Marked)]
+    assert mark.text.startswith("hang: Rank 1 never called")
+
+
+async def test_capture_and_observation_change_nothing() -> None:
+    for action in (Action.OBSERVE, Action.CAPTURE):
+        of = watched(Policy(hang=action))
+        await of.poll(times=3)
+        assert not of.cluster.asked
+        assert len(of.lines) == (1 if action is Action.OBSERVE else 2)
+    assert not audited()
+
+
+async def test_dry_run_names_the_change_and_does_nothing() -> None:
+    of = watched(replace(RESTART, dry_run=True))
+    await of.poll(times=3)
+    assert not of.cluster.asked
+    [line] = of.lines
+    assert line.startswith("restart, run demo, attempt 1 (dry run): Rank 1 never called")
+
+
+async def test_budget_holds_after_the_guard_was_started_again() -> None:
+    await watched(replace(RESTART, budget=1)).poll()
+    again = watched(replace(RESTART, budget=1))
+    await again.poll()
+    assert not again.killed()
+    assert "the budget of 1 change an hour is used up" in again.lines[0]
+    other = watched(replace(RESTART, budget=1), ref=ClusterRef("local", "other"))
+    await other.poll()
+    assert other.killed(), "each cluster has its own"
+
+
+async def test_low_confidence_never_acts() -> None:
+    of = watched(events=[*seen(), hang(cpu_percent=90.0)])
+    await of.poll(times=3)
+    assert not of.cluster.asked
+    [line] = of.lines
+    assert "confidence is low, and restart needs high" in line
+
+
+async def test_stale_telemetry_never_acts() -> None:
+    failed = SourceHealth(at_s=100.0, source="telemetry", ok=False, error="no answer")
+    of = watched(events=[*seen(), hang(), failed])
+    await of.poll()
+    assert (of.cluster.asked, of.lines) == ([], [])
+
+
+async def test_run_that_may_not_restart_is_left_alone() -> None:
+    for limit in (0, None):
+        of = watched(events=[*seen(max_failures=limit), hang()])
+        await of.poll()
+        assert not of.cluster.asked
+        assert "Reason: run demo " in of.lines[0]
+
+
+async def test_process_that_has_ended_is_not_killed() -> None:
+    of = watched()
+    of.cluster.missing = True
+    await of.poll(times=3)
+    assert not of.killed()
+    [line] = audited()
+    assert (line["action"], line["result"]) == ("guard restart", "failed")
+    assert "NOT done" in of.lines[-1]
+    assert len([ask for ask in of.cluster.asked if ask[0] == "inspect"]) == 1, "not at once again"
+
+
+async def test_rank_that_no_longer_exists_is_observed() -> None:
+    of = watched(events=[*seen(), replace(hang(), dumps=(), silent=(7,)), dumped_rank(7)])
+    await of.poll()
+    assert not of.killed()
+    assert "no process of the cause is known" in of.lines[0]
+
+
+def dumped_rank(number: int) -> RanksDumped:
+    """A rank that the attempt does not have, as the only cause."""
+    groups = (replace(WORLD, members=(0, number)),)
+    dumps = (dump(0, 1, 3, waits=True), dump(number, 0, 2, waits=False))
+    return replace(hang(), dumps=dumps, groups=groups)
+
+
+async def test_attempt_that_ended_before_the_lease_was_held_is_left_alone() -> None:
+    of = watched()
+    [decision] = of.guard.decide(of.context.store)
+    for event in the_recovery()[3:]:
+        of.context.dispatch(event)
+    await of.guard._carry_out(decision)
+    assert not of.killed()
+    assert "Attempt 1 has ended" in of.lines[-1]
+
+
+async def test_pod_of_another_uid_is_left_alone() -> None:
+    for policy in (RESTART, Policy(hang=Action.REPLACE)):
+        seen_by_watch = watched(policy)
+        [decision] = seen_by_watch.guard.decide(seen_by_watch.context.store)
+        changed = (*PODS[:2], replace(TWO, uid="uid-3"))
+        seen_by_watch.context.dispatch(PodsListed(at_s=101.0, source="backend", pods=changed))
+        await seen_by_watch.guard._carry_out(decision)
+        not_yet_seen = watched(policy)
+        not_yet_seen.cluster.replaced = {TWO.name: "uid-3"}
+        await not_yet_seen.poll()
+        for of in (seen_by_watch, not_yet_seen):
+            assert not of.killed()
+            assert "was replaced" in of.lines[-1]
+
+
+async def test_replace_deletes_the_pod_with_its_uid() -> None:
+    of = watched(Policy(hang=Action.REPLACE))
+    await of.poll(times=2)
+    assert of.killed() == [("delete_pod", TWO.name, "0")]
+    assert of.cluster.uids == ["uid-2"]
+    assert audited()[0]["action"] == "guard replace"
+
+
+async def test_second_guard_is_refused_while_the_first_acts() -> None:
+    class Held(Cluster):
+        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+            raise LeaseHeldError(
+                "Another drill runs.", "Held by a guard.", "", renewal="1", ttl_s=60, current=True
+            )
+
+    of = watched()
+    held = Held(ref=REF, context=of.context)
+    of.context.backend = held
+    session = cast(Session, of.context)
+    of.guard = Guard(session, GuardActions(session), RESTART, of.lines.append)
+    await of.poll()
+    assert not held.asked
+    assert "Another drill runs" in of.lines[-1]
+    assert audited()[-1]["result"] == "failed"
+
+
+# -- repeated failures
+
+NODE = Machine("node-a", ready=True, uid="uid-a")
+
+
+def failures(count: int, reason: str = "rank 1: its process died") -> list[Event]:
+    """So many attempts that ended on the same pods, the last of them after 90 s."""
+    pods = tuple(replace(pod, host=NODE.name) for pod in PODS)
+    events: list[Event] = [
+        *seen(pods), MachinesListed(at_s=99.0, source="backend", machines=(NODE,))
+    ]  # fmt: skip
+    for number in range(1, count + 1):
+        events += [
+            started(100.0 + number, number, *pods[1:]),
+            AttemptEnded(
+                at_s=100.5 + number, source="telemetry", run_id=RUN, attempt=number, reason=reason
+            ),
+        ]
+    return events
+
+
+def stuck(store: Store, run: RunView, attempt: AttemptView) -> Cause:
+    return Cause("ValueError in train.py.", Confidence.HIGH, (1,), is_fixed_by_restart=False)
+
+
+async def after(policy: Policy, count: int, **more: Any) -> Watched:
+    """A guard that saw each of the attempts."""
+    of = watched(policy, (), **more)
+    for event in failures(count):
+        of.context.dispatch(event)
+        await of.poll()
+    return of
+
+
+async def test_node_is_cordoned_after_the_third_failure_on_it() -> None:
+    policy = Policy(repeated_failure=Action.CORDON)
+    of = await after(policy, 2)
+    assert not of.cluster.asked
+    of = await after(policy, 4)
+    assert [ask for ask in of.cluster.asked if ask[0] == "cordon"] == [("cordon", "node-a", "True")]
+    cordon, by_guard = audited()
+    assert (cordon["action"], by_guard["action"]) == ("cordon", "guard cordon")
+    assert by_guard["after"] == "cordoned; undo: cockpit uncordon node-a"
+    assert not Journal().entries(), "an act that is complete is not undone by the next start"
+
+
+async def test_interrupted_cordon_is_in_the_journal() -> None:
+    class Cut(Cluster):
+        async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
+            raise asyncio.CancelledError
+
+    of = watched(Policy(repeated_failure=Action.CORDON), ())
+    of.context.backend = Cut(ref=REF, context=of.context)
+    session = cast(Session, of.context)
+    of.guard = Guard(session, GuardActions(session), of.guard.policy, of.lines.append)
+    *before, last = failures(3)
+    for event in before:
+        of.context.dispatch(event)
+        await of.poll()
+    of.context.dispatch(last)
+    with pytest.raises(asyncio.CancelledError):
+        await of.poll()
+    [entry] = Journal().entries()
+    [undo] = entry.undo
+    assert (undo.verb, undo.name, undo.uid) == ("uncordon", "node-a", "uid-a")
+
+
+async def test_job_is_stopped_only_where_a_restart_cannot_fix_it() -> None:
+    policy = Policy(repeated_failure=Action.STOP)
+    of = await after(policy, 3)
+    assert not of.cluster.asked
+    assert "it is not known that a restart cannot fix the cause" in of.lines[-1]
+    stopped: list[str] = []
+
+    async def stop_job(self: GuardActions, job_id: str, *, uid: str = "") -> None:
+        stopped.append(job_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GuardActions, "stop_job", stop_job)
+        of = watched(policy, (), judge=stuck)
+        for event in failures(4):
+            job = replace(event, submission_id="job-1") if isinstance(event, RunSeen) else event
+            of.context.dispatch(job)
+            await of.poll()
+    assert stopped == ["job-1"]
+
+
+def test_victim_of_another_rank_is_no_target() -> None:
+    store = Store()
+    run = RunView("r")
+    lost = from_reason(store, run, AttemptView(1, reason="ranks 0, 1: lost a peer: gloo"))
+    assert (lost.ranks, lost.confidence) == ((), Confidence.LOW)
+    died = from_reason(store, run, AttemptView(1, reason="rank 3: its node died"))
+    assert (died.ranks, died.confidence) == ((3,), Confidence.HIGH)
+    other = from_reason(store, run, AttemptView(1, reason="preempted: a node is reclaimed"))
+    assert (other.ranks, other.confidence) == ((), Confidence.LOW)
+
+
+def test_failures_from_before_the_guard_are_not_counted() -> None:
+    store = Store()
+    for event in failures(3):
+        store.apply(event)
+    known = Failures(began_s=200.0)
+    known.see(store, 201.0)
+    assert not known.repeated(store, 1)
+
+
+def test_error_of_the_disk_does_not_keep_the_guard_from_acting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "_save", full)
+    of = watched()
+    asyncio.run(of.poll())
+    assert of.killed()
+    capture = watched(Policy(hang=Action.CAPTURE))
+    asyncio.run(capture.poll(times=2))
+    assert [line for line in capture.lines if "NOT done" in line]
