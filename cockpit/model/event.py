@@ -18,6 +18,7 @@ from cockpit.model.cluster import (
     Pod,
     WorkerGroup,
 )
+from cockpit.model.death import MemoryKill
 from cockpit.model.drill import Drill, DrillRecord, ProbeResult, Stage
 from cockpit.model.hang import Dump, ProcessGroup, Stack
 from cockpit.model.run import (
@@ -274,6 +275,27 @@ class LogLines(Event):
     stream: str
     """`job:ID` or `pod:NAME`."""
     lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryKillsListed(Event):
+    """The workers that Ray's memory monitor has killed, on any node, the newest first."""
+
+    kills: tuple[MemoryKill, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExcerpted(Event):
+    """Lines of one log around the end of a job or an attempt."""
+
+    job_id: str
+    log: str
+    """`driver log`, `log of rank 1`."""
+    lines: tuple[str, ...]
+    run_id: str = ""
+    attempt: int = 0
+    """0: of the job."""
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def report(
         diagnosis.bottleneck_section(run),
         compared(store, run, past),
         attempts.phases(run),
-        attempts.attempts(run),
+        attempts.attempts(store, run),
         attempts.drills(store, run),
         attempts.checkpoints(run),
         ranks.ranks(run, scores(as_it_ran(run))),

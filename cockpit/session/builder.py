@@ -21,13 +21,28 @@ POLLED = ("ray", "telemetry")
 def session_on(
     cluster: Backend, *, sources: Sequence[str] = POLLED, listeners: Sequence[Listener] = ()
 ) -> Session:
-    """Return a session with those of `POLLED` that are in `sources`; not started."""
+    """Return a session with those of `POLLED` and `deaths` that are in `sources`; not started."""
     pace = pace_of(cluster)
-    return Session(
-        cluster,
-        lambda: polled_sources(Dashboard(cluster.dashboard), pace, sources),
-        pace=pace,
-        listeners=listeners,
+
+    def made() -> Sequence[Source]:
+        polled = polled_sources(Dashboard(cluster.dashboard), pace, sources)
+        return (*polled, deaths_source(session, pace)) if "deaths" in sources else polled
+
+    session = Session(cluster, made, pace=pace, listeners=listeners)
+    return session
+
+
+def deaths_source(session: Session, pace: Pace | None = None) -> Source:
+    """Return the source that reads the logs of what ended badly, as the store of `session` has it.
+
+    To be called on the session's loop, or given to `Session.add`.
+    """
+    from cockpit.insight.causes.ends import bad_ends
+    from cockpit.sources.ray.deaths import DeathsSource
+
+    dashboard = Dashboard(session.backend.dashboard)
+    return DeathsSource(
+        dashboard, lambda: session.ask(lambda store: bad_ends(store, session.clock())), pace=pace
     )
 
 

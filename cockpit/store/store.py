@@ -16,6 +16,7 @@ from cockpit.model.cluster import (
     PodPhase,
     WorkerGroup,
 )
+from cockpit.model.death import MemoryKill
 from cockpit.model.drill import Drill
 from cockpit.model.event import (
     AlertCleared,
@@ -34,9 +35,11 @@ from cockpit.model.event import (
     GroupsListed,
     HistoryLoaded,
     JobsListed,
+    LogExcerpted,
     LogLines,
     MachinesListed,
     Marked,
+    MemoryKillsListed,
     MetricsReported,
     NodesListed,
     Notice,
@@ -63,6 +66,7 @@ DRILLS_KEPT = 100
 GONE_KEPT = 500
 MARKS_KEPT = 200
 ALERTS_KEPT = 500
+EXCERPTS_KEPT = 200
 RUNS_WHOLE = 100
 """Runs that are over with all their curves; of older ones a row is left."""
 RUNS_KEPT = 500
@@ -164,6 +168,10 @@ class Store:
     sources: dict[str, SourceState] = field(default_factory=dict)
     notices: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     logs: dict[str, LogBuffer] = field(default_factory=dict)
+    memory_kills: tuple[MemoryKill, ...] = ()
+    """Workers that Ray's memory monitor has killed, the newest first."""
+    excerpts: dict[tuple[str, int], dict[str, LogExcerpted]] = field(default_factory=dict)
+    """By run (else job) and attempt, then by log: lines around an end."""
     drills: deque[Drill] = field(default_factory=lambda: deque(maxlen=DRILLS_KEPT))
     drilling: dict[str, DrillView] = field(default_factory=dict)
     """Drills by the id of their record, as far as they have got; the newest last."""
@@ -257,6 +265,13 @@ class Store:
                 self._alert_cleared(event)
             case AlertHandled():
                 self._alert_handled(event)
+            case MemoryKillsListed():
+                self.memory_kills = event.kills
+            case LogExcerpted():
+                key = (event.run_id or event.job_id, event.attempt)
+                self.excerpts.setdefault(key, {})[event.log] = event
+                while len(self.excerpts) > EXCERPTS_KEPT:
+                    del self.excerpts[next(iter(self.excerpts))]
             case DrillInjected():
                 self.drills.append(event.drill)
             case DrillStaged() | DrillProbed() | DrillEnded():

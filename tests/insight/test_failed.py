@@ -43,10 +43,13 @@ def test_a_job_that_failed_before_it_had_a_run_is_told() -> None:
     assert (finding.kind, finding.subject) == ("failed-job", "job nowhere-1")
     assert finding.severity is Severity.WARNING
     assert finding.what == (
-        "Job nowhere-1 failed: python: can't open file 'nowhere.py': "
+        "Job nowhere-1 failed, user error: python: can't open file 'nowhere.py': "
         "[Errno 2] No such file or directory"
     )
-    assert finding.todo == "Read its log: cockpit logs nowhere-1"
+    assert finding.why.startswith("The job was started in a way that cannot work. Confidence high")
+    assert finding.todo == (
+        "STOP: the same code fails again: fix it first. Read its log: cockpit logs nowhere-1"
+    )
     assert finding.run_id == ""
 
 

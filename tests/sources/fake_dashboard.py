@@ -118,6 +118,8 @@ class FakeDashboard:
             return await _send_json(writer, {"ray_version": "2.60.0", "session_name": "s"})
         if path == "/nodes":
             return await _send_json(writer, {"data": {"summary": self.nodes or [node()]}})
+        if path == "/api/v0/workers":
+            return await _send_json(writer, {"data": {"result": {"result": []}}})
         if path == "/api/jobs/":
             return await _send_json(writer, self.jobs)
         if path.startswith("/api/jobs/"):

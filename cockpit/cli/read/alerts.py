@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cockpit.store.store import Store
 
 COLUMNS = ("severity", "kind", "subject", "what")
-SOURCES = ("telemetry", "ray", "backend")
+SOURCES = ("telemetry", "ray", "backend", "deaths")
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
     configured = file.read()
     settings = parse(configured.tables.get("alerts", {}), configured.hooks)
-    with connect.session(args, sources=("telemetry", "ray")) as session:
+    with connect.session(args, sources=("telemetry", "ray", "deaths")) as session:
         connect.wait_for(session, SOURCES)
         _require_telemetry(session)
         if args.watch:

@@ -9,6 +9,9 @@ else the command line without what changes from time to time.
 
 from __future__ import annotations
 
+from cockpit.insight.causes.text import advice
+from cockpit.insight.causes.types import Category
+from cockpit.insight.causes.verdict import cause_of_job
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.summary import name_of
 from cockpit.model.alert import Finding, Severity
@@ -31,7 +34,7 @@ def find(store: Store, now_s: float, limits: Thresholds) -> list[Finding]:
             newest[name] = job
     failed = [job for job in newest.values() if _has_just_failed(job, now_s, limits)]
     failed.sort(key=lambda job: -(job.ended_s or 0.0))
-    return [_finding(job, limits) for job in failed]
+    return [_finding(store, job, limits) for job in failed]
 
 
 def _has_just_failed(job: Job, now_s: float, limits: Thresholds) -> bool:
@@ -49,16 +52,21 @@ def _submitted_s(job: Job) -> float:
     return job.ended_s if job.ended_s is not None else float("inf")
 
 
-def _finding(job: Job, limits: Thresholds) -> Finding:
-    reason = last_line(job.message)
-    return Finding(
-        KIND,
-        f"job {job.id}",
-        Severity.WARNING,
-        f"Job {job.id} failed" + (f": {reason}" if reason else ""),
-        f"Reported by Ray; shown for {limits.failed_job_s / 60:g} min, or until launched again",
-        f"Read its log: cockpit logs {job.id}",
-    )
+def _finding(store: Store, job: Job, limits: Thresholds) -> Finding:
+    """With the cause, where it is known, else with the end of Ray's message."""
+    cause = cause_of_job(store, job)
+    shown = f"shown for {limits.failed_job_s / 60:g} min, or until launched again"
+    if cause is None or cause.category is Category.UNKNOWN:
+        reason = last_line(job.message)
+        what = f"Job {job.id} failed" + (f": {reason}" if reason else "")
+        why, todo = f"Reported by Ray; {shown}", ""
+    else:
+        what = f"Job {job.id} failed, {cause.category.value}: {cause.quote or cause.sentence}"
+        why = f"{cause.sentence} Confidence {cause.confidence.value}; {shown}"
+        todo = f"{advice(cause)} "
+    subject = f"job {job.id}"
+    todo += f"Read its log: cockpit logs {job.id}"
+    return Finding(KIND, subject, Severity.WARNING, what, why, todo)
 
 
 def last_line(message: str) -> str:

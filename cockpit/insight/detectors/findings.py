@@ -13,6 +13,7 @@ from cockpit.insight.detectors import (
     hang,
     loss,
     memory,
+    out_of_memory,
     regression,
     stale_ranks,
     straggler,
@@ -27,9 +28,14 @@ from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
-SOURCE_OF = {"node-memory": "ray", "unused-gpus": "ray", failed_jobs.KIND: "ray"}
+SOURCE_OF = {
+    "node-memory": "ray",
+    "unused-gpus": "ray",
+    failed_jobs.KIND: "ray",
+    out_of_memory.KIND: "deaths",
+}
 """Which source a kind is believed of; the rest are telemetry's."""
-WITHOUT_RUN = frozenset({failed_jobs.KIND})
+WITHOUT_RUN = frozenset({failed_jobs.KIND, out_of_memory.KIND})
 """Kinds that are of no run: they are found without one, and stay when one is over."""
 TELEMETRY = "telemetry"
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -59,7 +65,7 @@ def findings(
     other jobs are left out here. `heard`: see there; without one, the clocks of nodes are believed.
     """
     silent = unbelieved(store, now_s, limits)
-    found = failed_jobs.find(store, now_s, limits)
+    found = failed_jobs.find(store, now_s, limits) + out_of_memory.find(store, now_s, limits)
     if run is not None and not run.state.is_over and TELEMETRY not in silent:
         found += _folded(_of_run(store, run, now_s, past, limits, heard), run, limits.fold_ranks)
     known = [finding for finding in found if source_of(finding.kind) not in silent]

@@ -39,6 +39,7 @@ RAISE_AFTER_S = {
     "slow-start": 0.0,
     "stuck-start": 30.0,
     "failed-job": 0.0,
+    "out-of-memory": 0.0,
     "silent-rank": 5.0,
     "straggler": 20.0,
     "slowed-rank": 60.0,

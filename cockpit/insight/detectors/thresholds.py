@@ -83,6 +83,8 @@ class Thresholds:
     """A run without ranks that tries to start them, and has no lack of resources to wait for."""
     failed_job_s: float = 1_800.0
     """A job that failed is told for this long, unless it was launched again."""
+    memory_kill_s: float = 1_800.0
+    """A process that Ray's memory monitor killed is shown for this long."""
     report_s: float = 120.0
     """A run that only reports has not for the longest of this, twice its longest pause, and …"""
     report_intervals: float = 6.0

@@ -34,7 +34,7 @@ from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
 from cockpit.model.hang import ProcessGroup, Stack
 from cockpit.store.hang import HangView, RankDump
-from cockpit.store.run import RunView
+from cockpit.store.run import AttemptView, RunView
 
 BUSY_CPU_PERCENT = 8.0
 BUSY_IO_BYTES_PER_S = 100_000.0
@@ -54,6 +54,13 @@ def verdict(run: RunView, now_s: float) -> Verdict | None:
     if not view.dumps or not is_going(run) or attempt is None or attempt.number != view.attempt:
         return None
     return _Case(run, view).verdict()
+
+
+def last_verdict(run: RunView, attempt: AttemptView) -> Verdict | None:
+    """Return why the attempt made no progress when it ended; None where it did, or is not known."""
+    if not run.hang.dumps or attempt.number != run.hang.attempt:
+        return None
+    return _Case(run, run.hang).verdict()
 
 
 def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | None:

@@ -21,6 +21,7 @@ from cockpit.model.event import (
     JobsListed,
     LogLines,
     MachinesListed,
+    MemoryKillsListed,
     NodesListed,
     Notice,
     PodsListed,
@@ -38,7 +39,7 @@ LOG_BYTES_AT_ONCE = 1 << 20
 LOG_BYTES_PER_S = 200.0
 """A log may write a megabyte at once, and this much in the long run."""
 
-STATES = (ClusterSeen, GroupsListed, PodsListed, JobsListed, RunSeen)
+STATES = (ClusterSeen, GroupsListed, PodsListed, JobsListed, MemoryKillsListed, RunSeen)
 """Kept when they change."""
 BUSY = (NodesListed, MachinesListed, GpuActivityListed, TrackedRunsListed)
 """Kept when they change, at most every LISTED_EVERY_S."""
@@ -171,6 +172,7 @@ _LISTED = (
     NodesListed,
     MachinesListed,
     JobsListed,
+    MemoryKillsListed,
     GpuActivityListed,
     TrackedRunsListed,
     SourceHealth,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 
+from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.run import Checkpoint
 from cockpit.report.document import (
@@ -32,7 +33,7 @@ CHECKPOINTS_SHOWN = 20
 DRILLS_SHOWN = 40
 
 
-def attempts(run: RunView) -> Section:
+def attempts(store: Store, run: RunView) -> Section:
     lost = steps_lost(run)
     rows: list[tuple[Value, ...]] = []
     for number in sorted(run.attempts):
@@ -70,7 +71,37 @@ def attempts(run: RunView) -> Section:
         shown,
         note=note,
     )
-    return Section("attempts", "Attempts", (table,) if rows else ())
+    blocks = (table, *_causes(store, run)) if rows else ()
+    return Section("attempts", "Attempts", blocks)
+
+
+def _causes(store: Store, run: RunView) -> tuple[Block, ...]:
+    """The verdict on each attempt that ended badly."""
+    rows = [
+        (
+            cause.attempt,
+            cause.since_s,
+            cause.category.value,
+            cause.sentence,
+            cause.quote,
+            cause.confidence.value,
+            f"{cause.advice.value}: {cause.advice_reason}",
+        )
+        for cause in causes_of_run(store, run)
+    ]
+    if not rows:
+        return ()
+    shown, note = _newest(rows, ATTEMPTS_SHOWN, "causes")
+    columns = (
+        Column("attempt", Kind.COUNT),
+        Column("since_s", Kind.MOMENT, "since"),
+        Column("category", Kind.WORD),
+        Column("cause", Kind.TEXT),
+        Column("quote", Kind.TEXT, "reported"),
+        Column("confidence", Kind.WORD),
+        Column("advice", Kind.TEXT),
+    )
+    return (Table("causes", columns, shown, note=note),)
 
 
 def phases(run: RunView) -> Section:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cockpit.model.cluster import Gpu, Node
+from cockpit.model.death import MemoryKill
 from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.secret import masked, masked_lines, masked_value
 from cockpit.model.text import clean_lines, one_line
@@ -81,6 +82,22 @@ def job(raw: Mapping[str, Any]) -> Job:
         },
         ray_id=one_line(str(raw.get("job_id") or "")),
     )
+
+
+def memory_kills(answer: Any) -> tuple[MemoryKill, ...]:
+    """`/api/v0/workers` of one exit type, newest first. Times there are in ms."""
+    killed = [
+        MemoryKill(
+            worker_id=one_line(str(raw["worker_id"])),
+            node_id=one_line(str(raw["node_id"])),
+            node_ip=one_line(str(raw.get("ip") or "")),
+            pid=int(raw["pid"]),
+            at_s=_seconds(raw.get("end_time_ms")) or 0.0,
+            detail=masked(one_line(str(raw.get("exit_detail") or ""), limit=1000)),
+        )
+        for raw in answer["data"]["result"]["result"]
+    ]
+    return tuple(sorted(killed, key=lambda kill: (-kill.at_s, kill.worker_id)))
 
 
 def log_files(answer: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 from cockpit.model.cluster import DashboardRoute, Node
+from cockpit.model.death import MemoryKill
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.sources.http.lines import split_lines
@@ -31,6 +32,7 @@ T = TypeVar("T")
 LAST_WORD_S = 600.0
 """How long Ray may take to read a whole log file to us; without it Ray cuts after 30 s."""
 UPLOAD_TIMEOUT_S = 300.0
+DEAD_WORKERS = 1_000
 SUBMIT_TIMEOUT_S = 60.0
 
 
@@ -157,6 +159,19 @@ class Dashboard:
                 return ()
             raise
         return _read(path, raw, answers.train_runs)
+
+    async def memory_kills(self) -> tuple[MemoryKill, ...]:
+        """The workers that Ray's memory monitor has killed, as far as the GCS keeps the dead."""
+        path = "/api/v0/workers"
+        params = {
+            "detail": "1",
+            "limit": str(DEAD_WORKERS),
+            "filter_keys": "exit_type",
+            "filter_predicates": "=",
+            "filter_values": "NODE_OUT_OF_MEMORY",
+        }
+        raw = await self._http.ask("GET", path, params=params)
+        return _read(path, raw, answers.memory_kills)
 
     async def reaches_prometheus(self) -> bool:
         """Whether the Prometheus that Ray was told of answers it. Ray does not say where it is."""

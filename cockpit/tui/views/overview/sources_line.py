@@ -9,7 +9,7 @@ from cockpit.store.selectors import STALE_AFTER_S, age_s
 from cockpit.store.store import SourceState
 from cockpit.tui.view_state import ViewState
 
-ORDER = ("backend", "ray", "telemetry", "train", "prometheus", "mlflow")
+ORDER = ("backend", "ray", "telemetry", "train", "deaths", "prometheus", "mlflow")
 """Those that are always named, first; others, such as a log that is followed, come after."""
 
 

@@ -1,0 +1,76 @@
+"""`cockpit why [RUN|JOB]`: why attempts and jobs ended badly, and whether to restart."""
+
+from __future__ import annotations
+
+import argparse
+
+from cockpit.cli.options import connect
+from cockpit.cli.output import tables
+from cockpit.insight.causes.text import lines
+from cockpit.insight.causes.types import Cause
+from cockpit.insight.causes.verdict import cause_of_job, causes_of_run, newest_cause
+from cockpit.model.error import ExitCode, UsageError
+from cockpit.session import builder
+from cockpit.store.store import Store
+
+SHOWN = 10
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    parser.description = (
+        "Why the attempts of a run or a job ended badly: the root cause apart from its victims, "
+        "since when, the line that shows it, and whether to restart."
+    )
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="",
+        metavar="RUN|JOB",
+        help="a run's name or id, or a job's id (default: the run or job that ended last)",
+    )
+    parser.add_argument(
+        "--fail", action="store_true", help="exit with 1 when the newest end was a bad one"
+    )
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with connect.session(args, sources=("telemetry", "ray")) as session:
+        connect.wait_for(session, ("telemetry", "ray"))
+        session.add(builder.deaths_source(session))
+        connect.wait_for(session, ("deaths",))
+        name, causes = _chosen(session.store, args.what)
+    if args.output != "table":
+        row = {"of": name, "causes": causes}
+        tables.print_json(row, indent=2 if args.output == "json" else None)
+    elif not causes:
+        print(f"{name}: no attempt ended badly." if name else "No run or job ended badly.")
+    else:
+        left_out = len(causes) - SHOWN
+        print(name + (f", {left_out} earlier attempts are not shown" if left_out > 0 else ""))
+        for cause in causes[-SHOWN:]:
+            print("\n".join(["", *lines(cause)]))
+    return 1 if args.fail and causes else int(ExitCode.DONE)
+
+
+def _chosen(store: Store, name: str) -> tuple[str, tuple[Cause, ...]]:
+    """The name of the run or the job, and its causes with the newest last."""
+    if not name:
+        newest = newest_cause(store)
+        if newest is None:
+            return "", ()
+        name = newest.run_id or newest.job_id
+    runs = sorted(store.runs.values(), key=lambda run: -run.started_s)
+    for of in runs:
+        if name in (of.id, of.name, of.submission_id):
+            causes = causes_of_run(store, of)
+            if causes or name not in store.jobs:
+                return f"Run {of.name or of.id} ({of.state.value})", causes
+    if (job := store.jobs.get(name)) is not None:
+        cause = cause_of_job(store, job)
+        return f"Job {job.id} ({job.status.value})", () if cause is None else (cause,)
+    known = [run.name or run.id for run in runs] + list(store.jobs)
+    raise UsageError(
+        f"There is no run or job {name!r}.",
+        f"There is: {', '.join(dict.fromkeys(known)) or 'none'}.",
+    )

@@ -1,0 +1,1 @@
+"""Why an attempt or a job ended badly."""

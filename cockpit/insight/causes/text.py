@@ -1,0 +1,44 @@
+"""A verdict as lines of text, for the verb, the screen and alerts."""
+
+from __future__ import annotations
+
+import time
+
+from cockpit.insight.causes.types import Cause
+
+
+def headline(cause: Cause) -> str:
+    """Category and sentence on one line."""
+    return f"{cause.category.value}: {cause.sentence}"
+
+
+def advice(cause: Cause) -> str:
+    return f"{cause.advice.value}: {cause.advice_reason}."
+
+
+def lines(cause: Cause) -> list[str]:
+    ended = "Run" if cause.run_id else f"Job {cause.job_id}"
+    if cause.attempt is not None:
+        ended = f"Attempt {cause.attempt}"
+    text = [
+        f"{ended}: {headline(cause)}",
+        f"  Confidence: {cause.confidence.value}. {advice(cause)}",
+    ]
+    facts = [
+        ("since", _moment(cause.since_s)),
+        ("ranks", ", ".join(map(str, cause.ranks[:16])) + (", …" if len(cause.ranks) > 16 else "")),
+        ("pod", cause.pod),
+        ("node", cause.node),
+    ]
+    known = [f"{name} {value}" for name, value in facts if value]
+    if known:
+        text.append(f"  {', '.join(known)}")
+    if cause.quote:
+        text.append(f"  {cause.quoted_from}: {cause.quote}")
+    if cause.evidence:
+        text += ["  Also reported:", *(f"    {line}" for line in cause.evidence)]
+    return text
+
+
+def _moment(at_s: float | None) -> str:
+    return "" if at_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))

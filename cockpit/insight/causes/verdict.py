@@ -1,0 +1,219 @@
+"""Why attempts and jobs ended badly: the root cause apart from its victims.
+
+Each line that the cluster reports is matched against the rules; the clue of highest weight is the
+cause, of equal ones the first in time. A victim's line is the cause of nothing: where only victims
+are known, the cause is unknown. Confidence is low where clues of about the same weight disagree, or
+where a line shows only that a process ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cockpit import format
+from cockpit.insight.causes import clues as clues_of
+from cockpit.insight.causes.clues import Clue
+from cockpit.insight.causes.rules import (
+    ADVICE,
+    CERTAIN,
+    EFFECTS,
+    ENVIRONMENT,
+    LIKELY,
+    REPEATED,
+    THIN,
+)
+from cockpit.insight.causes.types import Advice, Category, Cause, Confidence
+from cockpit.model.run import Job, JobStatus, RunState
+from cockpit.model.text import one_line
+from cockpit.store.run import AttemptView, RunView
+from cockpit.store.store import Store
+
+RIVAL = 6
+"""A clue of another category that is lighter by at most this contradicts the cause."""
+EVIDENCE = 8
+_WELL = ("finished", "resized")
+
+
+def ended_badly(attempt: AttemptView) -> bool:
+    return (
+        attempt.ended_s is not None
+        and bool(attempt.reason)
+        and not attempt.reason.startswith(_WELL)
+    )
+
+
+def causes_of_run(store: Store, run: RunView, newest: int | None = None) -> tuple[Cause, ...]:
+    """One for each attempt that ended badly, the oldest first; without attempts, the run's own.
+
+    `newest`: only that many of the last attempts are looked at.
+    """
+    found: list[Cause] = []
+    for number in sorted(run.attempts)[-(newest or 0) :]:
+        attempt = run.attempts[number]
+        if ended_badly(attempt):
+            known = clues_of.of_attempt(store, run, attempt)
+            cause = _cause(
+                known, attempt.reason, run.id, number, run.submission_id, attempt.ended_s
+            )
+            found.append(_advised(cause, found))
+    if not run.attempts and run.state in (RunState.ERRORED, RunState.ABORTED):
+        job = store.jobs.get(run.submission_id)
+        known = list(clues_of.of_reason(run.message, "Ray Train", run.ended_s))
+        known += clues_of.of_job(job) if job is not None else ()
+        found.append(_cause(known, run.message, run.id, None, run.submission_id, run.ended_s))
+    return tuple(found)
+
+
+def cause_of_job(store: Store, job: Job) -> Cause | None:
+    """None for a job that goes on or has succeeded.
+
+    A job that ended with an attempt of its run ended of the same cause.
+    """
+    if job.status not in (JobStatus.FAILED, JobStatus.STOPPED):
+        return None
+    runs = [run for run in store.runs.values() if job.id and run.submission_id == job.id]
+    newest = max(runs, key=lambda run: run.started_s, default=None)
+    if newest is not None and (causes := causes_of_run(store, newest, REPEATED)):
+        last, newest_number = causes[-1], max(newest.attempts, default=None)
+        ended_s = last.ended_s if job.ended_s is not None else None
+        within = ended_s is None or (job.ended_s or 0.0) - ended_s <= clues_of.LOG_TAIL_S
+        if within and last.attempt == newest_number:
+            return last
+    known = [*clues_of.of_job(job), *clues_of.of_excerpts(store, job.id, 0, job.ended_s)]
+    return _cause(known, job.message, "", None, job.id, job.ended_s)
+
+
+def newest_cause(store: Store) -> Cause | None:
+    """Of all runs and jobs, the end that came last."""
+    found = [
+        cause for run in store.runs.values() for cause in causes_of_run(store, run, REPEATED)[-1:]
+    ]
+    with_run = {cause.job_id for cause in found}
+    found += [
+        cause
+        for job in store.jobs.values()
+        if job.id not in with_run and (cause := cause_of_job(store, job)) is not None
+    ]
+    return max(found, key=lambda cause: cause.ended_s or 0.0, default=None)
+
+
+def _cause(
+    known: Sequence[Clue],
+    reason: str,
+    run_id: str,
+    attempt: int | None,
+    job_id: str,
+    ended_s: float | None,
+) -> Cause:
+    culprits = [clue for clue in known if not clue.is_victim]
+    best = clues_of.earliest(culprits)
+    if best is None:
+        return _unknown(known, reason, run_id, attempt, job_id, ended_s)
+    rival = _rival(best, culprits)
+    advice, why = ADVICE[best.category]
+    who = _who(best, culprits)
+    return Cause(
+        best.category,
+        f"{_subject(who, best)} {best.what}.",
+        _confidence(best, rival),
+        advice,
+        why,
+        run_id,
+        attempt,
+        job_id,
+        who.ranks,
+        who.pod,
+        who.node,
+        best.at_s if best.at_s is not None else ended_s,
+        ended_s,
+        best.quote,
+        best.quoted_from,
+        tuple(_evidence(best, known)),
+    )
+
+
+def _unknown(
+    known: Sequence[Clue],
+    reason: str,
+    run_id: str,
+    attempt: int | None,
+    job_id: str,
+    ended_s: float | None,
+) -> Cause:
+    victims = [clue for clue in known if clue.is_victim]
+    ranks = tuple(sorted({rank for clue in victims for rank in clue.ranks}))
+    last = one_line(next((line for line in reversed(reason.splitlines()) if line.strip()), ""), 300)
+    if victims:
+        who = format.ranks(ranks).capitalize() if ranks else "A rank"
+        sentence = f"{who} lost a peer, and no cause of that is reported."
+    else:
+        sentence = "No cause is reported."
+    advice, why = ADVICE[Category.UNKNOWN]
+    quote, quoted_from = (victims[0].quote, victims[0].quoted_from) if victims else (last, "status")
+    return Cause(
+        Category.UNKNOWN, sentence, Confidence.LOW, advice, why, run_id, attempt, job_id,
+        since_s=ended_s, ended_s=ended_s, quote=quote, quoted_from=quoted_from if quote else "",
+    )  # fmt: skip
+
+
+def _rival(best: Clue, culprits: Iterable[Clue]) -> Clue | None:
+    return clues_of.earliest(
+        clue
+        for clue in culprits
+        if clue.category not in {best.category, *EFFECTS}
+        and clue.weight >= best.weight - RIVAL
+        and clue.weight > THIN
+        and best.quoted_from != "drill"
+    )
+
+
+def _confidence(best: Clue, rival: Clue | None) -> Confidence:
+    if best.weight <= THIN or rival is not None:
+        return Confidence.LOW
+    if best.weight >= CERTAIN:
+        return Confidence.HIGH
+    return Confidence.MEDIUM if best.weight >= LIKELY else Confidence.LOW
+
+
+def _who(best: Clue, culprits: Iterable[Clue]) -> Clue:
+    """The clue itself, or another of its category that names a rank or a pod."""
+    if best.ranks or best.pod:
+        return best
+    named = [c for c in culprits if c.category is best.category and (c.ranks or c.pod)]
+    return clues_of.earliest(named) or best
+
+
+def _subject(who: Clue, best: Clue) -> str:
+    if who.ranks:
+        ranks = format.ranks(who.ranks)
+        subject = f"{ranks[:1].upper()}{ranks[1:]}"
+        return f"{subject} on {who.pod}" if who.pod else subject
+    if who.pod:
+        return f"Pod {who.pod}"
+    return best.subject or "The run"
+
+
+def _evidence(best: Clue, known: Iterable[Clue]) -> Iterable[str]:
+    """What was reported beside the cause, culprits first and then in order of time."""
+    others = [clue for clue in known if clue is not best and clue.quote != best.quote]
+    others.sort(key=lambda clue: (clue.is_victim, -clue.weight, clue.at_s or 0.0))
+    lines = dict.fromkeys(
+        f"{'victim' if clue.is_victim else clue.category.value}, {clue.quoted_from}: {clue.quote}"
+        for clue in others
+    )
+    return list(lines)[:EVIDENCE]
+
+
+def _advised(cause: Cause, before: Sequence[Cause]) -> Cause:
+    """With STOP where the same cause has ended several attempts in a row."""
+    if cause.advice is Advice.STOP or cause.category in ENVIRONMENT:
+        return cause
+    alike = 1
+    for earlier in reversed(before):
+        if earlier.category is not cause.category:
+            break
+        alike += 1
+    if alike < REPEATED:
+        return cause
+    return replace(cause, advice=Advice.STOP, advice_reason=f"it ended {alike} attempts in a row")

@@ -1,0 +1,130 @@
+"""What the cluster keeps of processes that died: the memory monitor's kills, and the last lines of
+the logs of jobs and attempts that ended badly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Sequence
+from typing import Unpack
+
+from cockpit.model.death import BadEnd, BadEnds, MemoryKill, no_ends
+from cockpit.model.error import CockpitError
+from cockpit.model.event import Event, LogExcerpted, MemoryKillsListed
+from cockpit.model.secret import masked
+from cockpit.model.text import one_line
+from cockpit.sources.polling.source import PollingOptions, PollingSource
+from cockpit.sources.ray.answers import TrainRun, TrainWorker
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.log_follower import LogFile
+from cockpit.sources.ray.logs import job_log
+
+POLL_S = 5.0
+KILLS_S = 15.0
+"""Between two queries for kills: the dashboard reads the table of all workers for each."""
+TAIL_LINES = 400
+KEPT_LINES, KEPT_ERRORS = 40, 40
+"""The last lines of a log, and before them the first that look like an error."""
+LINE_LIMIT = 400
+RANK_LOGS = 3
+TRIES = 3
+_ERROR = re.compile(
+    r"error|exception|traceback|killed|fatal|abort|out of memory|no space|signal|xid|failed"
+    r"|timed out|timeout|refused|unreachable|preempt|nan\b",
+    re.IGNORECASE,
+)
+
+
+class DeathsSource(PollingSource):
+    """MemoryKillsListed, LogExcerpted once for each log of a bad end, and SourceHealth (`deaths`).
+
+    `ends` returns the ends whose logs are to be read, and is awaited on the loop of this source.
+    """
+
+    name = "deaths"
+
+    def __init__(
+        self,
+        dashboard: Dashboard,
+        ends: BadEnds = no_ends,
+        *,
+        poll_s: float = POLL_S,
+        **polling: Unpack[PollingOptions],
+    ) -> None:
+        super().__init__(poll_s=poll_s, **polling)
+        self._dashboard, self._ends = dashboard, ends
+        self._tried: dict[tuple[str, int], int] = {}
+        self._kills_s: float | None = None
+        self._kills: tuple[MemoryKill, ...] | None = None
+
+    async def poll(self) -> AsyncGenerator[Event, None]:
+        now_s = self._monotonic()
+        interval_s = self._pause_s(KILLS_S, self.rest_s)
+        if self._kills_s is None or now_s - self._kills_s >= interval_s:
+            kills = await self._dashboard.memory_kills()
+            self._kills_s = now_s
+            if kills != (self._kills or ()):
+                yield MemoryKillsListed(at_s=self._clock(), source=self.name, kills=kills)
+            self._kills = kills
+        for end in await self._ends():
+            if self._tried.get(end.key, 0) < TRIES:
+                self._tried[end.key] = self._tried.get(end.key, 0) + 1
+                async for excerpt in self._excerpts(end):
+                    self._tried[end.key] = TRIES
+                    yield excerpt
+        yield self.health()
+
+    async def _excerpts(self, end: BadEnd) -> AsyncGenerator[LogExcerpted, None]:
+        """A log that cannot be read, as that of a node that died, is left out."""
+        async for log, rank, file in self._logs(end):
+            try:
+                lines = await self._read(file)
+            except CockpitError:
+                continue
+            yield LogExcerpted(
+                at_s=self._clock(),
+                source=self.name,
+                job_id=end.job_id,
+                run_id=end.run_id,
+                attempt=end.attempt,
+                log=log,
+                rank=rank,
+                lines=lines,
+            )
+
+    async def _logs(self, end: BadEnd) -> AsyncGenerator[tuple[str, int | None, LogFile], None]:
+        try:
+            if not end.attempt:
+                yield "driver log", None, await job_log(self._dashboard, end.job_id)()
+                return
+            runs = await self._dashboard.train_runs()
+        except CockpitError:
+            return
+        for rank in end.ranks[:RANK_LOGS]:
+            if (worker := _worker(runs, end.run_id, end.attempt, rank)) is not None:
+                yield f"log of rank {rank}", rank, LogFile(worker.node_id, worker.log_file)
+
+    async def _read(self, file: LogFile) -> tuple[str, ...]:
+        found: list[str] = []
+        async with self._dashboard.stream_log(
+            file.node_id, file.name, lines=TAIL_LINES, follow=False, torn=True
+        ) as batches:
+            async for batch in batches:
+                found += [line.decode(errors="replace") for line in batch]
+        return chosen(found)
+
+
+def chosen(lines: Sequence[str]) -> tuple[str, ...]:
+    """The first lines that look like an error, and the last lines, in order and without secrets."""
+    clean = [masked(one_line(line, LINE_LIMIT)) for line in lines]
+    clean = [line for line in clean if line]
+    begin = max(0, len(clean) - KEPT_LINES)
+    errors = [line for line in clean[:begin] if _ERROR.search(line)][:KEPT_ERRORS]
+    return (*errors, *clean[begin:])
+
+
+def _worker(runs: Sequence[TrainRun], run_id: str, attempt: int, rank: int) -> TrainWorker | None:
+    """Attempts count those whose ranks had processes, as in telemetry."""
+    run = next((run for run in runs if run.id == run_id), None)
+    up = [one for one in run.attempts if one.workers] if run is not None else []
+    workers = up[attempt - 1].workers if 0 < attempt <= len(up) else ()
+    return next((one for one in workers if one.rank == rank and one.log_file), None)

@@ -1,0 +1,84 @@
+"""`cockpit why`: the verdict on the ends of a run or a job, as text and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from cockpit.cli.options import connect
+from cockpit.cli.read import why
+from cockpit.model.error import UsageError
+from cockpit.session import builder
+from cockpit.store.store import Store
+from tests.causes.corpus import GLOO, JOB, attempt, failed, nodes
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    known = Store()
+
+    @contextmanager
+    def session(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(store=known, clock=lambda: 101.0, add=lambda _: None)
+
+    monkeypatch.setattr(connect, "session", session)
+    monkeypatch.setattr(connect, "wait_for", lambda *_: None)
+    monkeypatch.setattr(builder, "deaths_source", lambda _: None)
+    for event in attempt(f"rank 0: {GLOO}", nodes(1, "health check failed")):
+        known.apply(event)
+    return known
+
+
+def called(*argv: str) -> int:
+    parser = argparse.ArgumentParser()
+    why.arguments(parser, "why")
+    return why.run(parser.parse_args(argv))
+
+
+def test_text_has_cause_advice_and_victims(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called() == 0
+    shown = capsys.readouterr().out
+    assert "Run r (ERRORED)" in shown
+    assert "Attempt 1: node lost: Rank 1 on w-1 lost its node." in shown
+    assert "Confidence: high. RESTART: the ranks move to another node." in shown
+    assert "Ray node: health check failed" in shown
+    assert "victim, Ray Train: rank 0: lost a peer" in shown
+
+
+def test_json_has_category_and_who(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("r", "-o", "json", "--fail") == 1
+    [found] = json.loads(capsys.readouterr().out)["causes"]
+    assert (found["category"], found["ranks"], found["pod"]) == ("node lost", [1], "w-1")
+    assert (found["advice"], found["confidence"]) == ("RESTART", "high")
+
+
+def test_job_without_a_run_is_explained(
+    monkeypatch: pytest.MonkeyPatch, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.runs.clear()
+    for event in failed("python: can't open file 'x.py': [Errno 2] No such file", code=2):
+        store.apply(event)
+    assert called(JOB) == 0
+    assert "Job job-1: user error: The job was started in a way that cannot work." in (
+        capsys.readouterr().out
+    )
+
+
+def test_nothing_that_ended_badly_is_no_failure(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.runs.clear()
+    assert called("--fail") == 0
+    assert capsys.readouterr().out == "No run or job ended badly.\n"
+
+
+def test_unknown_name_is_an_error(store: Store) -> None:
+    with pytest.raises(UsageError, match="There is no run or job 'other'"):
+        called("other")

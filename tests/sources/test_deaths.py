@@ -1,0 +1,105 @@
+"""The source of deaths: kills of the memory monitor, and logs of what ended badly, each once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.death import BadEnd, MemoryKill
+from cockpit.model.event import Event, LogExcerpted, MemoryKillsListed, SourceHealth
+from cockpit.sources.ray import answers
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.deaths import KEPT_ERRORS, KEPT_LINES, DeathsSource, chosen
+from tests.sources.fake_dashboard import FakeDashboard
+
+RAW = {
+    "worker_id": "w1",
+    "node_id": "n1",
+    "ip": "10.0.0.1",
+    "pid": 4711,
+    "end_time_ms": 1_763_712_000_000,
+    "exit_type": "NODE_OUT_OF_MEMORY",
+    "exit_detail": "1 worker(s) were killed due to the node running low on memory. token=abcdef",
+}
+
+
+def answer(*raw: dict[str, Any]) -> dict[str, Any]:
+    return {"data": {"result": {"total": len(raw), "result": list(raw)}}}
+
+
+def test_answer_is_read_newest_first_without_secrets() -> None:
+    newer = RAW | {"worker_id": "w2", "end_time_ms": 1_763_712_001_000}
+    kills = answers.memory_kills(answer(RAW, newer))
+    assert [kill.worker_id for kill in kills] == ["w2", "w1"]
+    assert kills[1].at_s == 1_763_712_000.0
+    assert "abcdef" not in kills[1].detail
+
+
+class Kills(Dashboard):
+    """A dashboard that knows kills, and no log."""
+
+    def __init__(self, *kills: MemoryKill) -> None:
+        super().__init__(DashboardRoute("http://127.0.0.1:1"))
+        self.kills, self.times = kills, 0
+
+    async def memory_kills(self) -> tuple[MemoryKill, ...]:
+        self.times += 1
+        return self.kills
+
+
+def polled(source: DeathsSource) -> list[Event]:
+    async def run() -> list[Event]:
+        return [event async for event in source.poll()]
+
+    return asyncio.run(run())
+
+
+def test_kills_are_listed_when_they_change_and_asked_for_rarely() -> None:
+    killed = MemoryKill("w", "n", "10.0.0.1", 1, 5.0)
+    dashboard, clock = Kills(killed), [100.0]
+    source = DeathsSource(dashboard, monotonic=lambda: clock[0])
+    assert [type(event) for event in polled(source)] == [MemoryKillsListed, SourceHealth]
+    assert [type(event) for event in polled(source)] == [SourceHealth]
+    assert dashboard.times == 1
+    clock[0] += 15.0
+    assert [type(event) for event in polled(source)] == [SourceHealth]
+    dashboard.kills = ()
+    clock[0] += 15.0
+    [listed, _] = polled(source)
+    assert isinstance(listed, MemoryKillsListed)
+    assert listed.kills == ()
+
+
+def test_log_of_a_failed_job_is_read_once() -> None:
+    async def run() -> tuple[list[Event], FakeDashboard]:
+        fake = FakeDashboard()
+        fake.add_job("job-1", "FAILED")
+        fake.write("job-driver-job-1.log", "Traceback (most recent call last):\nValueError: no\n")
+
+        async def ends() -> Sequence[BadEnd]:
+            return [BadEnd("job-1"), BadEnd("gone")]
+
+        async with fake.serve(), Dashboard(fake.route) as dashboard:
+            source = DeathsSource(dashboard, ends)
+            found: list[Event] = []
+            for _ in range(5):
+                found += [event async for event in source.poll()]
+            return found, fake
+
+    found, fake = asyncio.run(run())
+    [excerpt] = [event for event in found if isinstance(event, LogExcerpted)]
+    assert (excerpt.job_id, excerpt.log, excerpt.rank) == ("job-1", "driver log", None)
+    assert excerpt.lines[-1] == "ValueError: no"
+    assert fake.times_asked("/api/jobs/gone") == 3
+
+
+def test_chosen_lines_are_early_errors_and_the_end() -> None:
+    lines = ["start", "OSError: [Errno 28] No space left", *["ok"] * 500, "done"]
+    kept = chosen(lines)
+    assert kept[0] == "OSError: [Errno 28] No space left"
+    assert len(kept) == 1 + KEPT_LINES
+    assert kept[-1] == "done"
+    many = chosen(["an error"] * 1000)
+    assert len(many) == KEPT_ERRORS + KEPT_LINES
