@@ -30,7 +30,8 @@ from cockpit.drills.faults.pods import pod_end
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.guard.policy import HOUR_S, Action, Decision, Memory, Policy, Target, Trigger, Trouble
 from cockpit.guard.policy import decide as decision_on
-from cockpit.guard.trouble import Failures, Judge, from_reason, hangs, targets
+from cockpit.guard.trouble import Failures, Judge, hangs, targets
+from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.text import lines as verdict_lines
 from cockpit.insight.hang.verdict import verdict
 from cockpit.model.drill import Verdict
@@ -99,6 +100,7 @@ class GuardActions(DrillActions):
             decision, "Pod", pods, "; ".join(_effect(one, is_restart) for one in trouble.targets)
         )
         named, of = ("rank-kill", trouble.targets) if is_restart else ("pod-kill", _pods(trouble))
+        fault_name = f"guard-{decision.action.value}"
         is_done = False
 
         async def prepare(context: DrillContext, victims: Victims, order: Order) -> Prepared:
@@ -118,11 +120,11 @@ class GuardActions(DrillActions):
             return replace(prepared, apply=apply)
 
         def fault(name: str) -> Fault:
-            return replace(catalog.fault(name), prepare=prepare)
+            return replace(catalog.fault(named), name=name, prepare=prepare)
 
         specs = tuple(
             FaultSpec(
-                named,
+                fault_name,
                 target=TargetSpec(
                     f"rank:{one.rank}" if is_restart else f"pod:{one.pod}",
                     uid=one.uid,
@@ -132,7 +134,7 @@ class GuardActions(DrillActions):
             for one in of
         )
         plan = DrillPlan(
-            f"guard-{decision.action.value}",
+            fault_name,
             specs,
             timeouts=Timeouts(recover_s=RECOVER_S),
             blast_radius=self._limits,
@@ -214,7 +216,7 @@ class Guard:
         report: Callable[[str], None],
         *,
         run: str = "",
-        judge: Judge = from_reason,
+        judge: Judge = causes_of_run,
         poll_s: float = POLL_S,
     ) -> None:
         """`report` is given one line for each decision. `run`: only this one, by id or name."""
@@ -240,7 +242,7 @@ class Guard:
         now_s = self._session.clock()
         self._failures.see(store, now_s)
         found = hangs(store, now_s, self._run)
-        found += self._failures.repeated(store, self.policy.failures, self._run)
+        found += self._failures.repeated(store, now_s, self.policy.failures, self._run)
         self._memory = self._memory.present({trouble.key for trouble in found})
         decisions: list[Decision] = []
         for trouble in found:

@@ -261,7 +261,8 @@ def _cordon(policy: Policy, trouble: Trouble) -> str:
 
 def _stop(policy: Policy, trouble: Trouble) -> str:
     if trouble.is_fixed_by_restart is not False:
-        return "it is not known that a restart cannot fix the cause"
+        is_unknown = trouble.is_fixed_by_restart is None
+        return "the cause is not known" if is_unknown else "a restart may fix the cause"
     return "" if trouble.job_id else "the job of the run is not known"
 
 

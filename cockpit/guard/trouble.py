@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cockpit.drills.plan.warnings import no_restart
 from cockpit.guard.policy import HOUR_S, Target, Trigger, Trouble
-from cockpit.insight.hang.types import Confidence, Kind, Verdict
+from cockpit.insight.causes.types import Advice, Category, Cause
+from cockpit.insight.causes.verdict import causes_of_run, ended_badly
+from cockpit.insight.hang.types import Kind, Verdict
 from cockpit.insight.hang.verdict import verdict
 from cockpit.insight.metrics.progress import is_believed
 from cockpit.model.cluster import Pod, PodPhase
@@ -17,31 +18,13 @@ from cockpit.store.store import Store
 
 STALE_S = 30.0
 """Nothing is concluded from telemetry that is older."""
+SETTLE_S = 10.0
+"""After the end of an attempt: its logs are read by then."""
 _ENDED = (PodPhase.FAILED, PodPhase.SUCCEEDED, PodPhase.TERMINATING)
-_WELL = ("finished", "resized")
-_RANKS = re.compile(r"\branks? (\d+)\b[^:]*: (.*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why an attempt ended."""
-
-    sentence: str
-    confidence: Confidence
-    ranks: tuple[int, ...] = ()
-    is_fixed_by_restart: bool | None = None
-    """None: not known."""
-
-
-Judge = Callable[[Store, RunView, AttemptView], Cause]
-
-
-def from_reason(store: Store, run: RunView, attempt: AttemptView) -> Cause:
-    """The rank that Ray Train's reason names; a rank that lost a peer is a victim."""
-    found = _RANKS.search(attempt.reason)
-    if found is None or found[2].startswith("lost a peer"):
-        return Cause(attempt.reason, Confidence.LOW)
-    return Cause(attempt.reason, Confidence.HIGH, (int(found[1]),))
+Judge = Callable[[Store, RunView], Sequence[Cause]]
+"""The causes of the attempts of a run that ended badly."""
 
 
 def hangs(store: Store, now_s: float, wanted: str = "") -> list[Trouble]:
@@ -99,15 +82,6 @@ def _of(store: Store, wanted: str) -> Sequence[RunView]:
     return [run for run in runs if wanted in ("", run.id, run.name, run.submission_id)]
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    run_id: str
-    attempt: int
-    ended_s: float
-    cause: Cause
-    targets: tuple[Target, ...]
-
-
 @dataclass(slots=True)
 class Failures:
     """Attempts that ended badly, with the pods and nodes on which their causes were.
@@ -115,28 +89,21 @@ class Failures:
     `see` has to be called while an attempt runs: its pods may be deleted when it has ended.
     """
 
-    judge: Judge = from_reason
+    judge: Judge = causes_of_run
     began_s: float = 0.0
     """Attempts that ended before are not counted."""
     _placed: dict[tuple[str, int], tuple[Target, ...]] = field(default_factory=dict)
-    _ends: dict[tuple[str, int], _End] = field(default_factory=dict)
 
     def see(self, store: Store, now_s: float) -> None:
         for run in store.runs.values():
             attempt = run.attempt
             if attempt is not None and attempt.ended_s is None:
                 self._note_places(store, run, attempt)
-            for one in run.attempts.values():
-                key = (run.id, one.number)
-                if key not in self._ends and self._is_bad(one, now_s):
-                    cause = self.judge(store, run, one)
-                    placed = [t for t in self._placed.get(key, ()) if t.rank in cause.ranks]
-                    self._ends[key] = _End(
-                        run.id, one.number, one.ended_s or now_s, cause, tuple(placed)
-                    )
-        for key in [k for k, end in self._ends.items() if now_s - end.ended_s > HOUR_S]:
-            del self._ends[key]
-            self._placed.pop(key, None)
+        for run_id, number in list(self._placed):
+            known = store.runs.get(run_id)
+            view = known.attempts.get(number) if known is not None else None
+            if view is None or (view.ended_s is not None and now_s - view.ended_s > HOUR_S):
+                del self._placed[run_id, number]
 
     def _note_places(self, store: Store, run: RunView, attempt: AttemptView) -> None:
         """A pod that was deleted is known from before."""
@@ -146,45 +113,49 @@ class Failures:
             one if one.pod else known.get(one.rank, one) for one in targets(store, attempt, ranks)
         )
 
-    def _is_bad(self, attempt: AttemptView, now_s: float) -> bool:
-        ended_s = attempt.ended_s
-        return (
-            ended_s is not None
-            and bool(attempt.reason)
-            and not attempt.reason.startswith(_WELL)
-            and ended_s >= max(self.began_s, now_s - HOUR_S)
-        )
+    def repeated(self, store: Store, now_s: float, least: int, wanted: str = "") -> list[Trouble]:
+        """The runs of which so many attempts failed within the last hour.
 
-    def repeated(self, store: Store, least: int, wanted: str = "") -> list[Trouble]:
-        """The runs of which so many attempts failed within the last hour."""
+        Nothing is concluded before the logs of the last one are read.
+        """
         found = []
         for run in _of(store, wanted):
-            ends = sorted(
-                (end for end in self._ends.values() if end.run_id == run.id),
-                key=lambda end: end.attempt,
-            )
-            if len(ends) >= least:
-                found.append(self._trouble(store, run, ends[-1], len(ends)))
+            since_s = max(self.began_s, now_s - HOUR_S)
+            ended_s = {
+                number: one.ended_s
+                for number, one in run.attempts.items()
+                if ended_badly(one) and one.ended_s is not None and one.ended_s >= since_s
+            }
+            if len(ended_s) >= least and now_s - max(ended_s.values()) >= SETTLE_S:
+                causes = [one for one in self.judge(store, run) if one.attempt in ended_s]
+                if causes:
+                    found.append(self._trouble(store, run, causes))
         return found
 
-    def _trouble(self, store: Store, run: RunView, last: _End, count: int) -> Trouble:
-        first = last.targets[0] if last.targets else None
-        every = [target for end in self._ends.values() for target in end.targets[:1]]
+    def _trouble(self, store: Store, run: RunView, causes: Sequence[Cause]) -> Trouble:
+        last, of = causes[-1], [self._targets(run, cause) for cause in causes]
+        first = of[-1][0] if of[-1] else None
         where = "" if first is None else first.node or first.uid or first.pod
+        every = [target for one in of for target in one[:1]]
+        is_fixed = None if last.category is Category.UNKNOWN else last.advice is Advice.RESTART
         return Trouble(
             Trigger.REPEATED_FAILURE,
             f"{run.id}/failures/{where}",
             run.id,
             run.name or run.id,
-            last.attempt,
-            f"{count} attempts failed within an hour, the last one: {last.cause.sentence}",
-            last.cause.confidence,
-            last.targets,
+            last.attempt or 0,
+            f"{len(causes)} attempts failed within an hour. {last.sentence}",
+            last.confidence,
+            of[-1],
             job_id=run.submission_id,
             no_restart=no_restart(store, run),
             on_pod=sum(one.uid == first.uid for one in every) if first else 0,
-            on_node=sum(
-                first is not None and bool(one.node) and one.node == first.node for one in every
-            ),
-            is_fixed_by_restart=last.cause.is_fixed_by_restart,
+            on_node=sum(one.node == first.node for one in every) if first and first.node else 0,
+            is_fixed_by_restart=is_fixed,
         )
+
+    def _targets(self, run: RunView, cause: Cause) -> tuple[Target, ...]:
+        """The ranks of the cause, else those of its pod."""
+        placed = self._placed.get((run.id, cause.attempt or 0), ())
+        found = tuple(target for target in placed if target.rank in cause.ranks)
+        return found or tuple(target for target in placed if cause.pod and target.pod == cause.pod)

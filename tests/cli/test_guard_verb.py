@@ -9,6 +9,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.cli.change import guard
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
+from cockpit.cli.recordings.record import Watch
 from cockpit.config import file
 from cockpit.guard.policy import Action, Policy
 from cockpit.model.cluster import ClusterRef
@@ -29,13 +30,13 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> list[Policy]:
     backend = ScriptedBackend((over,), ref=PROD)
     started: list[Policy] = []
 
-    def session_on(of: Backend) -> Session:
+    def session_on(of: Backend, *, record: str | None = None) -> Session:
         return Session(of)
 
     async def watch(self: Guard) -> None:
         started.append(self.policy)
 
-    monkeypatch.setattr(connect, "backend", lambda args: backend)
+    monkeypatch.setattr(connect, "backend", lambda args, **_: backend)
     monkeypatch.setattr(connect, "wait_for", lambda *_: None)
     monkeypatch.setattr(monitored, "monitored_session_on", session_on)
     monkeypatch.setattr(Guard, "watch", watch)
@@ -115,3 +116,20 @@ def test_action_that_the_cluster_does_not_have_is_refused(
     assert main(["guard", "--action", "restart", "--yes", "--cluster", "trainer"]) == 4
     assert guard.RIGHTS[Action.RESTART] == "exec"
     assert not policies
+
+
+def test_recorder_acts_as_the_configuration_defines(
+    policies: list[Policy], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def until_over(self: Watch, *, forever: bool) -> None:
+        assert self.guarding is None or self.guarding.result(5) is None
+
+    monkeypatch.setattr(Watch, "until_over", until_over)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    configure('[guard]\nhang = "restart"\n')
+    assert main(["record", "--yes", "--cluster", "trainer"]) == 0
+    assert not policies, "only with --guard"
+    assert main(["record", "--guard"]) == 2
+    assert "On a hang: restart" in capsys.readouterr().err
+    assert main(["record", "--guard", "--yes", "--cluster", "trainer"]) == 0
+    assert policies == [Policy(hang=Action.RESTART)]

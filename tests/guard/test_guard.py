@@ -18,7 +18,9 @@ from cockpit.backends.protocol import ExecResult
 from cockpit.config import paths
 from cockpit.drills.engine.journal import Journal
 from cockpit.guard.policy import Action, Policy
-from cockpit.guard.trouble import Cause, Failures, from_reason
+from cockpit.guard.trouble import Failures
+from cockpit.insight.causes.types import Advice, Category, Cause
+from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.types import Confidence
 from cockpit.model.cluster import ClusterRef, Machine, Pod
 from cockpit.model.error import LeaseHeldError
@@ -36,7 +38,7 @@ from cockpit.model.event import (
 from cockpit.model.hang import Dump
 from cockpit.model.run import RunState
 from cockpit.session.session import Session
-from cockpit.store.run import AttemptView, RunView
+from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.drills.ground import ScriptedContext
 from tests.events import HEAD, ONE, REF, RUN, TWO, before_the_kill, started, the_recovery
@@ -115,6 +117,14 @@ class Watched:
             for decision in self.guard.decide(self.context.store):
                 await self.guard._carry_out(decision)
 
+    async def see(self, events: Sequence[Event]) -> None:
+        """As they come, and until the logs of the last end are read."""
+        for event in events:
+            self.context.dispatch(event)
+            await self.poll()
+        self.context.clock_step_s += 30.0
+        await self.poll(times=2)
+
     def killed(self) -> list[tuple[str, ...]]:
         return [ask for ask in self.cluster.asked if ask[0] in ("kill", "delete_pod")]
 
@@ -159,6 +169,11 @@ async def test_hang_leads_to_exactly_one_kill_with_lease_and_audit_line() -> Non
     assert line["before"].startswith("Rank 1 never called all_reduce #3")
     assert line["after"] == f"SIGKILL rank 1 (process 101 in pod {TWO.name})"
     assert of.lines[-1].endswith("first new step after 18.5 s")
+    [drill] = of.context.store.drills
+    assert (drill.fault, drill.ranks, drill.attempt) == ("guard-restart", (1,), 1)
+    [cause] = causes_of_run(of.context.store, of.context.store.runs[RUN])
+    assert cause.category is Category.HANG
+    assert cause.sentence.endswith("made the run hang until the guard ended it.")
     assert any(isinstance(event, Notice) and event.reason == "Guard" for event in of.context.told)
 
 
@@ -323,16 +338,28 @@ def failures(count: int, reason: str = "rank 1: its process died") -> list[Event
     return events
 
 
-def stuck(store: Store, run: RunView, attempt: AttemptView) -> Cause:
-    return Cause("ValueError in train.py.", Confidence.HIGH, (1,), is_fixed_by_restart=False)
+def user_error(store: Store, run: RunView) -> Sequence[Cause]:
+    """A ValueError ended each of the attempts."""
+    return [
+        replace(cause, advice=Advice.STOP, category=Category.USER) for cause in died(store, run)
+    ]
+
+
+def died(store: Store, run: RunView) -> Sequence[Cause]:
+    """Rank 1 ended each of the attempts."""
+    return [
+        Cause(
+            Category.NODE, "Rank 1 ended.", Confidence.HIGH, Advice.RESTART, "", run.id, number,
+            ranks=(1,),
+        )
+        for number in sorted(run.attempts)
+    ]  # fmt: skip
 
 
 async def after(policy: Policy, count: int, **more: Any) -> Watched:
     """A guard that saw each of the attempts."""
-    of = watched(policy, (), **more)
-    for event in failures(count):
-        of.context.dispatch(event)
-        await of.poll()
+    of = watched(policy, (), **({"judge": died} | more))
+    await of.see(failures(count))
     return of
 
 
@@ -356,14 +383,9 @@ async def test_interrupted_cordon_is_in_the_journal() -> None:
     of = watched(Policy(repeated_failure=Action.CORDON), ())
     of.context.backend = Cut(ref=REF, context=of.context)
     session = cast(Session, of.context)
-    of.guard = Guard(session, GuardActions(session), of.guard.policy, of.lines.append)
-    *before, last = failures(3)
-    for event in before:
-        of.context.dispatch(event)
-        await of.poll()
-    of.context.dispatch(last)
+    of.guard = Guard(session, GuardActions(session), of.guard.policy, of.lines.append, judge=died)
     with pytest.raises(asyncio.CancelledError):
-        await of.poll()
+        await of.see(failures(3))
     [entry] = Journal().entries()
     [undo] = entry.undo
     assert (undo.verb, undo.name, undo.uid) == ("uncordon", "node-a", "uid-a")
@@ -373,7 +395,7 @@ async def test_job_is_stopped_only_where_a_restart_cannot_fix_it() -> None:
     policy = Policy(repeated_failure=Action.STOP)
     of = await after(policy, 3)
     assert not of.cluster.asked
-    assert "it is not known that a restart cannot fix the cause" in of.lines[-1]
+    assert "a restart may fix the cause" in of.lines[-1]
     stopped: list[str] = []
 
     async def stop_job(self: GuardActions, job_id: str, *, uid: str = "") -> None:
@@ -381,23 +403,31 @@ async def test_job_is_stopped_only_where_a_restart_cannot_fix_it() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GuardActions, "stop_job", stop_job)
-        of = watched(policy, (), judge=stuck)
-        for event in failures(4):
-            job = replace(event, submission_id="job-1") if isinstance(event, RunSeen) else event
-            of.context.dispatch(job)
-            await of.poll()
+        of = watched(policy, (), judge=user_error)
+        await of.see(
+            [
+                replace(event, submission_id="job-1") if isinstance(event, RunSeen) else event
+                for event in failures(4)
+            ]
+        )
     assert stopped == ["job-1"]
 
 
-def test_victim_of_another_rank_is_no_target() -> None:
-    store = Store()
-    run = RunView("r")
-    lost = from_reason(store, run, AttemptView(1, reason="ranks 0, 1: lost a peer: gloo"))
-    assert (lost.ranks, lost.confidence) == ((), Confidence.LOW)
-    died = from_reason(store, run, AttemptView(1, reason="rank 3: its node died"))
-    assert (died.ranks, died.confidence) == ((3,), Confidence.HIGH)
-    other = from_reason(store, run, AttemptView(1, reason="preempted: a node is reclaimed"))
-    assert (other.ranks, other.confidence) == ((), Confidence.LOW)
+async def test_end_of_a_victim_never_acts() -> None:
+    lost = failures(4, "ranks 0, 1: lost a peer: RuntimeError: gloo connection closed by peer")
+    of = watched(Policy(repeated_failure=Action.CORDON))
+    await of.see(lost)
+    assert not of.cluster.asked
+    assert "4 attempts failed within an hour." in of.lines[-1]
+    assert "confidence is low" in of.lines[-1]
+
+
+async def test_logs_of_the_last_end_are_read_before_anything_is_concluded() -> None:
+    of = watched(Policy(repeated_failure=Action.CORDON), (), judge=died)
+    for event in failures(4):
+        of.context.dispatch(event)
+        await of.poll()
+    assert not of.lines
 
 
 def test_failures_from_before_the_guard_are_not_counted() -> None:
@@ -406,7 +436,8 @@ def test_failures_from_before_the_guard_are_not_counted() -> None:
         store.apply(event)
     known = Failures(began_s=200.0)
     known.see(store, 201.0)
-    assert not known.repeated(store, 1)
+    assert not known.repeated(store, 201.0, 1)
+    assert Failures().repeated(store, 201.0, 1)
 
 
 def test_error_of_the_disk_does_not_keep_the_guard_from_acting(

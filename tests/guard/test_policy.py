@@ -123,8 +123,8 @@ def test_dry_run_reports_the_change_once() -> None:
         (Action.REPLACE, replace(FAILED, on_pod=2), "2 failures on pod t-workers-2, 3 are needed"),
         (Action.CORDON, replace(FAILED, on_node=2), "2 failures on node node-a, 3 are needed"),
         (Action.CORDON, replace(FAILED, targets=(Target(1, 1, "pod", "u"),)), "no Kubernetes node"),
-        (Action.STOP, FAILED, "it is not known that a restart cannot fix the cause"),
-        (Action.STOP, replace(FAILED, is_fixed_by_restart=True), "it is not known"),
+        (Action.STOP, FAILED, "the cause is not known"),
+        (Action.STOP, replace(FAILED, is_fixed_by_restart=True), "a restart may fix the cause"),
         (Action.STOP, replace(FAILED, is_fixed_by_restart=False, job_id=""), "the job of the run"),
     ],
 )

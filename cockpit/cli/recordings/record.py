@@ -6,10 +6,12 @@ import argparse
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
 
-from cockpit.cli.options import connect
+from cockpit.cli.change import guard
+from cockpit.cli.options import confirm, connect
 from cockpit.cli.output.streams import log
 from cockpit.model.error import ExitCode
 from cockpit.model.event import Notice
@@ -31,15 +33,28 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--forever", action="store_true", help="continue with the next run, until interrupted"
     )
+    parser.add_argument(
+        "--guard",
+        action="store_true",
+        help="also act on hangs and failures, as [guard] in the configuration defines",
+    )
+    confirm.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    session = monitored.monitored_session_on(connect.backend(args, log=log), record=args.run)
+    backend = connect.backend(args, log=log)
+    session = monitored.monitored_session_on(backend, record=args.run)
     watch = Watch(session, args.run)
-    with _closed_in_the_end(session), _ended_by_a_signal(watch):
-        watch.until_over(forever=args.forever)
+    with _closed_in_the_end(session):
+        policy = guard.policy_of(args).on(backend.ref, args.protected, read_only=args.read_only)
+        if args.guard and not guard.confirmed(args, session, policy):
+            return confirm.not_confirmed(args)
+        with _ended_by_a_signal(watch):
+            if args.guard:
+                watch.guarding = session.submit(guard.guard_on(session, policy, args.run).watch())
+            watch.until_over(forever=args.forever)
         if watch.is_ended:
             log("Ended; what was recorded is complete.")
     return int(ExitCode.DONE)
@@ -59,12 +74,15 @@ class Watch:
         self._notices = 0
         self.is_ended = False
         """The user has had enough."""
+        self.guarding: Future[None] | None = None
 
     def until_over(self, *, forever: bool) -> None:
         """Until each run that was recorded is over; with `forever`, until it is ended."""
         while not self.is_ended and (forever or self._begun or not self._is_any_done):
             self.session.wait(lambda store: False, LOOK_EVERY_S)
             self._poll()
+            if self.guarding is not None and self.guarding.done():
+                self.guarding.result()
 
     def _poll(self) -> None:
         recording = self.session.recording

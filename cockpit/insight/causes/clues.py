@@ -7,7 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cockpit.insight.causes.rules import DRILLS, EFFECTS, GENERIC_WEIGHT, Rule, match, plain
+from cockpit.insight.causes.rules import (
+    DRILLS,
+    EFFECTS,
+    GENERIC_WEIGHT,
+    GUARD_RESTART,
+    Rule,
+    match,
+    plain,
+)
 from cockpit.insight.causes.types import Category
 from cockpit.insight.hang.types import Confidence, Kind
 from cockpit.insight.hang.verdict import last_verdict
@@ -308,7 +316,8 @@ def _of_drills(
 ) -> Iterator[Clue]:
     """Of the faults that were injected into the attempt: strong where nothing contradicts them."""
     for drill in store.drills:
-        names = DRILLS.get(drill.fault)
+        by_guard = drill.fault == GUARD_RESTART
+        names = (Category.HANG,) if by_guard else DRILLS.get(drill.fault)
         hit = drill.run_id == run.id and drill.attempt in (0, attempt.number)
         if names is None or not hit or not _is_near(drill.injected_s, attempt, end_s):
             continue
@@ -320,7 +329,9 @@ def _of_drills(
         yield Clue(
             agreeing.category if agreeing is not None else names[0],
             OTHER_DRILL_WEIGHT if contradicting and agreeing is None else DRILL_WEIGHT,
-            f"was hit by the drill {drill.fault}",
+            "made the run hang until the guard ended it"
+            if by_guard
+            else f"was hit by the drill {drill.fault}",
             _drill_text(drill),
             "drill",
             drill.injected_s,

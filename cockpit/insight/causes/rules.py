@@ -280,6 +280,8 @@ def plain(text: str) -> str:
 EFFECTS = frozenset({Category.NODE, Category.HANG, Category.KILLED})
 """What other causes lead to: it does not contradict them."""
 
+GUARD_RESTART = "guard-restart"
+"""What the guard does to a run that hangs is recorded as a drill of this fault."""
 DRILLS: dict[str, tuple[Category, ...]] = {
     "pod-kill": (Category.NODE, Category.PREEMPTED),
     "pod-delete": (Category.PREEMPTED, Category.NODE),
