@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from cockpit.model.run import Placement
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryKill:
@@ -27,7 +29,7 @@ class BadEnd:
     run_id: str = ""
     attempt: int = 0
     """0: the job, whose driver has a log."""
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[Placement, ...] = ()
     """Of an attempt, the ranks whose logs are read."""
 
     @property

@@ -896,7 +896,144 @@ UNEXPLAINED = [
     ),
 ]
 
+ELASTIC = "torch.distributed.elastic.multiprocessing.api: failed (exitcode: "
+REPORTED = [
+    Case(
+        "actor-died",
+        C.KILLED,
+        failed(
+            *traceback(
+                "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this "
+                "task."
+            ),
+            "The actor is dead because its worker process has died. Worker exit type: "
+            "SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error "
+            "code 2. End of file. There are some potential root causes. (1) The process is killed "
+            "by SIGKILL by OOM killer due to high memory usage.",
+        ),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "exit-code-none",
+        C.KILLED,
+        failed(
+            "The actor is dead because its worker process has died. Worker exit type: "
+            "SYSTEM_ERROR Worker exit detail: Worker exits unexpectedly. Worker exits with an "
+            "exit code None. The worker may have exceeded K8s pod memory limits."
+        ),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "torchrun-abort",
+        C.KILLED,
+        failed(
+            "Sending process 26024 closing signal SIGTERM",
+            f"{ELASTIC}-6) local_rank: 3 (pid: 26026) of binary: python",
+            *traceback("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"),
+        ),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "torchrun-killed",
+        C.KILLED,
+        failed(f"{ELASTIC}-9) local_rank: 0 (pid: 7) of binary: python"),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "nccl-watchdog",
+        C.HANG,
+        failed(
+            "Exception raised from ncclCommWatchdog at ProcessGroupNCCL.cpp:1186 (most recent "
+            "call first):",
+            f"{ELASTIC}-6) local_rank: 0 (pid: 223) of binary: python",
+        ),
+        is_job=True,
+    ),
+    Case(
+        "fuse-mount",
+        C.STORAGE,
+        failed(*traceback("OSError: [Errno 107] Transport endpoint is not connected")),
+        is_job=True,
+    ),
+    Case(
+        "object-storage-timeout",
+        C.STORAGE,
+        failed(
+            *traceback(
+                "fsspec.exceptions.FSTimeoutError: Caught FSTimeoutError in DataLoader worker "
+                "process 1."
+            )
+        ),
+        is_job=True,
+    ),
+    Case(
+        "rendezvous-unreachable",
+        C.NETWORK,
+        failed(
+            *traceback(
+                "RuntimeError: The client socket has failed to connect to any network address of "
+                "(10.0.0.1, 23456). (errno: 110 - Connection timed out)."
+            )
+        ),
+        is_job=True,
+    ),
+    Case(
+        "nccl-peer-gone",
+        C.UNKNOWN,
+        failed(
+            *traceback(
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, "
+                "internal error"
+            ),
+            "Net : Connection closed by remote peer",
+        ),
+        is_job=True,
+    ),
+    Case(
+        "nccl-invalid-usage",
+        C.USER,
+        failed("ncclInvalidUsage: This usually reflects invalid usage of NCCL library."),
+        is_job=True,
+    ),
+    Case(
+        "supervisor-not-started",
+        C.RESOURCES,
+        job(
+            "Job supervisor actor failed to start within 900.0 seconds. This may be because the "
+            "job entrypoint's specified resources aren't available on the cluster."
+        ),
+        is_job=True,
+    ),
+    Case(
+        "gcs-check-failed",
+        C.RAY,
+        failed(
+            "(pid=gcs_server) gcs_job_manager.cc:176:  Check failed: it != ray_namespaces_.end() "
+            "Couldn't find job"
+        ),
+        is_job=True,
+    ),
+    Case(
+        "no-access",
+        C.USER,
+        failed(*traceback("huggingface_hub.errors.GatedRepoError: 401 Client Error.")),
+        is_job=True,
+    ),
+]
+"""Forms that users of Ray, torch and NCCL have reported in public."""
+
+UNKNOWN_ERRORS = [
+    Case("own-timeout", C.UNKNOWN, attempt("rank 0: TimeoutError: no answer of the feature store")),
+    Case("own-os-error", C.UNKNOWN, attempt("rank 0: OSError: device or resource busy")),
+]
+"""Exceptions whose name shows little: certainty is wrong."""
+
 TEXTS: tuple[Case, ...] = (
     *USER, *DATA, *MEMORY, *NODES, *PREEMPTED, *NETWORK_AND_STORAGE, *HANGS_AND_OTHERS,
     *UNEXPLAINED,
+    *REPORTED,
 )  # fmt: skip

@@ -48,6 +48,11 @@ def test_unexplained_ends_are_of_low_confidence() -> None:
     assert {verdict(case).confidence for case in unsure} == {Confidence.LOW}
 
 
+@pytest.mark.parametrize("case", corpus.UNKNOWN_ERRORS, ids=lambda case: case.name)
+def test_exceptions_without_a_rule_of_their_own_are_unsure(case: Case) -> None:
+    assert verdict(case).confidence is Confidence.LOW
+
+
 def test_corpus_has_every_category_and_every_fault_that_ends_an_attempt() -> None:
     assert {case.category for case in TEXTS} == set(Category)
     slowing = {"slow-rank", "dashboard-kill", "cpu-hog", "network-delay", "network-rate"}

@@ -9,10 +9,11 @@ from typing import Any
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.death import BadEnd, MemoryKill
 from cockpit.model.event import Event, LogExcerpted, MemoryKillsListed, SourceHealth
+from cockpit.model.run import Placement
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.deaths import KEPT_ERRORS, KEPT_LINES, DeathsSource, chosen
-from tests.sources.fake_dashboard import FakeDashboard
+from tests.sources.fake_dashboard import HEAD, FakeDashboard
 
 RAW = {
     "worker_id": "w1",
@@ -93,6 +94,22 @@ def test_log_of_a_failed_job_is_read_once() -> None:
     assert (excerpt.job_id, excerpt.log, excerpt.rank) == ("job-1", "driver log", None)
     assert excerpt.lines[-1] == "ValueError: no"
     assert fake.times_asked("/api/jobs/gone") == 3
+
+
+def test_standard_error_of_a_rank_is_found_by_its_process() -> None:
+    async def run() -> list[Event]:
+        fake = FakeDashboard()
+        fake.write("worker-aa-01000000-4711.err", "*** SIGSEGV received at time=1763712000\n")
+
+        async def ends() -> Sequence[BadEnd]:
+            return [BadEnd("job-1", "run-1", 2, (Placement(1, HEAD, "10.0.0.1", 4711),))]
+
+        async with fake.serve(), Dashboard(fake.route) as dashboard:
+            return [event async for event in DeathsSource(dashboard, ends).poll()]
+
+    [excerpt] = [event for event in asyncio.run(run()) if isinstance(event, LogExcerpted)]
+    assert (excerpt.run_id, excerpt.attempt, excerpt.rank) == ("run-1", 2, 1)
+    assert excerpt.lines == ("*** SIGSEGV received at time=1763712000",)
 
 
 def test_chosen_lines_are_early_errors_and_the_end() -> None:

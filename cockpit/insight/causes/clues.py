@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from cockpit.insight.causes.rules import (
     DRILLS,
     EFFECTS,
-    GENERIC_WEIGHT,
+    EXCEPTION,
     GUARD_RESTART,
     Rule,
     match,
@@ -104,7 +104,7 @@ def _applied(rule: Rule, bonus: int) -> int:
 
 def _what(rule: Rule, text: str) -> str:
     """An exception without a rule of its own is named."""
-    if rule.weight != GENERIC_WEIGHT or rule.category is not Category.USER:
+    if not rule.is_generic:
         return rule.what
     return f"raised {one_line(plain(text), 160)}".rstrip(".: ")
 
@@ -271,7 +271,7 @@ def _of_nodes(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue
         said = node.state_message if node is not None else ""
         ranks = tuple(p.rank for p in attempt.placements if p.node_id == death.id)
         found = clue_of(said, "Ray node", death.at_s, ranks=ranks) if said else None
-        if found is None or found.weight < GENERIC_WEIGHT:
+        if found is None or found.weight < EXCEPTION:
             found = clue_of("its node died", "Ray node", death.at_s, ranks=ranks)
         if found is not None:
             yield replace(found, quote=one_line(said or f"node {death.id[:8]} is dead", 300))
@@ -321,7 +321,7 @@ def _of_drills(
         hit = drill.run_id == run.id and drill.attempt in (0, attempt.number)
         if names is None or not hit or not _is_near(drill.injected_s, attempt, end_s):
             continue
-        known = [clue for clue in others if not clue.is_victim and clue.weight >= GENERIC_WEIGHT]
+        known = [clue for clue in others if not clue.is_victim and clue.weight >= EXCEPTION]
         agreeing = max(
             (clue for clue in known if clue.category in names), key=_weight, default=None
         )

@@ -25,9 +25,11 @@ def bad_ends(store: Store, now_s: float) -> list[BadEnd]:
         bad = [attempt for attempt in run.attempts.values() if ended_badly(attempt)]
         for attempt in sorted(bad, key=lambda one: one.number)[-ATTEMPTS:]:
             named = _RANKS.search(attempt.reason)
-            placed = tuple(placement.rank for placement in attempt.placements)
-            ranks = tuple(map(int, named[1].split(", "))) if named is not None else placed
-            end = BadEnd(run.submission_id, run.id, attempt.number, ranks)
+            ranks = named[1].split(", ") if named is not None else None
+            placed = tuple(
+                one for one in attempt.placements if ranks is None or str(one.rank) in ranks
+            )
+            end = BadEnd(run.submission_id, run.id, attempt.number, placed)
             found.append((attempt.ended_s or 0.0, end))
     for job in store.jobs.values():
         if job.status is JobStatus.FAILED and job.ended_s is not None:

@@ -9,6 +9,7 @@ from cockpit.insight.causes.types import Advice, Category
 
 CERTAIN, LIKELY = 75, 55
 """Least weight of high and of medium confidence."""
+EXCEPTION = 60
 THIN = 45
 """Up to this weight, a line shows that a process ended, and not why."""
 
@@ -22,11 +23,13 @@ class Rule:
     what: str
     """What follows the subject in a sentence: `ran out of GPU memory`."""
     is_victim: bool = False
+    is_generic: bool = False
+    """An exception of any kind: its name alone shows little."""
 
     @property
     def is_of_script(self) -> bool:
         """An exception that only the place of the line makes sure."""
-        return self.category is Category.USER and self.weight < CERTAIN
+        return self.category is Category.USER and EXCEPTION <= self.weight < CERTAIN
 
     @property
     def is_thin(self) -> bool:
@@ -37,8 +40,8 @@ def _rule(category: Category, weight: int, what: str, *patterns: str) -> Rule:
     return Rule(category, weight, re.compile("|".join(patterns), re.IGNORECASE), what)
 
 
-def _cased(category: Category, weight: int, what: str, *patterns: str) -> Rule:
-    return Rule(category, weight, re.compile("|".join(patterns)), what)
+def _generic(category: Category, weight: int, what: str, *patterns: str) -> Rule:
+    return Rule(category, weight, re.compile("|".join(patterns)), what, is_generic=True)
 
 
 RULES: tuple[Rule, ...] = (
@@ -79,7 +82,7 @@ RULES: tuple[Rule, ...] = (
         r"read-only file system", r"\[Errno 30\]", r"\[Errno 5\]", r"input/output error",
         r"stale file handle", r"\[Errno 116\]", r"\bOutOfDiskError\b", r"\bDiskPressure\b",
         r"ephemeral-storage", r"^FailedMount\b", r"^FailedAttachVolume\b",
-        r"too many open files", r"\[Errno 24\]",
+        r"too many open files", r"\[Errno 24\]", r"\[Errno 107\]", r"\bFSTimeoutError\b",
     ),
     _rule(
         Category.STORAGE, 80, "could not use its object storage",
@@ -111,7 +114,9 @@ RULES: tuple[Rule, ...] = (
     _rule(
         Category.RESOURCES, 88, "did not get the resources that it needs",
         r"waits for resources", r"could not be scheduled", r"\b\w*UnschedulableError\b",
-        r"\binfeasible\b", r"\bInsufficient (?:cpu|memory|nvidia|amd)", r"^FailedScheduling\b",
+        r"\binfeasible\b",
+        r"failed to start within [\d.]+ seconds.*resources",
+        r"\bInsufficient (?:cpu|memory|nvidia|amd)", r"^FailedScheduling\b",
         r"exceeded quota", r"^quota .* is used up", r"no node has .*free",
         r"WorkerGroupStartupTimeoutError", r"worker group startup timed out",
         r"\bInsufficientClusterResourcesError\b",
@@ -119,6 +124,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         Category.RAY, 80, "failed inside Ray",
         r"unexpected system state has occurred", r"\bRaySystemError\b", r"\bRay ?check failed",
+        r"\b(?:gcs|raylet|core_worker|node_manager|plasma)\w*\.cc:\d+: +check failed",
         r"failed to get job supervisor", r"failed to start supervisor actor",
         r"\bGCS\b.{0,60}(?:is dead|died|crashed|unreachable|disconnected|unavailable)",
         r"failed to connect to (?:the )?GCS", r"raylet and agent.{0,40}fate",
@@ -130,6 +136,7 @@ RULES: tuple[Rule, ...] = (
         r"collective operation timeout", r"heartbeat monitor timed out",
         r"wait timeout after \d+ ?ms", r"\bDistStoreError: timed out\b",
         r"collective operation timed out", r"have not joined the collective", r"\bNCCLHangError\b",
+        r"ncclCommWatchdog",
         r"monitoredBarrier", r"rendezvous.{0,30}timed? ?out", r"DistNetworkError.{0,80}timed out",
     ),
     _rule(
@@ -162,7 +169,7 @@ RULES: tuple[Rule, ...] = (
         r"invalid choice: ", r"runtime_env setup failed", r"\bRuntimeEnvSetupError\b",
     ),
     _rule(
-        Category.USER, 87, "cannot be imported or compiled",
+        Category.USER, 87, "has code that cannot be imported or run",
         r"\bModuleNotFoundError\b", r"\bImportError\b", r"\bSyntaxError\b", r"\bIndentationError\b",
         r"\bNameError\b", r"\bUnboundLocalError\b",
     ),
@@ -201,26 +208,43 @@ RULES: tuple[Rule, ...] = (
         r"dataset .* (?:not found|does not exist|doesn't exist)", r"\bDatasetNotFoundError\b",
         r"path does not exist", r"no files? (?:were |was )?found",
     ),
-    _cased(
-        Category.USER, 60, "raised an exception",
+    _rule(
+        Category.USER, 78, "has no access to a repository or uses a library in a wrong way",
+        r"HTTPError: 4\d\d\b", r"\b40[134] Client Error", r"\bGatedRepoError\b",
+        r"\bRepositoryNotFoundError\b", r"\bncclInvalidUsage\b", r"Duplicate GPU detected",
+    ),
+    _generic(
+        Category.NETWORK, 50, "lost a connection or waited for one",
+        r"^(?:[\w.]+\.)?\w*(?:Timeout|Connection|ConnectTimeout|HTTP|SSL|Rpc)\w*Error\b(?::|$)",
+        r"^(?:[\w.]+\.)?(?:ClientError|EndpointConnectionError|RequestException)\b(?::|$)",
+    ),
+    _generic(
+        Category.STORAGE, 50, "failed to read or write",
+        r"^(?:OSError|IOError|PermissionError|BlockingIOError)\b(?::|$)",
+    ),
+    _generic(
+        Category.USER, 58, "raised an exception", r"^RuntimeError\b(?::|$)",
+    ),
+    _generic(
+        Category.USER, EXCEPTION, "raised an exception",
         r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure)\b(?::|$)", r"^Exception\b(?::|$)",
         r"^StopIteration\b",
     ),
     _rule(
         Category.KILLED, 44, "crashed",
         r"\bSIGSEGV\b", r"segmentation fault", r"\bSIGABRT\b", r"\bSIGBUS\b", r"\bSIGILL\b",
-        r"exit code -(?:4|6|7|11)\b", r"exit code 1(?:32|34|35|39)\b", r"core dumped",
+        r"exit ?code:? -(?:4|6|7|11)\b", r"exit code 1(?:32|34|35|39)\b", r"core dumped",
     ),
     _rule(
         Category.KILLED, 42, "was killed",
-        r"\bSIGKILL\b", r"exit code -9\b", r"exit code 137\b", r"killed by signal 9",
+        r"\bSIGKILL\b", r"exit ?code:? -9\b", r"exit code 137\b", r"killed by signal 9",
         r"\bSIGTERM\b", r"exit code -15\b", r"exit code 143\b", r"killed by signal 15",
     ),
     _rule(
         Category.KILLED, 40, "ended without an error message",
         r"\bits process died\b", r"worker process has died", r"connection error code 2",
         r"worker died unexpectedly", r"\bits driver went away\b", r"actor died unexpectedly",
-        r"\bWorkerCrashedError\b", r"job supervisor actor died",
+        r"worker exits unexpectedly", r"\bWorkerCrashedError\b", r"job supervisor actor died",
     ),
     Rule(
         Category.UNKNOWN, 10,
@@ -229,6 +253,7 @@ RULES: tuple[Rule, ...] = (
             r"|remote process exited|pair closure|NCCL operations have failed|ncclRemoteError"
             r"|ncclSystemError|unhandled system error|process group .*abort|owner (?:has )?died"
             r"|killed by `?ray\.kill|\bRayActorError\b|\bActorDiedError\b|socket closed"
+            r"|closing signal SIGTERM"
             r"|\bDistBackendError\b|\bDistNetworkError\b|\bOwnerDiedError\b|gloo/transport",
             re.IGNORECASE,
         ),
@@ -238,13 +263,14 @@ RULES: tuple[Rule, ...] = (
 
 EXPLANATIONS = re.compile(
     r"There are some potential root causes.*|Some common causes include.*"
-    r"|\(killed, out of memory, or crashed\)|to enable retry when the task crashes due to OOM.*",
+    r"|\(killed, out of memory, or crashed\)|to enable retry when the task crashes due to OOM.*"
+    r"|The worker may have exceeded.*",
     re.IGNORECASE | re.DOTALL,
 )
 """What Ray adds to each death: it lists what may be, and is evidence of nothing."""
 
 WRAPPERS = re.compile(
-    r"^(?:ray(?:\.\w+)*\.)?(?:RayTaskError|WorkerGroupError|ControllerError|TrainingFailedError"
+    r"^(?:[\w.]+\.)?(?:RayTaskError|WorkerGroupError|ControllerError|TrainingFailedError"
     r"|WorkerHealthCheckFailedError|WorkerGroupStartupFailedError|RayError|ChildFailedError"
     r"|SystemExit|CalledProcessError|TuneError)\b",
 )
@@ -264,13 +290,15 @@ def match(text: str) -> Rule | None:
         return None
     found = [rule for rule in RULES if rule.pattern.search(line)]
     victims = [rule for rule in found if rule.is_victim]
-    if victims and all(rule.is_thin or rule.weight == GENERIC_WEIGHT for rule in found):
+    if victims and all(rule.is_thin or rule.is_generic for rule in found):
         return victims[0]  # `RuntimeError: Connection closed by peer` is a victim's
-    return max(found, key=lambda rule: rule.weight, default=None)
+    precise = [rule for rule in found if not rule.is_generic]
+    # `OSError: …` is generic for storage before it is an exception of any kind.
+    return max(precise, key=_weight, default=found[0] if found else None)
 
 
-GENERIC_WEIGHT = 60
-"""Of an exception of any kind."""
+def _weight(rule: Rule) -> int:
+    return rule.weight
 
 
 def plain(text: str) -> str:

@@ -13,7 +13,6 @@ from cockpit.model.event import Event, LogExcerpted, MemoryKillsListed
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 from cockpit.sources.polling.source import PollingOptions, PollingSource
-from cockpit.sources.ray.answers import TrainRun, TrainWorker
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.log_follower import LogFile
 from cockpit.sources.ray.logs import job_log
@@ -92,16 +91,21 @@ class DeathsSource(PollingSource):
             )
 
     async def _logs(self, end: BadEnd) -> AsyncGenerator[tuple[str, int | None, LogFile], None]:
-        try:
-            if not end.attempt:
+        """The driver's log of a job; of an attempt, what the ranks' processes wrote."""
+        if not end.attempt:
+            try:
                 yield "driver log", None, await job_log(self._dashboard, end.job_id)()
+            except CockpitError:
                 return
-            runs = await self._dashboard.train_runs()
-        except CockpitError:
-            return
-        for rank in end.ranks[:RANK_LOGS]:
-            if (worker := _worker(runs, end.run_id, end.attempt, rank)) is not None:
-                yield f"log of rank {rank}", rank, LogFile(worker.node_id, worker.log_file)
+        for placed in end.ranks[:RANK_LOGS]:
+            try:
+                glob = f"worker-*-{placed.pid}.err"
+                names = await self._dashboard.log_files(placed.node_id, glob)
+            except CockpitError:
+                continue
+            for name in names[:1]:
+                log = f"log of rank {placed.rank}"
+                yield log, placed.rank, LogFile(placed.node_id, name)
 
     async def _read(self, file: LogFile) -> tuple[str, ...]:
         found: list[str] = []
@@ -120,11 +124,3 @@ def chosen(lines: Sequence[str]) -> tuple[str, ...]:
     begin = max(0, len(clean) - KEPT_LINES)
     errors = [line for line in clean[:begin] if _ERROR.search(line)][:KEPT_ERRORS]
     return (*errors, *clean[begin:])
-
-
-def _worker(runs: Sequence[TrainRun], run_id: str, attempt: int, rank: int) -> TrainWorker | None:
-    """Attempts count those whose ranks had processes, as in telemetry."""
-    run = next((run for run in runs if run.id == run_id), None)
-    up = [one for one in run.attempts if one.workers] if run is not None else []
-    workers = up[attempt - 1].workers if 0 < attempt <= len(up) else ()
-    return next((one for one in workers if one.rank == rank and one.log_file), None)

@@ -102,6 +102,7 @@ ON_RANK_1: dict[str, Callable[[], None]] = {
     "crash": crash,
     "exit": exit_itself,
 }
+ENDS_OF_PROCESS = ("killed", "crash", "exit")
 TIMEOUT_S = 5.0
 
 
@@ -114,6 +115,8 @@ def train(name: str) -> None:
     import torch.distributed
 
     rank = ray.train.get_context().get_world_rank()
+    if name in ENDS_OF_PROCESS:
+        time.sleep(3)  # Ray Train restarts a group whose rank dies while it starts
     if rank == 1 and name in ON_RANK_1:
         ON_RANK_1[name]()
     if rank == 1 and name == "timeout":
