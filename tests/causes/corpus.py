@@ -1026,6 +1026,116 @@ REPORTED = [
 ]
 """Forms that users of Ray, torch and NCCL have reported in public."""
 
+REPORTED_LATER = [
+    Case(
+        "loader-aborted",
+        C.KILLED,
+        failed(
+            *traceback("RuntimeError: DataLoader worker (pid 69916) is killed by signal: Aborted.")
+        ),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "loader-exited",
+        C.KILLED,
+        failed(*traceback("RuntimeError: DataLoader worker (pid(s) 12488) exited unexpectedly")),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "loader-killed",
+        C.HOST_MEMORY,
+        failed(
+            *traceback("RuntimeError: DataLoader worker (pid 12851) is killed by signal: Killed."),
+            "The above exception was the direct cause of the following exception:",
+            *traceback("RuntimeError: DataLoader worker (pid(s) 12851) exited unexpectedly"),
+        ),
+        is_job=True,
+    ),
+    Case(
+        "ecc-old-form",
+        C.GPU,
+        failed(
+            *traceback(
+                "RuntimeError: cuda runtime error (39) : uncorrectable ECC error encountered"
+            )
+        ),
+        is_job=True,
+    ),
+    Case(
+        "gpu-handle",
+        C.GPU,
+        failed("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error"),
+        is_job=True,
+    ),
+    Case(
+        "evicted-pressure",
+        C.HOST_MEMORY,
+        attempt(
+            "rank 1: its node died",
+            event("w-1", "Evicted", "The node had condition: [MemoryPressure]."),
+        ),
+        (1,),
+    ),
+    Case(
+        "evicted-usage",
+        C.HOST_MEMORY,
+        attempt(
+            "rank 1: its node died",
+            event(
+                "w-1",
+                "Evicted",
+                "The node was low on resource: memory. Container ray was using 5053216Ki, which "
+                "exceeds its request of 0.",
+            ),
+        ),
+        (1,),
+    ),
+    Case(
+        "ray-task-error",
+        C.USER,
+        failed(
+            *traceback(
+                "ray.exceptions.RayTaskError(AttributeError): ray::TrainALL.train() (pid=35968, "
+                "ip=10.0.0.1)"
+            ),
+            *traceback("AttributeError: 'NoneType' object has no attribute 'shape'"),
+        ),
+        is_job=True,
+    ),
+    Case(
+        "undefined-name",
+        C.USER,
+        failed("(TrainTrainable pid=96138) NameError: name 'undefined_variable' is not defined"),
+        is_job=True,
+    ),
+    Case(
+        "wrapper-only",
+        C.UNKNOWN,
+        failed(
+            "TrainingFailedError: The Ray Train run failed. Please inspect the previous error "
+            "messages for a cause (assuming that it is not an error such as OOM)."
+        ),
+        is_job=True,
+    ),
+    Case(
+        "worker-died",
+        C.KILLED,
+        failed(
+            "A worker died or was killed while executing a task by an unexpected system error. "
+            "Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a "
+            "connection error code 2."
+        ),
+        is_job=True,
+        may_be_unknown=True,
+    ),
+    Case(
+        "killed-by-kernel", C.KILLED, failed("Killed", code=137), is_job=True, may_be_unknown=True
+    ),
+]
+"""More of them, which were labelled before a verdict on them was seen."""
+
 UNKNOWN_ERRORS = [
     Case("own-timeout", C.UNKNOWN, attempt("rank 0: TimeoutError: no answer of the feature store")),
     Case("own-os-error", C.UNKNOWN, attempt("rank 0: OSError: device or resource busy")),
@@ -1036,4 +1146,5 @@ TEXTS: tuple[Case, ...] = (
     *USER, *DATA, *MEMORY, *NODES, *PREEMPTED, *NETWORK_AND_STORAGE, *HANGS_AND_OTHERS,
     *UNEXPLAINED,
     *REPORTED,
+    *REPORTED_LATER,
 )  # fmt: skip

@@ -57,7 +57,8 @@ RULES: tuple[Rule, ...] = (
         r"due to the node running low on memory", r"killed due to memory pressure",
         r"NODE_OUT_OF_MEMORY", r"killed, its node ran out of memory", r"\bOOMKill(?:ed|ing)\b",
         r"out of memory: killed process", r"\boom-kill:", r"memory cgroup out of memory",
-        r"\bSystemOOM\b", r"low on resource: memory", r"ray\.exceptions\.OutOfMemoryError",
+        r"\bSystemOOM\b", r"\bMemoryPressure\b", r"low on resource: memory",
+        r"ray\.exceptions\.OutOfMemoryError",
         r"memory used by the (?:task|actor|worker)s? .*exceed",
     ),
     _rule(
@@ -73,6 +74,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         Category.GPU, 93, "has a GPU that failed",
+        r"unable to determine the device handle",
         r"\bNVRM: Xid\b", r"\bXid \d+", r"fallen off the bus", r"GPU is lost",
         r"uncorrectable ECC error", r"cudaErrorECCUncorrectable", r"cudaErrorDevicesUnavailable",
     ),
@@ -223,7 +225,7 @@ RULES: tuple[Rule, ...] = (
         r"^(?:OSError|IOError|PermissionError|BlockingIOError)\b(?::|$)",
     ),
     _generic(
-        Category.USER, 58, "raised an exception", r"^RuntimeError\b(?::|$)",
+        Category.USER, 52, "raised an exception", r"^RuntimeError\b(?::|$)",
     ),
     _generic(
         Category.USER, EXCEPTION, "raised an exception",
@@ -234,6 +236,10 @@ RULES: tuple[Rule, ...] = (
         Category.KILLED, 44, "crashed",
         r"\bSIGSEGV\b", r"segmentation fault", r"\bSIGABRT\b", r"\bSIGBUS\b", r"\bSIGILL\b",
         r"exit ?code:? -(?:4|6|7|11)\b", r"exit code 1(?:32|34|35|39)\b", r"core dumped",
+    ),
+    _rule(
+        Category.KILLED, 43, "lost a process of its data loader",
+        r"DataLoader worker .*(?:exited unexpectedly|killed by signal)",
     ),
     _rule(
         Category.KILLED, 42, "was killed",
