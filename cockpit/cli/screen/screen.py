@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 
 from cockpit.cli.output import streams
+from cockpit.session.allocator import limit_arenas
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
@@ -76,6 +77,7 @@ def demo(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:
     symbols()  # an unknown symbol set is reported before the screen comes up
+    limit_arenas()
     app = CockpitApp(
         start,
         read_only=args.read_only,
