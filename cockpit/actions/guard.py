@@ -139,7 +139,14 @@ class GuardActions(DrillActions):
             timeouts=Timeouts(recover_s=RECOVER_S),
             blast_radius=self._limits,
         )
-        experiment = Experiment(self._session, plan, self._prober, fault=fault, timing=self.timing)
+        experiment = Experiment(
+            self._session,
+            plan,
+            self._prober,
+            drill_id=f"guard-{secrets.token_hex(4)}",
+            fault=fault,
+            timing=self.timing,
+        )
         audit.require_writable()
         record = await experiment.conduct()
         if not is_done:

@@ -14,6 +14,7 @@ import pytest
 from cockpit.actions import audit
 from cockpit.actions import guard as module
 from cockpit.actions.guard import Guard, GuardActions
+from cockpit.backends import file_lease
 from cockpit.backends.protocol import ExecResult
 from cockpit.config import paths
 from cockpit.drills.engine.journal import Journal
@@ -43,6 +44,7 @@ from cockpit.store.store import Store
 from tests.drills.ground import ScriptedContext
 from tests.events import HEAD, ONE, REF, RUN, TWO, before_the_kill, started, the_recovery
 from tests.insight.test_hang import IDLE, LOOP, REDUCE, REPORT, WORLD, dump
+from tests.local_cluster import until
 from tests.simulated_backend import ScriptedBackend
 
 PROCESS = "101:777"
@@ -315,6 +317,42 @@ async def test_second_guard_is_refused_while_the_first_acts() -> None:
     assert not held.asked
     assert "Another drill runs" in of.lines[-1]
     assert audited()[-1]["result"] == "failed"
+
+
+async def test_two_guards_at_once_kill_once() -> None:
+    class Leased(Cluster):
+        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+            file_lease.hold(str(self.ref), holder, ttl_s, expired)
+
+        async def release(self, holder: str) -> None:
+            file_lease.release(str(self.ref), holder)
+
+    of = watched()
+    cluster = Leased(ref=REF, context=of.context)
+    of.context.backend = cluster
+    session = cast(Session, of.context)
+    lines: list[str] = []
+    guards = [Guard(session, GuardActions(session), RESTART, lines.append) for _ in range(2)]
+    chosen = [guard.decide(of.context.store) for guard in guards]
+    await asyncio.gather(
+        *(guard._carry_out(one) for guard, (one,) in zip(guards, chosen, strict=True))
+    )
+    assert [ask[0] for ask in cluster.asked].count("kill") == 1
+    [refused] = [line for line in lines if "NOT done" in line]
+    assert "Another drill runs" in refused
+    assert "(guard-" in refused, "it names the other guard"
+    assert sorted(line["result"] for line in audited()) == ["done", "failed"]
+    later = [guard.decide(of.context.store) for guard in guards]
+    assert later == [[], []], "the run does not hang any more"
+
+
+async def test_guard_follows_until_it_is_ended() -> None:
+    of = watched(poll_s=0.0)
+    watching = asyncio.create_task(of.guard.watch())
+    await until(lambda: bool(of.killed()))
+    of.guard.end()
+    await watching
+    assert of.lines[-1].endswith("first new step after 18.5 s"), "the present act is completed"
 
 
 # -- repeated failures
