@@ -1,4 +1,4 @@
-"""How long a hang costs with a guard: `python -m tests.bench.guard_cost [--hangs 3]`.
+"""How long a hang costs with a guard: `python -m tests.bench.guard_cost [--hangs 2]`.
 
 A real run with 2 ranks on local pods, one pod more than ranks, under each recovery profile on a
 cluster of its own. Rank 1 is stopped with SIGSTOP, then it sleeps in user code, alternating. A
@@ -88,7 +88,7 @@ def _spread(values: Sequence[float]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.guard_cost", description=__doc__)
-    parser.add_argument("--hangs", type=int, default=3, help="of each kind, under each profile")
+    parser.add_argument("--hangs", type=int, default=2, help="of each kind, under each profile")
     parser.add_argument("--profiles", default="fast,default", help="separated by commas")
     args = parser.parse_args(argv)
 

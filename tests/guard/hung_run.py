@@ -26,6 +26,7 @@ from tests.local_cluster import running_cluster
 
 SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "stuck_torch.py"
 RANKS = 2
+POLICY = Policy(hang=Action.RESTART, budget=100)
 START_TIMEOUT_S = 240.0
 HANG_TIMEOUT_S = 120.0
 SETTLE_S = 8.0
@@ -100,7 +101,7 @@ class HungRun:
         self.settle()
         actions = Noting(self.session)
         actions.decided = []
-        guard = Guard(self.session, actions, Policy(hang=Action.RESTART), self.lines.append)
+        guard = Guard(self.session, actions, POLICY, self.lines.append)
         watching = self.session.submit(guard.watch())
         before = self.attempt
         began_s = self.session.clock()

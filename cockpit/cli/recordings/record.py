@@ -50,12 +50,12 @@ def run(args: argparse.Namespace) -> int:
     session = monitored.monitored_session_on(backend, record=args.run)
     watch = Watch(session, args.run)
     with _closed_in_the_end(session):
-        policy = guard.policy_of(args).on(backend.ref, args.protected, read_only=args.read_only)
-        if args.guard and not guard.confirmed(args, session, policy):
-            return confirm.not_confirmed(args)
+        if args.guard:
+            policy = guard.policy_of(args).on(backend.ref, args.protected, read_only=args.read_only)
+            if not guard.confirmed(args, session, policy):
+                return confirm.not_confirmed(args)
+            watch.guarding = session.submit(guard.guard_on(session, policy, args.run).watch())
         with _ended_by_a_signal(watch):
-            if args.guard:
-                watch.guarding = session.submit(guard.guard_on(session, policy, args.run).watch())
             watch.until_over(forever=args.forever)
         if watch.is_ended:
             log("Ended; what was recorded is complete.")
