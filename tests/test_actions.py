@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from cockpit.actions import audit
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.cluster import SHELL, ClusterActions
 from cockpit.backends.protocol import Scaled
+from cockpit.cli.screen.connection import connection
 from cockpit.config import paths
+from cockpit.drills.plan.plan import DrillPlan
 from cockpit.launch import submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.cluster import ClusterRef
@@ -19,7 +21,9 @@ from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError,
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job, JobStatus
 from cockpit.model.scale import ScaleRequest
+from cockpit.sources.ray.profiling import Process
 from tests.simulated_backend import ScriptedBackend
+from tests.sources.fake_dashboard import FakeDashboard, Fault
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
 
@@ -162,6 +166,60 @@ async def test_of_a_command_in_a_pod_only_the_first_word_is_noted() -> None:
     [line] = lines()
     assert (line["action"], line["after"]) == ("exec", "curl")
     assert "secret" not in audit.path().read_text()
+
+
+async def test_stack_and_profiles_are_in_the_audit_log_as_they_pause_the_process() -> None:
+    async with FakeDashboard().serve() as fake:
+        fake.fail("/worker/traceback", Fault(200, "Thread 7"))
+        cluster = backend()
+        cluster.route = fake.route
+        told: list[Event] = []
+        actions = ClusterActions(cluster, emit=told.append)
+        assert "Thread 7" in await actions.stack(Process(42, "10.0.0.1"))
+        with pytest.raises(UsageError):
+            await actions.cpu_profile(Process(42, "10.0.0.1"), 0)
+    assert [(line["action"], line["kind"], line["target"]) for line in lines()] == [
+        ("stack", "Process", "process 42 on 10.0.0.1"),
+        ("profile", "Process", "process 42 on 10.0.0.1"),
+    ]
+    assert [line["result"] for line in lines()] == ["done", "failed"]
+    assert [one.reason for one in told if isinstance(one, Notice)] == ["Asked", "Failed"]
+
+
+async def test_actions_with_a_refusal_change_nothing_but_read_objects() -> None:
+    cluster = backend()
+    actions = ClusterActions(cluster, refusal="It is read-only.")
+    process = Process(42, "10.0.0.1")
+    changes = (
+        lambda: actions.scale(ScaleRequest("gpu", 5)),
+        lambda: actions.attach("w-1", SHELL, tty=True),
+        lambda: actions.exec("w-1", ["ls"]),
+        lambda: actions.stack(process),
+        lambda: actions.cpu_profile(process, 5),
+        lambda: actions.memory_profile(process, 5),
+        lambda: actions.launch("checkpointed", {}),
+        lambda: actions.stop_job("a"),
+    )
+    for change in changes:
+        with pytest.raises(NotAllowedError, match="read-only"):
+            await change()
+    assert not cluster.asked
+    assert not audit.path().exists()
+    assert "kind: pod" in await actions.manifest("pod", "w-1")
+    assert "pod w-1" in await actions.describe("pod", "w-1")
+
+
+def test_read_only_screen_has_actions_that_refuse() -> None:
+    made = connection(backend(), read_only=True)
+    try:
+        assert made.session is not None
+        assert made.actions is not None
+        with pytest.raises(NotAllowedError, match="read-only"):
+            made.session.call(made.actions.stack(Process(42, "10.0.0.1")))
+        with pytest.raises(NotAllowedError, match="read-only"):
+            made.actions.experiment(DrillPlan("kill", ()))
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize("name", ["train-ab12", "train-7x"])

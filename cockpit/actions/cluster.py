@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from cockpit.actions import audit
 from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
@@ -18,16 +18,22 @@ from cockpit.launch import job, rayjob, resubmit, submission
 from cockpit.launch.job import BundledJob
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.profiling import Process, RayTools
 
 if TYPE_CHECKING:
     from cockpit.session.session import Session
+    from cockpit.sources.ray.flamegraph import Profile
+
+T = TypeVar("T")
+SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
+"""The command of an interactive shell in a pod."""
 
 ONCE = RayJobOptions()
 CLUSTER_KINDS = {"kuberay": "RayCluster"}
@@ -39,6 +45,7 @@ class ClusterActions:
 
     `jobs` returns the jobs known by now: which of them a RayJob submitted. `emit` is called with
     each change that was asked for, as a Notice of the source `user`: so it is in the recording.
+    `refusal` is why nothing may be changed here; empty when changes are allowed.
     """
 
     def __init__(
@@ -47,11 +54,13 @@ class ClusterActions:
         clock: Callable[[], float] = time.time,
         jobs: Callable[[], Mapping[str, Job]] = dict,
         emit: Callable[[Event], None] | None = None,
+        refusal: str = "",
     ) -> None:
         self._backend = backend
         self._emit = emit
         self._clock = clock
         self._jobs = jobs
+        self._refusal = refusal
 
     @classmethod
     def on(cls, session: Session) -> Self:
@@ -104,6 +113,45 @@ class ClusterActions:
             terminal = await self._backend.attach(pod, argv, tty=tty, rows=rows, columns=columns)
         self._write(change)
         return terminal
+
+    async def stack(self, process: Process, *, native: bool = False) -> str:
+        """The stack of each thread of a rank's process; as for `RayTools.stack`."""
+        return await self._inspect(
+            "stack", process, lambda tools: tools.stack(process, native=native)
+        )
+
+    async def cpu_profile(
+        self, process: Process, seconds: int, *, idle: bool = False, native: bool = False
+    ) -> Profile:
+        return await self._inspect(
+            "profile",
+            process,
+            lambda tools: tools.cpu_profile(process, seconds, idle=idle, native=native),
+        )
+
+    async def memory_profile(self, process: Process, seconds: int) -> bytes:
+        return await self._inspect(
+            "memory profile", process, lambda tools: tools.memory_profile(process, seconds)
+        )
+
+    async def _inspect(
+        self, action: str, process: Process, use: Callable[[RayTools], Awaitable[T]]
+    ) -> T:
+        """Each of these tools pauses or slows the live process, so it is in the audit log."""
+        change = Change(action, "Process", str(process))
+        with self._noting_failure(change):
+            async with RayTools(self._backend.dashboard) as tools:
+                found = await use(tools)
+        self._write(change)
+        return found
+
+    async def manifest(self, kind: str, name: str) -> str:
+        """The object as YAML. It is only read: allowed in read-only mode, and not in the log."""
+        return await self._backend.manifest(kind, name)
+
+    async def describe(self, kind: str, name: str) -> str:
+        """The object and its events as text; otherwise as `manifest`."""
+        return await self._backend.describe(kind, name)
 
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
         return job.bundled_jobs()
@@ -221,6 +269,7 @@ class ClusterActions:
     @contextmanager
     def _noting_failure(self, change: Change) -> Iterator[None]:
         """Open the audit log before the change that is made inside, and record its failure."""
+        self.require_allowed()
         audit.require_writable()
         try:
             yield
@@ -230,6 +279,11 @@ class ClusterActions:
         except asyncio.CancelledError:
             self._write(change, CockpitError("interrupted: it may have been done all the same"))
             raise
+
+    def require_allowed(self) -> None:
+        """Raises NotAllowedError where nothing may be changed."""
+        if self._refusal:
+            raise NotAllowedError("Nothing can be changed here.", self._refusal)
 
     async def _done(self, change: Change) -> None:
         self._write(change)

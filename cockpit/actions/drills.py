@@ -42,9 +42,10 @@ class DrillActions(ClusterActions):
         session: Session,
         prober: Prober | None = None,
         limits: BlastRadius = BlastRadius(),  # noqa: B008 - frozen
+        refusal: str = "",
     ) -> None:
         super().__init__(
-            session.backend, session.clock, lambda: session.store.jobs, session.dispatch
+            session.backend, session.clock, lambda: session.store.jobs, session.dispatch, refusal
         )
         self._session = session
         self._prober = prober or ContextProber(session)
@@ -52,6 +53,7 @@ class DrillActions(ClusterActions):
 
     def experiment(self, plan: DrillPlan) -> Experiment:
         """One drill on this cluster: it can be prepared to see what it would do, and conducted."""
+        self.require_allowed()
         plan = replace(plan, blast_radius=plan.blast_radius.within(self._limits))
         return Experiment(self._session, plan, self._prober, keep=DrillHistory().keep)
 
@@ -72,6 +74,7 @@ class DrillActions(ClusterActions):
 
     def game_day(self, day: GameDay, log: Callable[[str], None]) -> GameDayRun:
         """Several drills, not begun yet. `log` is called for each step, on the session's thread."""
+        self.require_allowed()
         return GameDayRun(self._session, day, self, self._prober, log)
 
     def earlier_drills(self) -> Sequence[DrillRecord]:
@@ -99,6 +102,7 @@ class DrillActions(ClusterActions):
 
     async def undo_entries(self, entries: Sequence[Entry]) -> list[Undone]:
         """Undo these, as far as they still hold; each with its audit line."""
+        self.require_allowed()
         done = []
 
         def on_wait(line: str) -> None:

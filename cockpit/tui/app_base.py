@@ -19,13 +19,14 @@ from textual.worker import Worker, WorkerState
 
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.store import Store
-from cockpit.tui.changes.actions import Connection
+from cockpit.tui.changes.actions import READ_ONLY, Connection
 from cockpit.tui.diagnosis_cache import DiagnosisCache
 from cockpit.tui.view_state import ViewState
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from cockpit.actions.drills import DrillActions
     from cockpit.drills.engine.drill import Experiment
     from cockpit.insight.recovery.measurement import Reading
     from cockpit.model.cluster import Capability, ClusterPattern, ClusterRef
@@ -78,6 +79,13 @@ class AppBase(App[int]):
         return self.connection.session if self.connection else None
 
     @property
+    def actions(self) -> DrillActions:
+        """What can be asked of the cluster on screen. CockpitError while there is none."""
+        if self.connection is None or self.connection.actions is None:
+            raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
+        return self.connection.actions
+
+    @property
     def store(self) -> Store:
         return self.session.store if self.session else self._empty
 
@@ -117,7 +125,7 @@ class AppBase(App[int]):
             return "No cluster is chosen yet."
         if verb not in ("manifest", "describe", "logs"):
             if self.read_only:
-                return "The UI is read-only. Start cockpit without --read-only to change things."
+                return READ_ONLY
             if self.connection.actions is None:
                 return "Nothing can be changed on this cluster from here."
         capability = self.capabilities.get(verb)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.actions import audit
 from cockpit.model.event import Event, LogLines, MetricsReported, RankSampled
 from cockpit.model.run import RankMetrics, RankSample
 from cockpit.tui.app import CockpitApp
@@ -145,6 +146,7 @@ async def test_a_stack_is_read_on_its_own_page(cockpit: Open) -> None:
             await seen.sees("Stack of rank 0", "all_reduce (d.py:3)")
             assert "[31m" not in seen.text
             assert any("pid=42" in asked for asked in fake.asked)
+            assert '"action": "stack"' in audit.path().read_text()
 
 
 async def test_a_stack_that_cannot_be_had_says_why_and_what_to_do(cockpit: Open) -> None:

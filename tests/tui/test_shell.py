@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.actions import audit
+from cockpit.actions.cluster import SHELL
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.tui.changes import shell
 from tests.bench.terminal import Terminal
@@ -99,7 +100,7 @@ async def test_shell_of_the_screen_is_in_the_audit_log(cockpit: Open) -> None:
         await seen.until(lambda: audit.path().exists())
     [line] = [json.loads(text) for text in audit.path().read_text().splitlines()]
     assert (line["action"], line["kind"], line["after"]) == ("exec", "Pod", "/bin/sh")
-    assert shell_of == [shell.SHELL]
+    assert shell_of == [SHELL]
 
 
 async def test_a_pod_without_a_shell_says_so_and_the_screen_stays(cockpit: Open) -> None:

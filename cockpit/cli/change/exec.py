@@ -6,13 +6,10 @@ import argparse
 import asyncio
 import os
 import shutil
-import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.cluster import SHELL, ClusterActions
 from cockpit.backends.protocol import Terminal
 from cockpit.cli.options import confirm, connect
 from cockpit.launch.closest_name import did_you_mean
@@ -20,7 +17,6 @@ from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.text import clean
 from cockpit.session.session import Session
 
-SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
 CHUNK = 65_536
 COMMAND_AFTER_DASHES = True
 
@@ -116,32 +112,11 @@ async def _feed(terminal: Terminal) -> None:
 
 
 def _on_terminal(session: Session, pod: str, argv: list[str]) -> int:
-    import termios
-    import tty
-
-    from cockpit.tui.changes.shell import pump
+    from cockpit.tui.changes.shell import KEYBOARD, SCREEN, forwarded_resizes, pump, raw
 
     columns, rows = shutil.get_terminal_size()
     attach = ClusterActions.on(session).attach(pod, argv, tty=True, rows=rows, columns=columns)
     terminal = session.call(attach)
-    before = termios.tcgetattr(0)
-    try:
-        tty.setraw(0)
-        with _resized(session, terminal):
-            code = session.call(pump(terminal, 0, 1))
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+    with raw(KEYBOARD), forwarded_resizes(session, terminal):
+        code = session.call(pump(terminal, KEYBOARD, SCREEN))
     return int(ExitCode.INTERRUPTED) if code is None else code
-
-
-@contextmanager
-def _resized(session: Session, terminal: Terminal) -> Iterator[None]:
-    def send_size(*_: object) -> None:
-        columns, rows = shutil.get_terminal_size()
-        session.submit(terminal.resize(rows, columns))
-
-    before = signal.signal(signal.SIGWINCH, send_size)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGWINCH, before)

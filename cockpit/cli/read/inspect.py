@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import confirm, connect
 from cockpit.model.error import ExitCode, UsageError
 
@@ -33,12 +34,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     kind, name = parsed(args.object)
     with connect.session(args, sources=(), kinds=()) as session:
-        backend = session.backend
+        actions = ClusterActions.on(session)
         describing = args.verb == "describe"
         confirm.require_permission(session, "describe" if describing else "manifest")
-        name = name or backend.ref.name
-        asked = backend.describe(kind, name) if describing else backend.manifest(kind, name)
-        print(session.call(asked).rstrip("\n"))
+        read = actions.describe if describing else actions.manifest
+        print(session.call(read(kind, name or session.backend.ref.name)).rstrip("\n"))
     return int(ExitCode.DONE)
 
 

@@ -7,13 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.flamegraph import Profile
-from cockpit.sources.ray.profiling import Process, RayTools
+from cockpit.sources.ray.profiling import Process
 from cockpit.store.selectors import current_run, ranks_in_order
 
 SECONDS = 5
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         process = process_of(session, args.rank)
         if args.output == "table":
             print(f"Rank {args.rank}: {process}, for {args.seconds} s …", file=sys.stderr)
-        found = session.call(_profile(session, process, args))
+        found = _profile(session, process, args)
     write(out, found if isinstance(found, bytes) else found.svg)
     _print(args, process, out, found)
     return int(ExitCode.DONE)
@@ -83,11 +84,13 @@ def write(out: Path, data: bytes) -> None:
         ) from error
 
 
-async def _profile(session: Session, process: Process, args: argparse.Namespace) -> Profile | bytes:
-    async with RayTools(session.backend.dashboard) as tools:
-        if args.memory:
-            return await tools.memory_profile(process, args.seconds)
-        return await tools.cpu_profile(process, args.seconds, idle=args.idle, native=args.native)
+def _profile(session: Session, process: Process, args: argparse.Namespace) -> Profile | bytes:
+    actions = ClusterActions.on(session)
+    if args.memory:
+        return session.call(actions.memory_profile(process, args.seconds))
+    return session.call(
+        actions.cpu_profile(process, args.seconds, idle=args.idle, native=args.native)
+    )
 
 
 def _print(args: argparse.Namespace, process: Process, out: Path, found: Profile | bytes) -> None:
@@ -115,7 +118,7 @@ def _print(args: argparse.Namespace, process: Process, out: Path, found: Profile
 def _run_stack(args: argparse.Namespace) -> int:
     with connect.session(args, sources=("telemetry",), kinds=("pods",)) as session:
         process = process_of(session, args.rank)
-        text = session.call(_stack(session, process, native=args.native))
+        text = session.call(ClusterActions.on(session).stack(process, native=args.native))
     if args.output == "table":
         print(f"Rank {args.rank}: {process}", file=sys.stderr)
         print(text.strip("\n"))
@@ -124,11 +127,6 @@ def _run_stack(args: argparse.Namespace) -> int:
         row |= {"node_id": process.node_id, "stack": text}
         tables.print_json(row, indent=2 if args.output == "json" else None)
     return int(ExitCode.DONE)
-
-
-async def _stack(session: Session, process: Process, *, native: bool) -> str:
-    async with RayTools(session.backend.dashboard) as tools:
-        return await tools.stack(process, native=native)
 
 
 def process_of(session: Session, rank: str) -> Process:

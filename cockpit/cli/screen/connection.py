@@ -16,19 +16,22 @@ from cockpit.sources.ray.logs import JobLogSource
 from cockpit.sources.ray.rank_log import RankLogSource
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.changes.actions import Connection
+from cockpit.tui.changes.actions import READ_ONLY, Connection
 
 
-def connection(backend: Backend, *, ends_with_screen: str = "", undoes: bool = True) -> Connection:
+def connection(
+    backend: Backend, *, ends_with_screen: str = "", read_only: bool = False
+) -> Connection:
     """A started session on the backend, and what the screen may ask for.
 
-    `undoes`: what an earlier drill left there a moment ago is undone.
+    Unless `read_only`, what an earlier drill left there a moment ago is undone.
     """
     session = monitored.monitored_session_on(backend)
     session.start()
     limits = parse_blast_radius(file.read().tables.get("drills", {}))
-    actions = DrillActions(session, monitored.prober_on(session), limits)
-    if undoes:
+    refusal = READ_ONLY if read_only else ""
+    actions = DrillActions(session, monitored.prober_on(session), limits, refusal)
+    if not read_only:
         actions.begin_undo()
     return Connection(
         session=session,

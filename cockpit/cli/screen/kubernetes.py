@@ -22,7 +22,7 @@ from cockpit.tui.changes.actions import Connection, Log
 
 
 def connection(
-    where: Place, configured: KubeConfig, log: Log, *, undoes: bool = True
+    where: Place, configured: KubeConfig, log: Log, *, read_only: bool = False
 ) -> Connection:
     """On the cluster that is meant; without a session while it is to be chosen there."""
     beside = _fleet(configured)
@@ -30,7 +30,9 @@ def connection(
     def reconnect(ref: ClusterRef, log: Log) -> Connection:
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kubernetes.named(where, configured) else Place()
-        return on_backend.connection(kubernetes.backend(there, configured, ref), undoes=undoes)
+        return on_backend.connection(
+            kubernetes.backend(there, configured, ref), read_only=read_only
+        )
 
     try:
         ref = _chosen(where, configured, log)

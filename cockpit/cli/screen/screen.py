@@ -30,11 +30,11 @@ def run(args: argparse.Namespace) -> int:
             from cockpit.cli.screen import kubernetes
 
             return kubernetes.connection(
-                args.where, found.configured, log, undoes=not args.read_only
+                args.where, found.configured, log, read_only=args.read_only
             )
         from cockpit.cli.screen.connection import connection
 
-        return connection(found, undoes=not args.read_only)
+        return connection(found, read_only=args.read_only)
 
     return _show(args, start, args.where.cluster)
 

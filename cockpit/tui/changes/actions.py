@@ -1,96 +1,19 @@
-"""What the screens need from outside: a connection to look at, and the changes they may ask for."""
+"""What the screens need from outside: a connection with its session and its actions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:  # the first paint does not wait for these
-    from cockpit.backends.protocol import Scaled, Terminal
-    from cockpit.drills.engine.drill import Experiment
-    from cockpit.drills.engine.interrupted import Undone
-    from cockpit.drills.engine.journal import Entry
-    from cockpit.drills.gamedays.gameday import GameDay
-    from cockpit.drills.gamedays.runner import GameDayRun
-    from cockpit.drills.plan.plan import DrillPlan
-    from cockpit.launch.job import BundledJob
+    from cockpit.actions.drills import DrillActions
     from cockpit.model.cluster import ClusterRef
-    from cockpit.model.drill import DrillRecord
-    from cockpit.model.run import Job
-    from cockpit.model.scale import ScaleRequest
     from cockpit.session.session import Session, Source
 
+READ_ONLY = "The UI is read-only. Start cockpit without --read-only to change things."
 Via = Literal["job", "rayjob"]
 """How a job is launched: submitted over HTTP, or as a RayJob resource."""
-
-
-class Actions(Protocol):
-    """Every change that the screens can ask for. All raise the errors of `cockpit.model.error`.
-
-    The coroutines run on the session's loop. What they did comes back as events. `uid` is that of
-    the object that was shown when the user confirmed: another one of the same name is not changed.
-    """
-
-    def experiment(self, plan: DrillPlan) -> Experiment:
-        """One drill, not begun yet. Answers at once; its coroutines run on the session's loop."""
-        ...
-
-    async def drill(self, experiment: Experiment) -> DrillRecord:
-        """Conduct it to its end; what went wrong is in the record."""
-        ...
-
-    def game_day(self, day: GameDay, say: Callable[[str], None]) -> GameDayRun:
-        """Several drills, not begun yet. `say` is told each step, on the session's thread."""
-        ...
-
-    def earlier_drills(self) -> Sequence[DrillRecord]:
-        """Those of this cluster that are kept on this machine. Reads files: not from the UI."""
-        ...
-
-    async def drill_elsewhere(self) -> str:
-        """Who else has the cluster for a drill now, where that is known; empty: no drill."""
-        ...
-
-    async def entries_to_confirm(self) -> Sequence[Entry]:
-        """What killed cockpits have left here that is undone only when the user says so."""
-        ...
-
-    async def undo_entries(self, entries: Sequence[Entry]) -> Sequence[Undone]:
-        """Undo these, as far as they still hold."""
-        ...
-
-    async def scale(self, request: ScaleRequest) -> Scaled: ...
-
-    async def suspend(self, suspended: bool, *, uid: str = "") -> None: ...
-
-    async def cordon(self, machine: str, cordoned: bool) -> None: ...
-
-    async def attach(
-        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
-    ) -> Terminal:
-        """Run a command in the pod with its streams open."""
-        ...
-
-    async def stop_job(self, job_id: str, *, uid: str = "") -> None:
-        """Also one that a RayJob submitted."""
-        ...
-
-    async def resume(self, job_id: str) -> Job:
-        """Submit a job that has ended again, and return the new one."""
-        ...
-
-    async def delete_job(self, job_id: str, *, uid: str = "") -> None:
-        """Also one that a RayJob submitted."""
-        ...
-
-    async def launch(self, name: str, settings: Mapping[str, str], via: Via = "job") -> str:
-        """Launch the bundled job; returns the submission id, or the RayJob's name."""
-        ...
-
-    def bundled_jobs(self) -> tuple[BundledJob, ...]:
-        """Answers at once."""
-        ...
 
 
 LogSource: TypeAlias = "Callable[[str], Source | None]"
@@ -107,7 +30,7 @@ class Connection:
 
     session: Session | None
     """None: no cluster is chosen yet, and the fleet is shown to choose from."""
-    actions: Actions | None = None
+    actions: DrillActions | None = None
     """None: nothing can be changed here."""
     log_source: LogSource | None = None
     ends_with_screen: str = ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cockpit.model.cluster import ClusterHealth, is_protected
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
@@ -14,9 +15,11 @@ from cockpit.model.run import Job
 from cockpit.model.scale import ScaleRequest, plan_scale, unit, wanted_replicas
 from cockpit.model.text import one_line
 from cockpit.tui.app_base import AppBase
-from cockpit.tui.changes.actions import Actions
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
+
+if TYPE_CHECKING:
+    from cockpit.actions.drills import DrillActions
 
 
 async def scale(app: AppBase, group: str, replicas: str) -> None:
@@ -161,10 +164,8 @@ def confirmation(
     return Confirm(question, [*where, *lines], yes, typed=typed)
 
 
-def allowed(app: AppBase, verb: str, what: str) -> Actions:
+def allowed(app: AppBase, verb: str, what: str) -> DrillActions:
     """The actions, or NotAllowedError with the reason."""
     if why := app.refusal(verb):
         raise NotAllowedError(what, why)
-    assert app.connection is not None
-    assert app.connection.actions is not None
-    return app.connection.actions
+    return app.actions

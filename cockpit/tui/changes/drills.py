@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cockpit.drills.faults.catalog import NAMES, perhaps
 from cockpit.drills.faults.catalog import fault as fault_named
@@ -20,7 +20,6 @@ from cockpit.model.drill import DrillRecord, Verdict
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import as_sentence, one_line
 from cockpit.tui.app_base import AppBase, Conducting
-from cockpit.tui.changes.actions import Actions
 from cockpit.tui.changes.changes import allowed, confirmation
 from cockpit.tui.commands import drill_form
 from cockpit.tui.commands.drill_form import DrillForm
@@ -29,6 +28,9 @@ from cockpit.tui.dialogs.drill import DrillDialog
 from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.views.drills.catalog_rows import fault_rows
 from cockpit.tui.views.drills.dry_run import day_said, said
+
+if TYPE_CHECKING:
+    from cockpit.actions.drills import DrillActions
 
 T = TypeVar("T")
 
@@ -76,7 +78,7 @@ async def typed(app: AppBase, words: Sequence[str]) -> None:
         )
 
 
-async def inject(app: AppBase, actions: Actions, form: DrillForm) -> bool:
+async def inject(app: AppBase, actions: DrillActions, form: DrillForm) -> bool:
     """Show what it would do, ask, and conduct it; whether it was wanted."""
     experiment = actions.experiment(drill_form.plan(form))
     armed = await app.submit(experiment.prepare())
@@ -192,7 +194,7 @@ async def abort(app: AppBase) -> None:
         app.notify("What it did is being undone.", title="Aborting", timeout=4, markup=False)
 
 
-def ready(app: AppBase, verb: str = "drill", what: str = "Nothing was injected.") -> Actions:
+def ready(app: AppBase, verb: str = "drill", what: str = "Nothing was injected.") -> DrillActions:
     """The actions; refused where nothing may be changed, or while another drill runs."""
     actions = allowed(app, verb, what)
     if app.conducting is not None:

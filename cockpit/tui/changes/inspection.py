@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.error import CockpitError
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
+from cockpit.tui.changes.changes import allowed
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.view_state import Target
@@ -20,8 +21,8 @@ KINDS = ("cluster", "group", "pod", "machine", "rayjob")
 async def show_object(app: AppBase, target: Target) -> None:
     """The real object where there is one and it may be read, else what is known of it."""
     shown = in_cluster(app.store, target)
-    if shown is not None and app.session is not None and not app.refusal("manifest"):
-        await _read(app, shown, "", app.session.backend.manifest(shown.kind, shown.name))
+    if shown is not None and not app.refusal("manifest"):
+        await _read(app, shown, "", app.actions.manifest(shown.kind, shown.name))
         return
     found = _known(app.store, target)
     if found is None:
@@ -30,15 +31,14 @@ async def show_object(app: AppBase, target: Target) -> None:
 
 
 async def describe(app: AppBase, target: Target) -> None:
-    if why := app.refusal("describe"):
-        raise NotAllowedError("Nothing was described.", why)
+    actions = allowed(app, "describe", "Nothing was described.")
     shown = in_cluster(app.store, target)
-    if shown is None or app.session is None:
+    if shown is None:
         raise CockpitError(
             f"There is nothing of {target.kind} {target.name} in Kubernetes to describe.",
             todo="y shows what is known of it.",
         )
-    await _read(app, shown, " · described", app.session.backend.describe(shown.kind, shown.name))
+    await _read(app, shown, " · described", actions.describe(shown.kind, shown.name))
 
 
 def in_cluster(store: Store, target: Target) -> Target | None:

@@ -10,18 +10,20 @@ import signal
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.actions.cluster import SHELL
+from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
+from cockpit.tui.changes.changes import allowed
 
 if TYPE_CHECKING:
     from cockpit.backends.protocol import Terminal
+    from cockpit.session.session import Session
     from cockpit.tui.app_base import AppBase
 
-SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
 LEAVE = b"\x1d"
 """ctrl+]: three in a row come back from a shell that no longer answers."""
 KEYBOARD, SCREEN = 0, 1
@@ -30,25 +32,16 @@ CHUNK = 65_536
 
 async def open_shell(app: AppBase, pod: str) -> None:
     """Raises CockpitError when there is no shell to be had; the screen comes back either way."""
-    if why := app.refusal("exec"):
-        raise NotAllowedError("No shell was opened.", why)
+    actions = allowed(app, "exec", "No shell was opened.")
     session = app.session
     assert session is not None
-    assert app.connection is not None
-    actions = app.connection.actions
-    assert actions is not None, "refusal() covers a connection without actions"
     app.notify(f"Opening a shell in {pod} …", timeout=3, markup=False)
     columns, rows = shutil.get_terminal_size()
     terminal = await app.submit(actions.attach(pod, SHELL, tty=True, rows=rows, columns=columns))
     title = f"\r\nA shell in {one_line(pod)}. exit comes back; so does ctrl+] three times.\r\n"
     with app.lend_terminal(), raw(KEYBOARD) as keyboard:
         os.write(SCREEN, title.encode())
-
-        def resized() -> None:
-            columns, rows = shutil.get_terminal_size()
-            session.submit(terminal.resize(rows, columns))
-
-        with _told_of_resizes(resized):
+        with forwarded_resizes(session, terminal):
             code = await app.submit(pump(terminal, keyboard, SCREEN))
     if code not in (0, 130, None):
         raise CockpitError(
@@ -148,8 +141,14 @@ def raw(keyboard: int) -> Iterator[int]:
 
 
 @contextmanager
-def _told_of_resizes(resized: Callable[[], None]) -> Iterator[None]:
-    before = signal.signal(signal.SIGWINCH, lambda *_: resized())
+def forwarded_resizes(session: Session, terminal: Terminal) -> Iterator[None]:
+    """Give the terminal in the pod the size of this one whenever it changes."""
+
+    def resize(*_: object) -> None:
+        columns, rows = shutil.get_terminal_size()
+        session.submit(terminal.resize(rows, columns))
+
+    before = signal.signal(signal.SIGWINCH, resize)
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ Ray's tools run on the session's loop; the page opens at once and is filled when
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -17,23 +17,25 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from cockpit.config import paths
-from cockpit.model.error import CockpitError, NotAllowedError
+from cockpit.model.error import CockpitError
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
+from cockpit.tui.changes.changes import allowed
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.main.titles import entitle
 
 if TYPE_CHECKING:
     from cockpit.sources.ray.flamegraph import Profile
-    from cockpit.sources.ray.profiling import Process, RayTools
+    from cockpit.sources.ray.profiling import Process
 
 T = TypeVar("T")
 
 SECONDS = 5
 MOST_SECONDS = 60
 """What Ray allows where RAY_DASHBOARD_PROFILING_MAX_DURATION_S says nothing else."""
-FUNCTIONS_SAID = 25
+FUNCTIONS_SHOWN = 25
+LEFT_ALONE = "The rank's process was left alone."
 
 
 class AskSeconds(ModalScreen[int | None]):
@@ -80,23 +82,23 @@ class AskSeconds(ModalScreen[int | None]):
 
 async def show_stack(app: AppBase, rank: int) -> None:
     """Every thread of the rank's process, as py-spy sees it now."""
-    _require_allowed(app)
+    actions = allowed(app, "profile", LEFT_ALONE)
     process = process_of(app.store, rank)
     page = Reading(f"Stack of rank {rank} · {process}", "Running py-spy on its node…")
-    text = await _run_tools(app, page, lambda tools: tools.stack(process))
+    text = await _run_tool(app, page, actions.stack(process))
     page.fill(text or "py-spy printed nothing.")
 
 
 async def show_profile(app: AppBase, rank: int) -> None:
     """Ask for how long, sample, write the flame graph, and say what is on top."""
-    _require_allowed(app)
+    actions = allowed(app, "profile", LEFT_ALONE)
     process = process_of(app.store, rank)
     about = f"py-spy samples {process} 100 times a second. The run continues."
     seconds = await app.push_screen_wait(AskSeconds(f"Profile rank {rank}", about))
     if seconds is None:
         return
     page = Reading(f"Profile of rank {rank} · {process}", f"Sampling for {seconds} s …")
-    found = await _run_tools(app, page, lambda tools: tools.cpu_profile(process, seconds))
+    found = await _run_tool(app, page, actions.cpu_profile(process, seconds))
     file = _write(f"rank-{rank}-{_stamp()}.svg", found.svg)
     page.fill(_summary(found, file))
     app.notify(str(file), title="Flame graph written", timeout=8, markup=False)
@@ -104,23 +106,17 @@ async def show_profile(app: AppBase, rank: int) -> None:
 
 async def show_memory(app: AppBase, rank: int) -> None:
     """Ask for how long, let memray follow its allocations, and write its page."""
-    _require_allowed(app)
+    actions = allowed(app, "profile", LEFT_ALONE)
     process = process_of(app.store, rank)
     about = f"memray follows what {process} allocates. The run continues, somewhat slower."
     seconds = await app.push_screen_wait(AskSeconds(f"Memory of rank {rank}", about))
     if seconds is None:
         return
     page = Reading(f"Memory of rank {rank} · {process}", f"Following for {seconds} s …")
-    html = await _run_tools(app, page, lambda tools: tools.memory_profile(process, seconds))
+    html = await _run_tool(app, page, actions.memory_profile(process, seconds))
     file = _write(f"rank-{rank}-memory-{_stamp()}.html", html)
     page.fill(f"Flame graph of its allocations, for a browser:\n{file}")
     app.notify(str(file), title="Memory profile written", timeout=8, markup=False)
-
-
-def _require_allowed(app: AppBase) -> None:
-    """Raises NotAllowedError in read-only mode: each of these tools pauses the live process."""
-    if why := app.refusal("profile"):
-        raise NotAllowedError("The rank's process was left alone.", why)
 
 
 def process_of(store: Store, rank: int) -> Process:
@@ -137,24 +133,11 @@ def process_of(store: Store, rank: int) -> Process:
     return Process(placed.pid, placed.node_ip, placed.node_id)
 
 
-async def _run_tools(
-    app: AppBase, page: Reading, ask: Callable[[RayTools], Coroutine[Any, Any, T]]
-) -> T:
-    """The page is open while the tools are asked; it goes when they fail."""
-    from cockpit.sources.ray.profiling import RayTools
-
-    session = app.session
-    if session is None:
-        raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
-    route = session.backend.dashboard
-
-    async def on_loop() -> T:
-        async with RayTools(route) as tools:
-            return await ask(tools)
-
+async def _run_tool(app: AppBase, page: Reading, tool: Coroutine[Any, Any, T]) -> T:
+    """Show the page while the tool runs; close it on failure."""
     app.push_screen(page)
     try:
-        return await app.submit(on_loop())
+        return await app.submit(tool)
     except CockpitError:
         if page.is_current:
             page.dismiss(None)
@@ -169,7 +152,7 @@ def _summary(found: Profile, file: Path) -> str:
     lines.append("  self  total  function")
     lines += [
         f"{one.self_percent:6.1f} {one.total_percent:6.1f}  {one.name}"
-        for one in found.hot[:FUNCTIONS_SAID]
+        for one in found.hot[:FUNCTIONS_SHOWN]
     ]
     return "\n".join(lines)
 
