@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from cockpit.actions.guard import Guard, GuardActions
 from cockpit.drills.engine import undo
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims, parameter_values
+from cockpit.guard.policy import Action, Decision, Policy, Target, Trigger, Trouble
+from cockpit.insight.hang.types import Confidence
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
+from cockpit.model.event import RanksDumped
 from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
@@ -25,6 +29,7 @@ from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
 from tests.drills.conducted import conduct, plan
+from tests.insight.test_hang import LOOP, dump
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 OOM_KILLS = "import re,pathlib;print(*[re.findall('oom_kill (.*)',p.read_text())[0] for p in map("
@@ -179,6 +184,56 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     assert restarts(ray_on_kubernetes, victim.pod) > before
     said = session.call(undo.take_back(session.backend, frozen.undo[0]), 30.0)
     assert said.startswith("done: ")
+
+
+@pytest.mark.parametrize("action", [Action.RESTART, Action.REPLACE])
+def test_guard_ends_the_rank_of_a_hang(
+    action: Action, session: Session, ray_on_kubernetes: RealCluster
+) -> None:
+    """The dump of the hang is made up, and the act is real."""
+    victim, before = the_rank(session), max(run_of(session.store).attempts)
+    uid = session.store.pods[victim.pod].uid
+    policy = Policy(hang=action, confidence=Confidence.MEDIUM)
+    lines: list[str] = []
+    guard = Guard(session, GuardActions(session), policy, lines.append, poll_s=0.1)
+    watching = session.submit(guard.watch())
+    later_s = session.clock() + 1_000.0
+    idle = dump(0, 0, 1, waits=False, at_s=later_s, idle_s=500.0, reached=(), collectives=())
+    session.dispatch(
+        RanksDumped(
+            at_s=later_s,
+            source="telemetry",
+            run_id=run_of(session.store).id,
+            attempt=before,
+            dumps=(idle,),
+            stacks=(LOOP,),
+        )
+    )
+    assert session.wait(lambda store: steps(store, before + 1) >= 20, 300.0), lines
+    guard.end()
+    assert session.wait(lambda store: watching.done(), 60.0)
+    assert any("done: " in line for line in lines), lines
+    after = the_rank(session)
+    assert after.pid != victim.pid or after.pod != victim.pod
+    if action is Action.REPLACE:
+        assert uid not in {pod.uid for pod in session.store.pods.values() if pod.ready}
+        ray_on_kubernetes.wait_ready(1)
+
+
+def test_guard_cordons_a_kubernetes_node(session: Session) -> None:
+    victim = the_rank(session)
+    node = session.store.machines[session.store.pods[victim.pod].host]
+    target = Target(0, victim.pid, victim.pod, "", node.name, node.uid)
+    trouble = Trouble(
+        Trigger.REPEATED_FAILURE, "k", "r", "r", 1, "It failed.", Confidence.HIGH, (target,)
+    )
+    actions = GuardActions(session)
+    decision = Decision(trouble, Action.CORDON, "by the policy")
+    assert session.call(actions.act(decision), 30.0).endswith(f"uncordon {node.name}")
+    try:
+        assert session.wait(lambda store: store.machines[node.name].cordoned, 30.0)
+    finally:
+        session.call(actions.cordon(node.name, False), 30.0)
 
 
 def test_a_killed_gcs_ends_the_heads_container_and_the_run_is_sent_again(
