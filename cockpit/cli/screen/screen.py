@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 
 from cockpit.cli.output import streams
-from cockpit.session.allocator import limit_arenas
+from cockpit.session.memory import stay_small
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
@@ -77,9 +77,14 @@ def demo(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:
     symbols()  # an unknown symbol set is reported before the screen comes up
-    limit_arenas()
+
+    def started(log: Log) -> Connection:
+        connection = start(log)
+        stay_small()
+        return connection
+
     app = CockpitApp(
-        start,
+        started,
         read_only=args.read_only,
         protected=args.protected,
         cluster=cluster,
