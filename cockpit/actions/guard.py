@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,14 @@ from cockpit.drills.engine.journal import Journal
 from cockpit.drills.faults import catalog
 from cockpit.drills.faults.fault import DrillContext, Fault, Order, Prepared, Undo, Victims
 from cockpit.drills.faults.pods import pod_end
-from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
+from cockpit.drills.plan.plan import (
+    BlastRadius,
+    DrillPlan,
+    FaultSpec,
+    TargetSpec,
+    Timeouts,
+    require_within,
+)
 from cockpit.guard.policy import HOUR_S, Action, Decision, Memory, Policy, Target, Trigger, Trouble
 from cockpit.guard.policy import decide as decision_on
 from cockpit.guard.trouble import Failures, Judge, hangs, targets
@@ -100,13 +107,17 @@ class GuardActions(DrillActions):
             decision, "Pod", pods, "; ".join(_effect(one, is_restart) for one in trouble.targets)
         )
         named, of = ("rank-kill", trouble.targets) if is_restart else ("pod-kill", _pods(trouble))
+        if lease.is_own(await self._backend.holder()):
+            return await self._within_drill(decision, change)
         fault_name = f"guard-{decision.action.value}"
         is_done = False
 
         async def prepare(context: DrillContext, victims: Victims, order: Order) -> Prepared:
             await context.ask(partial(_require_current, trouble=trouble))
             if is_restart:
-                prepared = await _killed(context, victims, order, trouble)
+                ranks = {victim.rank for victim in victims.ranks}
+                of = [target for target in trouble.targets if target.rank in ranks]
+                prepared = await self._killed(of, order.used)
             else:
                 prepared = await pod_end(context, victims, order)
 
@@ -160,6 +171,43 @@ class GuardActions(DrillActions):
         if not first_s:
             return f"{what}; no new step within {RECOVER_S:g} s"
         return f"{what}; first new step after {max(first_s):.1f} s"
+
+    async def _within_drill(self, decision: Decision, change: Change) -> str:
+        """Act while a drill of this process holds the lease, as in a game day with a guard.
+
+        The drill measures the recovery: this is no fault of its own.
+        """
+        trouble = decision.trouble
+        with self._noting_failure(change):
+            await self._session.ask(partial(_require_current, trouble=trouble, limit=self._limits))
+            if decision.action is Action.RESTART:
+                await (await self._killed(trouble.targets, {})).apply()
+            else:
+                for target in _pods(trouble):
+                    await self._backend.delete_pod(target.pod, uid=target.uid, grace_s=0.0)
+        await self._done(change)
+        return f"done: {change.after}"
+
+    async def _killed(self, of: Sequence[Target], parameters: Mapping[str, str]) -> Prepared:
+        """SIGKILL these ranks, in the pods of their UIDs."""
+        backend, hits = self._backend, []
+        for target in of:
+            what = f"{_effect(target, True)}: there is no such process."
+            pid = str(target.pid)
+            found = await pod_script.run(
+                backend, target.pod, "inspect", "rank", pid, what=what, uid=target.uid
+            )
+            hits.append((target, found))
+
+        async def apply() -> None:
+            for target, process in hits:
+                what = f"{_effect(target, True)}: it failed."
+                await pod_script.run(
+                    backend, target.pod, "kill", process, what=what, uid=target.uid
+                )
+
+        lines = tuple(f"{_effect(target, True)}." for target, _ in hits)
+        return Prepared(lines, apply, parameters=parameters)
 
     async def _cordoned(self, decision: Decision) -> str:
         target = decision.trouble.targets[0]
@@ -303,8 +351,10 @@ def _pods(trouble: Trouble) -> tuple[Target, ...]:
     return tuple({target.pod: target for target in trouble.targets}.values())
 
 
-def _require_current(store: Store, trouble: Trouble) -> None:
-    """Raises CockpitError unless the store still shows the same processes on the same pods."""
+def _require_current(store: Store, trouble: Trouble, limit: BlastRadius | None = None) -> None:
+    """Raises CockpitError unless the store still shows the same processes on the same pods, and
+    NotAllowedError if these are more pods than the limit.
+    """
     run = store.runs.get(trouble.run_id)
     attempt = run.attempt if run is not None else None
     what = f"Run {trouble.run_name} has changed, so nothing was done."
@@ -324,32 +374,8 @@ def _require_current(store: Store, trouble: Trouble) -> None:
         pod = store.pods.get(target.pod)
         if pod is None or pod.uid != target.uid:
             raise ReplacedError("Pod", target.pod)
-
-
-async def _killed(
-    context: DrillContext, victims: Victims, order: Order, trouble: Trouble
-) -> Prepared:
-    """SIGKILL the ranks of the trouble that are among the victims, in the pods of their UIDs."""
-    chosen = {victim.rank for victim in victims.ranks}
-    hits = []
-    for target in trouble.targets:
-        if target.rank in chosen:
-            what = f"{_effect(target, True)}: there is no such process."
-            pid = str(target.pid)
-            found = await pod_script.run(
-                context.backend, target.pod, "inspect", "rank", pid, what=what, uid=target.uid
-            )
-            hits.append((target, found))
-
-    async def apply() -> None:
-        for target, process in hits:
-            what = f"{_effect(target, True)}: it failed."
-            await pod_script.run(
-                context.backend, target.pod, "kill", process, what=what, uid=target.uid
-            )
-
-    lines = tuple(f"{_effect(target, True)}." for target, _ in hits)
-    return Prepared(lines, apply, parameters=order.used)
+    if limit is not None:
+        require_within(store, [store.pods[target.pod] for target in _pods(trouble)], limit)
 
 
 async def _plain(work: Coroutine[Any, Any, None]) -> None:

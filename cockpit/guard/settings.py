@@ -24,11 +24,21 @@ _CONFIDENCES = (Confidence.HIGH.value, Confidence.MEDIUM.value)
 _KNOWN = ("hang", "repeated_failure", "failures", "budget", "confidence", "dry_run", "protected")
 
 
-def parse(table: Mapping[str, Any]) -> Policy:
-    """Raises UsageError for what is no setting, or no value of it."""
+def parse(table: Mapping[str, Any], of: str = "the configuration") -> Policy:
+    """Raises UsageError for what is no setting, or no value of it; `of` is where the table is."""
+    try:
+        return _policy(table)
+    except ValueError as error:
+        what, why = error.args
+        raise UsageError(
+            f"[guard] in {of} is not understood: {what}.", why, "See docs/guard.md."
+        ) from error
+
+
+def _policy(table: Mapping[str, Any]) -> Policy:
     for key in table:
         if key not in _KNOWN:
-            raise _wrong(one_line(key), f"There are: {', '.join(_KNOWN)}.")
+            raise ValueError(one_line(key), f"There are: {', '.join(_KNOWN)}.")
     policy = Policy()
     return Policy(
         _action(table, "hang", Trigger.HANG),
@@ -51,27 +61,19 @@ def _choice(
 ) -> str:
     value = table.get(key, default)
     if value not in choices:
-        raise _wrong(f"{key} = {one_line(repr(value))}", f"It is one of: {', '.join(choices)}.")
+        raise ValueError(f"{key} = {one_line(repr(value))}", f"It is one of: {', '.join(choices)}.")
     return str(value)
 
 
 def _count(table: Mapping[str, Any], key: str, default: int) -> int:
     value = table.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _wrong(f"{key} = {one_line(repr(value))}", "It is a whole number, 1 or more.")
+        raise ValueError(f"{key} = {one_line(repr(value))}", "It is a whole number, 1 or more.")
     return value
 
 
 def _truth(table: Mapping[str, Any], key: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise _wrong(f"{key} = {one_line(repr(value))}", "It is true or false.")
+        raise ValueError(f"{key} = {one_line(repr(value))}", "It is true or false.")
     return value
-
-
-def _wrong(what: str, why: str) -> UsageError:
-    return UsageError(
-        f"[guard] in the configuration is not understood: {what}.",
-        why,
-        "cockpit config edit opens it.",
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,9 @@ from cockpit.actions.guard import Guard, GuardActions
 from cockpit.backends import file_lease
 from cockpit.backends.protocol import ExecResult
 from cockpit.config import paths
+from cockpit.drills.engine import lease
 from cockpit.drills.engine.journal import Journal
+from cockpit.drills.plan.plan import BlastRadius
 from cockpit.guard.policy import Action, Policy
 from cockpit.guard.trouble import Failures
 from cockpit.insight.causes.types import Advice, Category, Cause
@@ -344,6 +347,28 @@ async def test_two_guards_at_once_kill_once() -> None:
     assert sorted(line["result"] for line in audited()) == ["done", "failed"]
     later = [guard.decide(of.context.store) for guard in guards]
     assert later == [[], []], "the run does not hang any more"
+
+
+@pytest.mark.parametrize("action", [Action.RESTART, Action.REPLACE])
+async def test_guard_acts_within_a_drill_of_its_own_process(action: Action) -> None:
+    """As in a game day: the drill holds the lease, and measures the recovery."""
+    of = watched(Policy(hang=action))
+    of.cluster.held_by = lease.holder_of("drill-1", os.getpid())
+    await of.poll(times=2)
+    assert len(of.killed()) == 1
+    assert not [ask for ask in of.cluster.asked if ask[0] in ("hold", "release")]
+    assert not of.context.store.drills, "its act is no fault of its own"
+    [line] = audited()
+    assert (line["action"], line["result"]) == (f"guard {action.value}", "done")
+
+
+async def test_guard_is_refused_within_a_drill_that_may_hit_no_more_pods() -> None:
+    of = watched()
+    of.cluster.held_by = lease.holder_of("drill-1", os.getpid())
+    of.guard._actions._limits = BlastRadius(max_pods=0)
+    await of.poll()
+    assert not of.killed()
+    assert "Its limit is 0" in of.lines[-1]
 
 
 async def test_guard_follows_until_it_is_ended() -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from cockpit.actions.guard import Guard, GuardActions
 from cockpit.cli.drill.progress import POLL_S
 from cockpit.cli.options import confirm, connect
+from cockpit.cli.output.signals import ended_by_a_signal
 from cockpit.cli.output.streams import log
 from cockpit.config import file
 from cockpit.drills.faults import catalog
@@ -68,14 +69,11 @@ def run(args: argparse.Namespace) -> int:
         guard = guard_on(session, policy, args.run)
         watching = session.submit(guard.watch())
         log(f"{time.strftime('%H:%M:%S')} following {args.run or 'all runs'}")
-        try:
-            while not watching.done() and not _is_over(session.store, args.run):
+        with ended_by_a_signal(guard.end):
+            while not watching.done():
                 session.wait(lambda store: watching.done(), POLL_S)
-        except KeyboardInterrupt:
-            log("Interrupted: ending after the present act …")
-        guard.end()
-        while not watching.done():
-            session.wait(lambda store: watching.done(), POLL_S)
+                if _is_over(session.store, args.run):
+                    guard.end()
         watching.result()
     return int(ExitCode.DONE)
 

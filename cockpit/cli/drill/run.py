@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cockpit.actions.drills import DrillActions
+from cockpit.cli.change.guard import guard_on
 from cockpit.cli.drill import plan as drill_plan
 from cockpit.cli.drill import result as drill_result
 from cockpit.cli.drill.progress import Lines, follow, waited
@@ -20,6 +21,7 @@ from cockpit.drills.gamedays import file
 from cockpit.drills.gamedays.description import commands_of, here, step_lines
 from cockpit.drills.gamedays.gameday import GameDay
 from cockpit.drills.plan.plan import DrillPlan
+from cockpit.guard import settings
 from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError, ExitCode, UnreachableError, UsageError
 from cockpit.model.text import one_line
@@ -113,7 +115,9 @@ def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
             todo="cockpit drill list shows all; a file of your own is named by its path.",
         )
     drill_plan.require_no_flags_of_a_fault(args)
-    return drill_plan.with_settings(args, file.game_day(args.name)), None
+    day = file.game_day(args.name)
+    settings.parse(day.guard, args.name)
+    return drill_plan.with_settings(args, day), None
 
 
 def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
@@ -134,10 +138,16 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
     going, left = actions.game_day(day, log), _left(session, actions)
     rights = session.call(session.backend.capabilities())
     there = here(session.store, session.backend.ref.backend, rights)
-    lines = [*step_lines(day, there), *left.lines]
-    if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
+    ref = session.backend.ref
+    policy = settings.parse(day.guard, day.name).on(ref, args.protected, read_only=args.read_only)
+    guarding = ["A guard acts until the end of the day:", *policy.lines] if day.guard else []
+    lines = [*step_lines(day, there), *guarding, *left.lines]
+    if not confirm.confirmed(args, lines, ref, destroys=True):
         return confirm.not_confirmed(args)
     _undo(args, session, actions, left)
+    guard = guard_on(session, policy, "")
+    if day.guard:
+        session.submit(guard.watch())
     printers: dict[str, Lines] = {}
 
     def print_more(store: Store) -> None:
@@ -145,6 +155,7 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
             printers.setdefault(experiment.id, Lines(experiment)).print_new(store)
 
     result, interrupted = follow(session, going.conduct(), going.abort, print_more)
+    guard.end()
     drill_result.show_day(result, args.output or "table")
     cases = [
         drill_junit.case_of(step.record, step.name)

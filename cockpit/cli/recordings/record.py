@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from types import FrameType
 
 from cockpit.cli.change import guard
 from cockpit.cli.options import confirm, connect
+from cockpit.cli.output.signals import ended_by_a_signal
 from cockpit.cli.output.streams import log
 from cockpit.model.error import ExitCode
 from cockpit.model.event import Notice
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             if not guard.confirmed(args, session, policy):
                 return confirm.not_confirmed(args)
             watch.guarding = session.submit(guard.guard_on(session, policy, args.run).watch())
-        with _ended_by_a_signal(watch):
+        with ended_by_a_signal(watch.end):
             watch.until_over(forever=args.forever)
         if watch.is_ended:
             log("Ended; what was recorded is complete.")
@@ -77,6 +77,9 @@ class Watch:
         self.is_ended = False
         """The user has had enough."""
         self.guarding: Future[None] | None = None
+
+    def end(self) -> None:
+        self.is_ended = True
 
     def until_over(self, *, forever: bool) -> None:
         """Until each run that was recorded is over; with `forever`, until it is ended."""
@@ -170,23 +173,3 @@ def _closed_in_the_end(session: MonitoredSession) -> Iterator[None]:
         yield
     finally:
         session.close()
-
-
-@contextmanager
-def _ended_by_a_signal(watch: Watch) -> Iterator[None]:
-    """SIGTERM and Ctrl-C are seen at the next look. An exception could come while a lock is taken
-    back, which then fails in its turn.
-    """
-
-    def end(signum: int, frame: FrameType | None) -> None:
-        watch.is_ended = True
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -100,7 +100,7 @@ class _File:
 
     def day(self) -> GameDay:
         read, top = self._reader, self._reader.tables
-        read.known(top, (), ("about", "seed", "defaults", "step"), "A game day")
+        read.known(top, (), ("about", "seed", "defaults", "step", "guard"), "A game day")
         self._seed = read.whole(top, (), "seed")
         self._defaults = top.get("defaults", {})
         if not isinstance(self._defaults, dict):
@@ -111,7 +111,10 @@ class _File:
         if not steps:
             raise read.wrong((), "There is no step.", "Write at least one: [[step]]")
         made = tuple(self._step(raw, ("step", at)) for at, raw in enumerate(steps))
-        return GameDay(self._name, read.text(top, (), "about"), made)
+        guard = top.get("guard", {})
+        if not isinstance(guard, dict):
+            raise read.wrong(("guard",), "guard is no table.", "Write: [guard]")
+        return GameDay(self._name, read.text(top, (), "about"), made, guard)
 
     def _step(self, raw: Mapping[str, Any], at: At) -> Step:
         read = self._reader

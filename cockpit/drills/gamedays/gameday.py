@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cockpit.drills.plan.plan import DrillPlan, ProbeSpec
 from cockpit.model.drill import DrillRecord
@@ -65,6 +66,8 @@ class GameDay:
     name: str
     about: str
     steps: tuple[Step, ...]
+    guard: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of a guard that acts during the day; empty: without one."""
 
 
 @dataclass(frozen=True, slots=True)
