@@ -6,11 +6,11 @@ from array import array
 
 import pytest
 
+from cockpit.plot.buckets import FINE, INFINITE, NOT_A_NUMBER, Points
 from cockpit.store.series import Series
 from cockpit.tui.widgets.chart.derived_series import Projected, Smoothed
 from cockpit.tui.widgets.chart.picture import Curve
 from cockpit.tui.widgets.chart.plot import trace
-from cockpit.tui.widgets.chart.points import FINE, INFINITE, NOT_A_NUMBER, Points
 
 
 def series(points: list[tuple[float, float]], capacity: int = 1000) -> Series:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from cockpit.plot.buckets import FINE, INFINITE, NOT_A_NUMBER, Points
 from cockpit.plot.scale import nice_step, time_step, y_range
 from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.chart.axis import extent, time_labels, value_text, y_axis
@@ -14,7 +15,6 @@ from cockpit.tui.widgets.chart.canvas import Canvas
 from cockpit.tui.widgets.chart.marks import MARKS, Mark
 from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, compose
 from cockpit.tui.widgets.chart.plot import Trace, trace
-from cockpit.tui.widgets.chart.points import FINE, INFINITE, NOT_A_NUMBER, Points
 from training.telemetry.metric_table import Unit
 
 T0 = 1_700_000_000.0

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from cockpit.plot import points
 from cockpit.report import values
-from cockpit.report.charts import axis, points, svg
+from cockpit.report.charts import axis, svg
 from cockpit.report.charts.axis import Axis
 from cockpit.report.document import Band, Chart, Kind, Line, Mark, MarkKind
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from cockpit.format import duration
+from cockpit.plot.points import gaps
 from cockpit.report import values
 from cockpit.report.charts import axis, svg
-from cockpit.report.charts.points import is_gap
 from cockpit.report.document import Chart, Line, Mark, MarkKind, Shares, Timeline
 
 WIDTH = 1140.0
@@ -133,8 +133,9 @@ def _means(line: Line, chart: Chart, cells: int) -> list[float | None]:
 
 
 def _fill(means: list[float | None], line: Line, chart: Chart, width: float) -> None:
+    missing = set(gaps(line.times))
     for at in range(1, len(line.times)):
-        if line.times[at] - line.times[at - 1] <= width or is_gap(line.times, at):
+        if line.times[at] - line.times[at - 1] <= width or at in missing:
             continue
         first = math.floor((line.times[at - 1] - chart.begin_s) / width)
         last = math.floor((line.times[at] - chart.begin_s) / width)

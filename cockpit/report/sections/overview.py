@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from cockpit.format import duration
 from cockpit.model.run import RunState
+from cockpit.plot import points
 from cockpit.report import values
-from cockpit.report.charts import points
 from cockpit.report.document import Fact, Facts, Kind, Tone
 from cockpit.report.time_range import extent, running_periods
 from cockpit.store.run import RunView

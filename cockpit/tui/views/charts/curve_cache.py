@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
+from cockpit.plot.buckets import Points
+from cockpit.plot.points import LEAST_GAP_S
 from cockpit.store.run import RunView
 from cockpit.store.series import Series
 from cockpit.tui.widgets.chart.derived_series import Projected, Smoothed
-from cockpit.tui.widgets.chart.points import LEAST_GAP_S, Points
 
 KEPT = 400
 """More than the charts of one screen show; what was not drawn for longest goes first."""

@@ -12,13 +12,13 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from cockpit.plot.buckets import Points
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, MarkKind, Stretch
 from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, Picture, compose
-from cockpit.tui.widgets.chart.points import Points
 from training.telemetry.metric_table import Unit
 
 __all__ = ["ChartOptions", "Curve", "LineChart", "Mark", "MarkKind"]

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from cockpit.tui.widgets.chart.points import Derived, Reader, Source
+from cockpit.plot.buckets import Derived, Reader, Source
 
 
 class Projected(Derived):

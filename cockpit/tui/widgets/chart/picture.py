@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cockpit.plot.buckets import INFINITE, Points
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.chart import marks as marking
@@ -15,7 +16,6 @@ from cockpit.tui.widgets.chart.canvas import Canvas, pixels_wide
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, Stretch
 from cockpit.tui.widgets.chart.plot import Trace, trace
-from cockpit.tui.widgets.chart.points import INFINITE, Points
 from cockpit.tui.widgets.chart.surround import Lines
 from training.telemetry.metric_table import Unit
 

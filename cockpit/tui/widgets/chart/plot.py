@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cockpit.tui.widgets.chart.points import BUCKETS, FINE, Points
+from cockpit.plot.buckets import BUCKETS, FINE, Points
 
 LEAST_BUCKETS = 6
 """A column that holds fewer buckets is folded from smaller ones."""

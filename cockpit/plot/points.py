@@ -1,4 +1,4 @@
-"""Points of a curve made ready to draw or to sum up: gaps, decimation, quantiles over time. Pure.
+"""Points of a curve prepared for drawing and statistics: gaps, decimation, quantiles. Pure.
 
 A stored curve is thinned with age, so its points cover unequal times: an average over time is
 weighted by the time that each point covers.
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 GAP_FACTOR = 4.0
-"""Points further apart than this many of the intervals around them are not joined."""
-LEAST_GAP_S = 3.0
-"""Jitter of a stream with one record a second is no gap."""
+"""Points further apart than this many of the usual intervals around them are not joined."""
+LEAST_GAP_S = 5.0
+"""Nothing shorter is a gap: in a stream with one record a second, one is late now and then."""
 AROUND = 24
 """Intervals on either side that are considered: thinned parts have longer ones."""
 USUAL = 0.9
@@ -24,27 +24,36 @@ may report one after the other within a second, then nothing until the next."""
 Point = tuple[float, float]
 
 
-def is_gap(times: Sequence[float], at: int) -> bool:
-    """Whether data is missing between the points `at - 1` and `at`.
+def gaps(
+    times: Sequence[float], begin: int = 0, end: int | None = None, least: float = LEAST_GAP_S
+) -> list[int]:
+    """The points from `begin` to before `end` between which and the one before data is missing.
 
-    What is usual is asked on both sides: at an edge of thinning they differ.
+    The interval before such a point is longer than `least`, and than GAP_FACTOR times the usual
+    one on either side: at an edge of thinning the sides differ.
     """
-    step = times[at] - times[at - 1]
-    if step <= LEAST_GAP_S:
-        return False
-    if at > 2 and step <= GAP_FACTOR * min(
-        times[at - 1] - times[at - 2], times[at - 2] - times[at - 3]
-    ):
-        return False  # as those before it: needs no closer look
-    before = times[max(0, at - 1 - AROUND) : at]
-    after = times[at : at + 1 + AROUND]
-    usual = max(_usual(before), _usual(after))
-    return step > max(LEAST_GAP_S, GAP_FACTOR * usual) if usual > 0 else True
+    first = max(1, begin)
+    before = max(0, first - 1 - AROUND)
+    around = times[before : None if end is None else end + AROUND]
+    steps = [b - a for a, b in pairwise(around)]  # before the points before + 1, before + 2, …
+    own = steps[first - 1 - before : None if end is None else end - 1 - before]
+    if not own or max(own) <= least:
+        return []
+    shortest = min((step for step in steps if step > 0), default=0.0)
+    least = max(least, GAP_FACTOR * shortest)  # no usual interval is shorter than that
+    return [
+        at
+        for at, step in enumerate(own, first)
+        if step > least and _is_unusual(steps, at - 1 - before)
+    ]
 
 
-def _usual(times: Sequence[float]) -> float:
-    steps = sorted(b - a for a, b in pairwise(times))
-    return steps[int(USUAL * (len(steps) - 1))] if steps else 0.0
+def _is_unusual(steps: Sequence[float], at: int) -> bool:
+    limit = steps[at] / GAP_FACTOR
+    if min(steps[max(0, at - 2) : at], default=0.0) >= limit:
+        return False  # the usual interval before it is at least as long: needs no closer look
+    sides = (steps[max(0, at - AROUND) : at], steps[at + 1 : at + 1 + AROUND])
+    return all(sorted(side)[int(USUAL * (len(side) - 1))] < limit for side in sides if side)
 
 
 def segments(
@@ -52,8 +61,9 @@ def segments(
 ) -> Iterator[list[Point]]:
     """The finite stretches of a curve: split at gaps, at what is not finite, and at `breaks`."""
     part: list[Point] = []
+    missing = set(gaps(times))
     for at, (at_s, value) in enumerate(zip(times, values, strict=True)):
-        torn = at > 0 and (is_gap(times, at) or _crosses(times[at - 1], at_s, breaks))
+        torn = at > 0 and (at in missing or _crosses(times[at - 1], at_s, breaks))
         if part and (torn or not math.isfinite(value)):
             yield part
             part = []
@@ -103,13 +113,13 @@ def weighted(times: Sequence[float], values: Sequence[float]) -> list[Point]:
     The first point, and one after a gap, covers as long as its next neighbour does.
     """
     found: list[Point] = []
+    missing = {0, *gaps(times)}
     for at, value in enumerate(values):
         if not math.isfinite(value):
             continue
-        alone = at == 0 or is_gap(times, at)
-        if not alone:
+        if at not in missing:
             weight = times[at] - times[at - 1]
-        elif at + 1 < len(times) and not is_gap(times, at + 1):
+        elif at + 1 < len(times) and at + 1 not in missing:
             weight = times[at + 1] - times[at]
         else:
             weight = 1.0

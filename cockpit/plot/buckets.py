@@ -14,17 +14,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Protocol
 
+from cockpit.plot.points import AROUND, LEAST_GAP_S, gaps
+
 BUCKETS = (4, 16, 64)
 """Points folded into one at each level: a redraw costs what is seen, not what there is."""
 _RATIO = 4
-GAP_FACTOR = 4.0
-"""Neighbours further apart than so many usual distances are not joined."""
-LEAST_GAP_S = 5.0
-"""Nothing shorter is a hole: a sample a second comes late now and then."""
 WINDOW = 16
 """Points that are searched for holes together."""
-AROUND = 8
-"""Distances on each side of a hole whose median tells what is usual there."""
 FINE, INFINITE, NOT_A_NUMBER = 0, 1, 2
 Extremes = tuple[float, float, int]
 """The least and the greatest finite value, and one of the three flags."""
@@ -96,7 +92,7 @@ class Points:
     """A source folded into the least and the greatest finite value of each bucket of points."""
 
     def __init__(self, source: Source, least_gap: float = LEAST_GAP_S) -> None:
-        """`least_gap`: in the unit of the source's axis, see `holes`."""
+        """`least_gap`: in the unit of the source's axis, see `gaps`."""
         self.source = source
         self._least_gap = least_gap
         self._reader = Reader(source)
@@ -115,8 +111,7 @@ class Points:
 
     @property
     def holes(self) -> list[int]:
-        """The points that do not go on from the one before: between them lies more than GAP_FACTOR
-        times what is usual on either side, and more than `least_gap`."""
+        """The points that do not continue from the one before; see `gaps`."""
         return self._holes + self._holes_of_tail
 
     def sync(self) -> None:
@@ -131,9 +126,9 @@ class Points:
         times = self.source.times
         self._fold(self.source.values)
         for end in range(self._searched + WINDOW, len(times) - AROUND + 1, WINDOW):
-            self._holes += self._holes_between(self._searched, end)
+            self._holes += gaps(times, self._searched, end, self._least_gap)
             self._searched = end
-        self._holes_of_tail = self._holes_between(self._searched, len(times))
+        self._holes_of_tail = gaps(times, self._searched, None, self._least_gap)
 
     def _fold(self, values: Sequence[float]) -> None:
         finest = self._levels[0]
@@ -205,32 +200,6 @@ class Points:
         # Between two points of one line there is a value, too: the one before still holds.
         joined = 0 < after < len(times) and after not in self.holes
         return self.source.values[after - 1] if joined else None
-
-    def _holes_between(self, begin: int, end: int) -> list[int]:
-        first = max(1, begin)
-        before = max(0, first - 1 - AROUND)
-        times = self.source.times[before : end + AROUND]
-        steps = [b - a for a, b in pairwise(times)]  # before the points before + 1, before + 2, …
-        own = steps[first - 1 - before : end - 1 - before]
-        least = self._least_gap
-        if not own or max(own) <= least:
-            return []
-        some = min((step for step in steps if step > 0), default=0.0)
-        least = max(least, GAP_FACTOR * some)  # no median is less than that
-        return [
-            at
-            for at, step in enumerate(own, first)
-            if step > least and step > GAP_FACTOR * _usual(steps, at - 1 - before)
-        ]
-
-
-def _usual(steps: Sequence[float], at: int) -> float:
-    """The median of the steps before that one, or of those after, whichever is greater."""
-    usual = 0.0
-    for side in (steps[max(0, at - AROUND) : at], steps[at + 1 : at + 1 + AROUND]):
-        if side:
-            usual = max(usual, sorted(side)[len(side) // 2])
-    return usual
 
 
 def _four(begin: int) -> range:

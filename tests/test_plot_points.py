@@ -1,13 +1,31 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
-from cockpit.report.charts import points
+from cockpit.plot import buckets, points
+from cockpit.store.series import Series
 
 
-def test_a_hole_in_the_stream_is_not_drawn_over() -> None:
+def test_screen_and_report_see_the_same_gaps_however_the_curve_grew() -> None:
+    chance = random.Random(7)
+    grown = Series(2000)
+    folded = buckets.Points(grown)
+    at_s = 0.0
+    for n in range(900):
+        usual_s = 1.0 if n < 300 else 20.0 if n < 600 else 0.01
+        at_s += chance.choice([usual_s] * 30 + [3.0, 6.0, 200.0])
+        grown.append(at_s, 1.0)
+        folded.sync()
+    assert folded.holes == points.gaps(grown.times)
+    parts = list(points.segments(grown.times, grown.values))
+    assert [part[0][0] for part in parts[1:]] == [grown.times[at] for at in folded.holes]
+    assert len(parts) > 10
+
+
+def test_a_gap_in_the_stream_is_not_drawn_over() -> None:
     times = [float(n) for n in range(10)] + [float(n) for n in range(40, 50)]
     parts = list(points.segments(times, [1.0] * 20))
     assert [(part[0][0], part[-1][0]) for part in parts] == [(0.0, 9.0), (40.0, 49.0)]
