@@ -107,7 +107,7 @@ def told(name: str, spent: list[float]) -> Line:
 
 def cases(view: ChartsView, run: Run) -> list[Line]:
     def zoomed(number: int) -> None:
-        view.lens = view.lens.whole()
+        view.viewport = view.viewport.whole()
         view.redraw(run.view_state)
         view.zoom(0.5 + 0.4 * (number % 5) / 5, BEGUN_S + number * RUN_POINTS / TIMES)
 
@@ -117,7 +117,7 @@ def cases(view: ChartsView, run: Run) -> list[Line]:
     lines.append(told("another window each", measured(view, run, zoomed)))
     view.back()
     view.show_all()
-    view.lens = replace(view.lens, weight=SMOOTH)
+    view.viewport = replace(view.viewport, weight=SMOOTH)
     first = measured_once(view, run)
     lines.append(Line("the first one smoothed", f"{first:.2f} ms"))
     lines.append(

@@ -60,14 +60,14 @@ async def test_the_cursor_tells_all_charts_of_one_time(cockpit: Open) -> None:
         await seen.press("3", "left", "shift+left", "shift+left")
         await seen.sees("08:02:", "step ")
         view = view_of(seen)
-        cursor = view.lens.cursor
+        cursor = view.viewport.cursor
         assert cursor is not None
         assert {panel.options.cursor for panel in panels(seen)} == {cursor}
         run = seen.app.store.runs["run-3f9a"]
         told = min(run.curves["loss"], key=lambda point: abs(point[0] - cursor))[1]
         assert f"Loss  ● {told:.4f}" in seen.text
         await seen.press("escape")
-        assert view.lens.cursor is None
+        assert view.viewport.cursor is None
 
 
 async def test_the_mouse_points_zooms_and_opens(cockpit: Open) -> None:
@@ -76,13 +76,13 @@ async def test_the_mouse_points_zooms_and_opens(cockpit: Open) -> None:
         await seen.sees("Samples")
         view, panel = view_of(seen), panels(seen)[1]
         await seen.pilot.click(panel, offset=(30, 8))
-        await seen.until(lambda: view.lens.cursor is not None)
+        await seen.until(lambda: view.viewport.cursor is not None)
         stretch = panel.stretch
         assert stretch is not None
-        assert stretch.cell(view.lens.cursor or 0.0) == 30
+        assert stretch.cell(view.viewport.cursor or 0.0) == 30
         assert view.selected == "samples_per_s"
         panel.post_message(Panel.Scrolled(panel, stretch.place(30), 0.5))
-        await seen.until(lambda: view.lens.span is not None)
+        await seen.until(lambda: view.viewport.span is not None)
         panel.post_message(Panel.Opened(panel))
         await seen.until(lambda: len(panels(seen)) == 1)
 

@@ -8,23 +8,19 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from cockpit.tui.dialogs.dialog import Dialog
 
-class Confirm(ModalScreen[bool]):
+
+class Confirm(Dialog[bool]):
     """Answers True for yes. With `typed`, yes needs that word typed in full.
 
     `again` is the key that led here, where pressing it once more means yes.
     """
 
     DEFAULT_CSS = """
-    Confirm { align: center middle; }
-    Confirm > VerticalScroll {
-        width: 72; max-width: 100%; height: auto; max-height: 100%;
-        padding: 0 2; background: $panel; border: round $warning; border-title-color: $warning;
-        border-title-style: bold;
-    }
+    Confirm > VerticalScroll { width: 72; border: round $warning; border-title-color: $warning; }
     Confirm .line { margin: 1 0 0 0; }
     Confirm Input { margin: 1 0 0 0; }
     Confirm Horizontal { height: 1; margin: 1 0; align-horizontal: right; }

@@ -9,13 +9,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from cockpit.drills.faults.fault import Fault
 from cockpit.model.error import CockpitError
 from cockpit.tui.commands.drill_form import PRESETS, DrillForm, plan
+from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.terminal.cells import fit
 from cockpit.tui.views.drills.catalog_rows import default_text
 
@@ -32,19 +32,16 @@ _FIELDS = (
 NAME_CELLS, OPTION_CELLS = 18, 68
 
 
-class DrillDialog(ModalScreen[DrillForm | None]):
+class DrillDialog(Dialog[DrillForm | None]):
     """Answers with a form that can be meant; None: not now.
 
     `faults` are those to choose from, with why not; one alone is not asked for.
     """
 
     DEFAULT_CSS = """
-    DrillDialog { align: center middle; }
     DrillDialog > VerticalScroll {
-        margin: 2 0 1 0;
-        width: 78; max-width: 100%; height: auto; max-height: 88%; padding: 0 2;
-        background: $panel; border: round $warning; border-title-color: $warning;
-        border-title-style: bold;
+        margin: 2 0 1 0; width: 78; max-height: 88%;
+        border: round $warning; border-title-color: $warning;
     }
     DrillDialog OptionList { height: auto; max-height: 6; margin: 0 0 1 0; }
     DrillDialog #about { color: $text-muted; margin: 0 0 1 0; height: auto; }

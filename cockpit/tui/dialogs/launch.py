@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from cockpit.launch.job import BundledJob
 from cockpit.tui.changes.actions import Via
 from cockpit.tui.commands.launch_form import LaunchForm
+from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.dialogs.launch_settings import SettingsList
 from cockpit.tui.dialogs.launch_value import SettingValue
 from cockpit.tui.main.titles import entitle
@@ -44,19 +44,14 @@ class _Find(Input):
     ]
 
 
-class Launch(ModalScreen[Order | None]):
+class Launch(Dialog[Order | None]):
     """First the jobs, to find one by typing; then its settings by group.
 
     Answers with an order that the job would take; None: not now.
     """
 
     DEFAULT_CSS = """
-    Launch { align: center middle; }
-    Launch > Vertical {
-        width: 110; max-width: 100%; height: 44; max-height: 100%; padding: 0 1;
-        background: $panel; border: round $primary; border-title-color: $primary;
-        border-title-style: bold; border-subtitle-color: $text-muted;
-    }
+    Launch > Vertical { width: 110; height: 44; padding: 0 1; }
     Launch #wrong { color: $bad; height: auto; }
     Launch #about { color: $text-muted; height: auto; max-height: 2; }
     Launch #finding { height: 1; }

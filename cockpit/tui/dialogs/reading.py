@@ -10,24 +10,19 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cockpit.model.text import clean, one_line
+from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.main.titles import entitle
 
 Laid: TypeAlias = Callable[[int], Content]
 """A text for lines of so many cells."""
 
 
-class Reading(ModalScreen[None]):
+class Reading(Dialog[None]):
     DEFAULT_CSS = """
-    Reading { align: center middle; }
-    Reading > VerticalScroll {
-        width: 90%; max-width: 110; height: auto; max-height: 90%; padding: 0 2;
-        background: $panel; border: round $primary; border-title-color: $primary;
-        border-title-style: bold; border-subtitle-color: $text-muted;
-    }
+    Reading > VerticalScroll { width: 90%; max-width: 110; max-height: 90%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,y,d,enter", "dismiss(None)", "Close"),

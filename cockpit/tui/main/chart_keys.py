@@ -17,6 +17,11 @@ PAN = 0.5
 FAR_CELLS = 10
 
 
+def _on_charts(change: Callable[[ChartsView], None]) -> Callable[[Charting], None]:
+    """An action that changes the view of charts and draws it again."""
+    return lambda screen: screen.change_charts(change)
+
+
 class Charting(Viewing):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A key that two views use does what belongs to the one that is shown."""
@@ -24,76 +29,37 @@ class Charting(Viewing):
             return False
         return super().check_action(action, parameters)
 
-    def action_chart_full(self) -> None:
-        self._charts(lambda view: view.toggle_full())
-
-    def action_aggregate(self) -> None:
-        self._charts(lambda view: view.toggle_ranks())
-
-    def action_zoom_in(self) -> None:
-        self._charts(lambda view: view.zoom(ZOOM))
-
-    def action_zoom_out(self) -> None:
-        self._charts(lambda view: view.zoom(1 / ZOOM))
-
-    def action_zoom_all(self) -> None:
-        self._charts(lambda view: view.show_all())
-
-    def action_pan_left(self) -> None:
-        self._charts(lambda view: view.pan(-PAN))
-
-    def action_pan_right(self) -> None:
-        self._charts(lambda view: view.pan(PAN))
-
-    def action_follow(self) -> None:
-        self._charts(lambda view: view.follow())
-
-    def action_cursor_left(self) -> None:
-        self._charts(lambda view: view.move_cursor(-1))
-
-    def action_cursor_right(self) -> None:
-        self._charts(lambda view: view.move_cursor(1))
-
-    def action_cursor_far_left(self) -> None:
-        self._charts(lambda view: view.move_cursor(-FAR_CELLS))
-
-    def action_cursor_far_right(self) -> None:
-        self._charts(lambda view: view.move_cursor(FAR_CELLS))
-
-    def action_cursor_begin(self) -> None:
-        self._charts(lambda view: view.cursor_to_begin())
-
-    def action_smooth(self) -> None:
-        self._charts(lambda view: view.smooth())
-
-    def action_log_scale(self) -> None:
-        self._charts(lambda view: view.toggle_log())
-
-    def action_x_axis(self) -> None:
-        self._charts(lambda view: view.next_axis())
-
-    def action_charts_next(self) -> None:
-        self._charts(lambda view: view.turn(1))
-
-    def action_charts_before(self) -> None:
-        self._charts(lambda view: view.turn(-1))
-
-    def action_chart_next(self) -> None:
-        self._charts(lambda view: view.select(1))
-
-    def action_chart_before(self) -> None:
-        self._charts(lambda view: view.select(-1))
+    action_chart_full = _on_charts(lambda view: view.toggle_full())
+    action_aggregate = _on_charts(lambda view: view.toggle_ranks())
+    action_zoom_in = _on_charts(lambda view: view.zoom(ZOOM))
+    action_zoom_out = _on_charts(lambda view: view.zoom(1 / ZOOM))
+    action_zoom_all = _on_charts(lambda view: view.show_all())
+    action_pan_left = _on_charts(lambda view: view.pan(-PAN))
+    action_pan_right = _on_charts(lambda view: view.pan(PAN))
+    action_follow = _on_charts(lambda view: view.follow())
+    action_cursor_left = _on_charts(lambda view: view.move_cursor(-1))
+    action_cursor_right = _on_charts(lambda view: view.move_cursor(1))
+    action_cursor_far_left = _on_charts(lambda view: view.move_cursor(-FAR_CELLS))
+    action_cursor_far_right = _on_charts(lambda view: view.move_cursor(FAR_CELLS))
+    action_cursor_begin = _on_charts(lambda view: view.cursor_to_begin())
+    action_smooth = _on_charts(lambda view: view.smooth())
+    action_log_scale = _on_charts(lambda view: view.toggle_log())
+    action_x_axis = _on_charts(lambda view: view.next_axis())
+    action_charts_next = _on_charts(lambda view: view.turn(1))
+    action_charts_before = _on_charts(lambda view: view.turn(-1))
+    action_chart_next = _on_charts(lambda view: view.select(1))
+    action_chart_before = _on_charts(lambda view: view.select(-1))
 
     def action_compare(self) -> None:
         from cockpit.tui.views.charts.comparison import compare
 
-        self._charts(lambda view: self.cockpit.attempt(compare(self.cockpit, view)))
+        self.change_charts(lambda view: self.cockpit.attempt(compare(self.cockpit, view)))
 
     def on_charts_view_moved(self, message: ChartsView.Moved) -> None:
         message.stop()
         self.draw_now()
 
-    def _charts(self, change: Callable[[ChartsView], None]) -> None:
+    def change_charts(self, change: Callable[[ChartsView], None]) -> None:
         if self.view_name != "charts" or self.shown != "charts":
             return
         from cockpit.tui.views.charts.view import ChartsView

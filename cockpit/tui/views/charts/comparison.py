@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -24,6 +23,7 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
+from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.terminal.cells import fit
 from cockpit.tui.views.charts.curve_builder import Compared
 
@@ -108,16 +108,11 @@ async def compare(app: AppBase, view: ChartsView) -> None:
     app.redraw()
 
 
-class Comparing(ModalScreen[list[str] | None]):
-    """Enter takes a run or lets it go; esc is done with it. Gives the keys of those taken."""
+class Comparing(Dialog[list[str] | None]):
+    """Enter adds or removes a run; esc closes the dialog, with the keys of those chosen."""
 
     DEFAULT_CSS = """
-    Comparing { align: center middle; }
-    Comparing > Vertical {
-        width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 0 2;
-        background: $panel; border: round $primary; border-title-color: $primary;
-        border-title-style: bold;
-    }
+    Comparing > Vertical { width: 76; max-height: 90%; }
     Comparing OptionList { height: auto; max-height: 14; margin: 1 0; }
     Comparing Static { color: $text-muted; height: auto; }
     """

@@ -45,15 +45,15 @@ class CurveBuilder:
         self._chosen.clear()
 
     def curves(
-        self, plot: Plot, run: RunView, compared: Sequence[Compared], lens: Viewport
+        self, plot: Plot, run: RunView, compared: Sequence[Compared], viewport: Viewport
     ) -> list[Curve]:
         """The whole run, then the others, which begin where it began or stand by step."""
-        placing = placing_of(run, run, lens)
-        breaks = breaks_of(run, lens)
+        placing = placing_of(run, run, viewport)
+        breaks = breaks_of(run, viewport)
         if plot.parts:
             parts = [part for part in plot.parts if part[0] in run.curves]
             return [
-                self._curve(run.curves[name], label, number, placing, lens, breaks)
+                self._curve(run.curves[name], label, number, placing, viewport, breaks)
                 for number, (name, label) in enumerate(parts)
             ]
         found: list[Curve] = []
@@ -61,25 +61,27 @@ class CurveBuilder:
         if len(series):
             label = (run.name or run.id) if compared else ""
             band = None if plot.reported else self._band(run.bands, plot.curve)
-            found.append(self._curve(series, label, 0, placing, lens, breaks, band))
+            found.append(self._curve(series, label, 0, placing, viewport, breaks, band))
         for number, other in enumerate(compared, start=1):
             series = _series(plot, other.run)
             if len(series):
-                at = placing_of(other.run, run, lens)
-                breaks = breaks_of(other.run, lens, at.shift_s)
-                found.append(self._curve(series, other.name, number, at, lens, breaks))
+                at = placing_of(other.run, run, viewport)
+                breaks = breaks_of(other.run, viewport, at.shift_s)
+                found.append(self._curve(series, other.name, number, at, viewport, breaks))
         return [curve for curve in found if len(curve.times)]
 
-    def of_ranks(self, plot: Plot, run: RunView, lens: Viewport, now_s: float) -> list[Curve]:
+    def of_ranks(self, plot: Plot, run: RunView, viewport: Viewport, now_s: float) -> list[Curve]:
         """One curve a rank; of a large world the highest, the lowest, and those in the middle."""
-        placing = placing_of(run, run, lens)
-        breaks = breaks_of(run, lens)
+        placing = placing_of(run, run, viewport)
+        breaks = breaks_of(run, viewport)
         ranks = [rank for rank in ranks_in_order(run) if plot.curve in rank.curves]
         if len(ranks) > COLOURS:
             numbers = self._ranks(plot, ranks, now_s)
             ranks = [rank for rank in ranks if rank.rank in numbers]
         found = [
-            self._curve(rank.curves[plot.curve], f"rank {rank.rank}", number, placing, lens, breaks)
+            self._curve(
+                rank.curves[plot.curve], f"rank {rank.rank}", number, placing, viewport, breaks
+            )
             for number, rank in enumerate(ranks)
         ]
         return [curve for curve in found if len(curve.times)]
@@ -98,11 +100,11 @@ class CurveBuilder:
         label: str,
         number: int,
         placing: Placing,
-        lens: Viewport,
+        viewport: Viewport,
         breaks: Sequence[float],
         band: tuple[Series, Series] | None = None,
     ) -> Curve:
-        track = self.tracks.track(series, placing, lens.weight)
+        track = self.tracks.track(series, placing, viewport.weight)
         edges = None
         if band is not None:
             low, high = (self.tracks.track(edge, placing).points for edge in band)
@@ -138,28 +140,28 @@ def _newest(series: Series) -> float:
     return fmean(finite) if finite else math.inf
 
 
-def placing_of(run: RunView, first: RunView, lens: Viewport) -> Placing:
+def placing_of(run: RunView, first: RunView, viewport: Viewport) -> Placing:
     """Where a run's points stand, such that it begins together with the first one."""
-    if lens.by_step:
+    if viewport.by_step:
         return Placing(progress=run.progress)
     if run is first:
         return Placing()
     return Placing(shift_s=(begun_s(first) or 0.0) - (begun_s(run) or 0.0))
 
 
-def breaks_of(run: RunView, lens: Viewport, shift_s: float = 0.0) -> list[float]:
+def breaks_of(run: RunView, viewport: Viewport, shift_s: float = 0.0) -> list[float]:
     """Where attempts began. By step there is no hole: the next goes on where the last was."""
-    if lens.by_step:
+    if viewport.by_step:
         return []
     started = (attempt.started_s for attempt in run.attempts.values())
     return sorted(at_s + shift_s for at_s in started if at_s is not None)
 
 
 def reach_of(
-    run: RunView, compared: Sequence[Compared], lens: Viewport, end_s: float
+    run: RunView, compared: Sequence[Compared], viewport: Viewport, end_s: float
 ) -> Reach | None:
     """All there is to see; None before the first sample of the run."""
-    if lens.by_step:
+    if viewport.by_step:
         steps = run.progress.values
         if not steps:
             return None
@@ -178,7 +180,7 @@ def reach_of(
     newest = max(end_s, start + 1.0)
     ends = [newest]
     for other in compared:
-        shift_s = placing_of(other.run, run, lens).shift_s
+        shift_s = placing_of(other.run, run, viewport).shift_s
         ends += [
             other.run.curves[name].times[-1] + shift_s
             for name in other.run.curves
@@ -187,9 +189,9 @@ def reach_of(
     return Reach(start, newest, max(ends))
 
 
-def marks_on(marks: Sequence[Mark], run: RunView, lens: Viewport) -> list[Mark]:
+def marks_on(marks: Sequence[Mark], run: RunView, viewport: Viewport) -> list[Mark]:
     """Marks by time, where they stand on the axis; by step, none from before the first."""
-    if not lens.by_step:
+    if not viewport.by_step:
         return list(marks)
     placed = ((step_at(run, mark.at), mark) for mark in marks)
     return [Mark(step, mark.label, mark.kind) for step, mark in placed if step is not None]

@@ -52,7 +52,7 @@ class Panel(LineChart):
         plot: Plot,
         curves: Sequence[Curve],
         marks: Sequence[Mark],
-        lens: Viewport,
+        viewport: Viewport,
         reach: Reach | None,
         origin: float,
         *,
@@ -64,21 +64,21 @@ class Panel(LineChart):
         options = ChartOptions(
             plot.title,
             plot.unit,
-            lens.span,
-            lens.end,
+            viewport.span,
+            viewport.end,
             reach.start if reach else None,
-            lens.axis,
+            viewport.axis,
             origin,
-            low=None if lens.log else plot.low,
-            log=lens.log,
-            cursor=lens.cursor,
+            low=None if viewport.log else plot.low,
+            log=viewport.log,
+            cursor=viewport.cursor,
             left=LEFT,
             selected=selected,
             empty=empty,
         )
         newest = [(curve.label, curve.color, len(curve.times), curve.times[-1]) for curve in curves]
         at = int(reach.newest) if reach else 0
-        shown = (options, newest, at, tuple(marks), lens.weight)
+        shown = (options, newest, at, tuple(marks), viewport.weight)
         if shown != self._shown:
             self._shown = shown
             self.set_all(curves, marks, options, reach.newest if reach else 0.0)

@@ -28,7 +28,7 @@ _WORDS = {
 def line(
     width: int,
     run: RunView | None,
-    lens: Viewport,
+    viewport: Viewport,
     reach: Reach | None,
     marks: Sequence[Mark],
     *,
@@ -40,11 +40,11 @@ def line(
 ) -> Content:
     """`page`: which of how many; `begun`: the run's first sample, in Unix seconds."""
     name = f" {run.name or run.id}" if run else " No run yet"
-    parts = [window_words(lens, reach, begun)]
+    parts = [window_words(viewport, reach, begun)]
     parts += [f"charts {page[0]}/{page[1]}"] if page else []
     parts += ["one curve a rank"] if ranks else []
-    parts += ["log"] if lens.log else []
-    parts += [f"smooth {lens.weight:g}"] if lens.weight else []
+    parts += ["log"] if viewport.log else []
+    parts += [f"smooth {viewport.weight:g}"] if viewport.weight else []
     parts += [f"with {', '.join(compared)}"] if compared else []
     parts += [f"only “{words}”"] if words else []
     left = Content.assemble(
@@ -52,50 +52,50 @@ def line(
     )
     right = Content()
     if run is not None and reach is not None:
-        start, end = lens.shown(reach)
-        if lens.cursor is not None:
-            right = _cursor(run, lens, lens.cursor, end - start, marks, reach, begun)
+        start, end = viewport.shown(reach)
+        if viewport.cursor is not None:
+            right = _cursor(run, viewport, viewport.cursor, end - start, marks, reach, begun)
         else:
             right = _kinds([mark for mark in marks if start <= mark.at <= end])
     room = width - right.cell_length
-    if room < left.cell_length + 2 and lens.cursor is None:
+    if room < left.cell_length + 2 and viewport.cursor is None:
         right, room = Content(), width
     left = left.truncate(max(0, room - 2), ellipsis=True) if left.cell_length > room - 2 else left
     gap = max(0, width - left.cell_length - right.cell_length)
     return Content.assemble(left, " " * gap, right)
 
 
-def window_words(lens: Viewport, reach: Reach | None, begun: float) -> str:
+def window_words(viewport: Viewport, reach: Reach | None, begun: float) -> str:
     """What part of the axis is shown."""
-    by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(lens.axis, "")
-    if lens.span is None or reach is None:
+    by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(viewport.axis, "")
+    if viewport.span is None or reach is None:
         return f"all of it{by}"
-    if lens.end is None and lens.by_step:
-        return f"last {format.count(round(lens.span))} steps"
-    if lens.end is None:
-        return f"last {format.duration(lens.span)}{by}"
-    start, end = lens.shown(reach)
-    if lens.by_step:
+    if viewport.end is None and viewport.by_step:
+        return f"last {format.count(round(viewport.span))} steps"
+    if viewport.end is None:
+        return f"last {format.duration(viewport.span)}{by}"
+    start, end = viewport.shown(reach)
+    if viewport.by_step:
         return f"steps {round(start):,} to {round(end):,}"
-    first, last = (place_text(lens.axis, place, end, begun) for place in (start, end))
+    first, last = (place_text(viewport.axis, place, end, begun) for place in (start, end))
     return f"{first.removesuffix(' after the start')} to {last}"
 
 
 def _cursor(
     run: RunView,
-    lens: Viewport,
+    viewport: Viewport,
     cursor: float,
     span: float,
     marks: Sequence[Mark],
     reach: Reach,
     begun: float,
 ) -> Content:
-    at_s = time_at(run, cursor) if lens.by_step else cursor
-    step = cursor if lens.by_step else step_at(run, cursor)
+    at_s = time_at(run, cursor) if viewport.by_step else cursor
+    step = cursor if viewport.by_step else step_at(run, cursor)
     parts = []
     if at_s is not None:
         parts.append(place_text(Axis.CLOCK, at_s, reach.newest, begun))
-        if lens.axis is not Axis.CLOCK:
+        if viewport.axis is not Axis.CLOCK:
             parts.append(f"+{format.duration(at_s - begun)}")
     if step is not None:
         parts.append(f"step {round(step):,}")

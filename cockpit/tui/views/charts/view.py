@@ -51,14 +51,14 @@ class ChartsView(View):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lens = Viewport()
+        self.viewport = Viewport()
         self.per_rank = False
         self.full = False
         self.compared_by_key: dict[str, Compared] = {}
         self.words = ""
         """Only charts whose title holds them are shown."""
         self.selected = LOSS.id
-        self._scene = CurveBuilder()
+        self._curves = CurveBuilder()
         self._shown: Shown | None = None
         self._columns = 0
 
@@ -84,8 +84,8 @@ class ChartsView(View):
 
         reach, marks, begun = None, list[Mark](), None
         if run is not None:
-            reach = reach_of(run, self.compared, self.lens, end(run, state.now_s))
-            marks = marks_on(marks_of(state.store, run, checkpoints=True), run, self.lens)
+            reach = reach_of(run, self.compared, self.viewport, end(run, state.now_s))
+            marks = marks_on(marks_of(state.store, run, checkpoints=True), run, self.viewport)
             begun = begun_s(run)
         self._shown = Shown(run, reach, plots, page) if run and reach else None
         empty = "No samples yet" if run else "No run yet"
@@ -93,14 +93,14 @@ class ChartsView(View):
             curves = []
             if run is not None and reach is not None:
                 if self.per_rank and not plot.reported and not plot.parts:
-                    curves = self._scene.of_ranks(plot, run, self.lens, state.now_s)
+                    curves = self._curves.of_ranks(plot, run, self.viewport, state.now_s)
                 else:
-                    curves = self._scene.curves(plot, run, self.compared, self.lens)
+                    curves = self._curves.curves(plot, run, self.compared, self.viewport)
             panel.show(
                 plot,
                 curves,
                 marks,
-                self.lens,
+                self.viewport,
                 reach,
                 begun or 0.0,
                 selected=len(plots) > 1 and plot.id == self.selected,
@@ -108,14 +108,21 @@ class ChartsView(View):
             )
         if self.words and not plots:
             panels[0].show(
-                LOSS, [], [], self.lens, None, 0.0, selected=False, empty="No chart of that name"
+                LOSS,
+                [],
+                [],
+                self.viewport,
+                None,
+                0.0,
+                selected=False,
+                empty="No chart of that name",
             )
         pages = math.ceil(len(plots) / size)
         self.query_one("#scope", Line).show(
             scope_line.line(
                 self.query_one("#scope", Line).size.width,
                 run,
-                self.lens,
+                self.viewport,
                 reach,
                 marks,
                 page=(page + 1, pages) if has_plots and pages > 1 else None,
@@ -151,27 +158,27 @@ class ChartsView(View):
         return panels
 
     def forget(self) -> None:
-        self.lens, self.compared_by_key, self.words = Viewport(), {}, ""
+        self.viewport, self.compared_by_key, self.words = Viewport(), {}, ""
         self._shown = None
-        self._scene.forget()
+        self._curves.forget()
 
     # -- the window
 
     def zoom(self, factor: float, about: float | None = None) -> None:
         """Below 1 nearer, above wider."""
         if self._shown is not None:
-            self.lens = self.lens.zoomed(factor, self._shown.reach, about)
+            self.viewport = self.viewport.zoomed(factor, self._shown.reach, about)
 
     def pan(self, share: float) -> None:
         """By that share of what is shown; negative is earlier."""
         if self._shown is not None:
-            self.lens = self.lens.panned(share, self._shown.reach)
+            self.viewport = self.viewport.panned(share, self._shown.reach)
 
     def show_all(self) -> None:
-        self.lens = self.lens.whole()
+        self.viewport = self.viewport.whole()
 
     def follow(self) -> None:
-        self.lens = self.lens.following()
+        self.viewport = self.viewport.following()
 
     # -- the cursor
 
@@ -182,17 +189,17 @@ class ChartsView(View):
             (p.stretch for p in self.query(Panel) if p.display and p.stretch is not None), None
         )
         size = stretch.cell_size if stretch else 0.0
-        self.lens = self.lens.moved(cells, size, self._shown.reach)
+        self.viewport = self.viewport.moved(cells, size, self._shown.reach)
 
     def cursor_to_begin(self) -> None:
         if self._shown is not None:
-            start, _ = self.lens.shown(self._shown.reach)
-            self.lens = replace(self.lens, cursor=start)
+            start, _ = self.viewport.shown(self._shown.reach)
+            self.viewport = replace(self.viewport, cursor=start)
 
     def back(self) -> bool:
         """Out of what was opened last: the cursor, the chart alone; whether there was one."""
-        if self.lens.cursor is not None:
-            self.lens = replace(self.lens, cursor=None)
+        if self.viewport.cursor is not None:
+            self.viewport = replace(self.viewport, cursor=None)
         elif self.full:
             self.full = False
         else:
@@ -202,30 +209,32 @@ class ChartsView(View):
     # -- how curves are drawn
 
     def smooth(self) -> None:
-        self.lens = self.lens.smoother()
+        self.viewport = self.viewport.smoother()
 
     def toggle_log(self) -> None:
-        self.lens = replace(self.lens, log=not self.lens.log)
+        self.viewport = replace(self.viewport, log=not self.viewport.log)
 
     def toggle_ranks(self) -> None:
         self.per_rank = not self.per_rank
 
     def next_axis(self) -> None:
         """By time of day, by time since the start, by step; what is looked at stays in sight."""
-        lens, axis = self.lens, self.lens.next_axis
-        if (lens.axis is Axis.STEP) == (axis is Axis.STEP) or self._shown is None:
-            self.lens = replace(lens, axis=axis)
+        viewport, axis = self.viewport, self.viewport.next_axis
+        if (viewport.axis is Axis.STEP) == (axis is Axis.STEP) or self._shown is None:
+            self.viewport = replace(viewport, axis=axis)
             return
         run = self._shown.run
         convert = step_at if axis is Axis.STEP else time_at
-        cursor = None if lens.cursor is None else convert(run, lens.cursor)
-        ends = [convert(run, place) for place in lens.shown(self._shown.reach)]
-        lens = replace(lens, axis=axis, cursor=cursor)
+        cursor = None if viewport.cursor is None else convert(run, viewport.cursor)
+        ends = [convert(run, place) for place in viewport.shown(self._shown.reach)]
+        viewport = replace(viewport, axis=axis, cursor=cursor)
         start, stop = ends[0], ends[1]
-        if lens.span is None or start is None or stop is None or stop <= start:
-            self.lens = lens.whole()
+        if viewport.span is None or start is None or stop is None or stop <= start:
+            self.viewport = viewport.whole()
         else:
-            self.lens = replace(lens, span=stop - start, end=None if lens.end is None else stop)
+            self.viewport = replace(
+                viewport, span=stop - start, end=None if viewport.end is None else stop
+            )
 
     @property
     def compared(self) -> list[Compared]:
@@ -265,7 +274,7 @@ class ChartsView(View):
         message.stop()
         if message.panel.plot is not None:
             self.selected = message.panel.plot.id
-        self.lens = replace(self.lens, cursor=message.place)
+        self.viewport = replace(self.viewport, cursor=message.place)
         self.post_message(self.Moved())
 
     def on_panel_scrolled(self, message: Panel.Scrolled) -> None:

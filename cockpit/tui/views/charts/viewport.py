@@ -16,7 +16,7 @@ AXES = (Axis.CLOCK, Axis.SINCE, Axis.STEP)
 
 
 class Reach(NamedTuple):
-    """All there is on the axis, and its newest place, which a lens may follow.
+    """All there is on the axis, and its newest place, which a viewport may follow.
 
     `end` lies behind `newest` where a run that is compared with went further.
     """
@@ -72,8 +72,8 @@ class Viewport:
         start, end = self.shown(reach)
         if self.span is None and reach.end <= reach.newest:
             return self
-        lens = self if self.span is not None else replace(self, span=end - start)
-        return lens._ending(end + share * (end - start), reach)
+        viewport = self if self.span is not None else replace(self, span=end - start)
+        return viewport._ending(end + share * (end - start), reach)
 
     def moved(self, cells: int, cell_size: float, reach: Reach) -> Viewport:
         """The cursor by so many cells; the first move puts it at the newest place. At an edge it
@@ -84,12 +84,12 @@ class Viewport:
             return replace(self, cursor=min(end, reach.newest) - size / 2)
         # Half a cell inside, so that the place never wanders between two of them.
         place = min(max(self.cursor + cells * size, reach.start), reach.end - size / 2)
-        lens = replace(self, cursor=place)
+        viewport = replace(self, cursor=place)
         if self.span is not None and place < start:
-            lens = lens._ending(end - (start - place), reach)
+            viewport = viewport._ending(end - (start - place), reach)
         elif self.span is not None and place >= end:
-            lens = lens._ending(place + size, reach)
-        return lens
+            viewport = viewport._ending(place + size, reach)
+        return viewport
 
     def following(self) -> Viewport:
         """Back to the newest, as near as before, without a cursor."""

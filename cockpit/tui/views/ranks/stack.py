@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from cockpit.config import paths
@@ -22,6 +21,7 @@ from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.changes import allowed
+from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.main.titles import entitle
 
@@ -38,16 +38,11 @@ FUNCTIONS_SHOWN = 25
 LEFT_ALONE = "The rank's process was left alone."
 
 
-class AskSeconds(ModalScreen[int | None]):
-    """For how long; None when the user thinks better of it."""
+class AskSeconds(Dialog[int | None]):
+    """For how long; None when the user cancels."""
 
     DEFAULT_CSS = """
-    AskSeconds { align: center middle; }
-    AskSeconds > Vertical {
-        width: 60; max-width: 100%; height: auto; padding: 0 2; background: $panel;
-        border: round $primary; border-title-color: $primary; border-title-style: bold;
-        border-subtitle-color: $text-muted;
-    }
+    AskSeconds > Vertical { width: 60; }
     AskSeconds Static { margin: 1 0; }
     AskSeconds #wrong { color: $error; margin: 0; height: 1; }
     """
@@ -60,7 +55,7 @@ class AskSeconds(ModalScreen[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             entitle(box, self.heading)
-            box.border_subtitle = "enter begins · esc leaves it"
+            box.border_subtitle = "enter starts · esc cancels"
             yield Static(self.about, markup=False)
             yield Input(str(SECONDS), compact=True)
             yield Static(id="wrong", markup=False)

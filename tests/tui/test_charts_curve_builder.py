@@ -56,13 +56,13 @@ def test_by_step_two_runs_stand_at_their_steps() -> None:
 
 
 def test_a_scene_takes_in_what_comes() -> None:
-    run, scene = run_of("r", 0.0, 50), CurveBuilder()
+    run, builder = run_of("r", 0.0, 50), CurveBuilder()
     smooth = Viewport(axis=Axis.STEP, weight=0.9)
-    before = scene.curves(LOSS, run, [], smooth)[0]
+    before = builder.curves(LOSS, run, [], smooth)[0]
     size = len(before.times)
     run.progress.append(50.0, 500.0)
     run.curves.append("loss", 50.0, 9.0)
-    after = scene.curves(LOSS, run, [], smooth)[0]
+    after = builder.curves(LOSS, run, [], smooth)[0]
     assert after.points is before.points
     assert len(after.times) == size + 1
     assert after.raw is not None
