@@ -32,6 +32,7 @@ MEASUREMENTS = (
     "look_cost",
     "hang_cost",
     "hang_corpus",
+    "cause_corpus",
     "guard_cost",
     "chart_cost",
     "recorder_cost",

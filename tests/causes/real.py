@@ -70,6 +70,8 @@ DRIVERS = {
 """Drivers without ranks."""
 NO_SCRIPT, STOPPED = "no-script", "stopped"
 OTHER_JOBS = {NO_SCRIPT: Category.USER, STOPPED: Category.CANCELLED}
+ONCE = {"memory-monitor": Category.HOST_MEMORY}
+"""Jobs that were recorded by hand: this one on a head with a low RAY_memory_usage_threshold."""
 UNSURE = frozenset({Category.KILLED})
 """What sent the signal is not reported: `unknown` is right too."""
 WAIT_S = 60.0
@@ -181,7 +183,7 @@ def read(path: Path) -> Store:
 
 def label_of(path: Path) -> Category:
     kind, _, name = path.stem.partition(".")
-    return {"train": TRAIN, "driver": DRIVERS, "job": OTHER_JOBS}[kind][name]
+    return {"train": TRAIN, "driver": DRIVERS, "job": OTHER_JOBS | ONCE}[kind][name]
 
 
 def recorded_cause(path: Path) -> Cause:

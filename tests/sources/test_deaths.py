@@ -38,6 +38,23 @@ def test_answer_is_read_newest_first_without_secrets() -> None:
     assert "abcdef" not in kills[1].detail
 
 
+def test_detail_has_the_memory_of_the_node_and_the_largest_processes() -> None:
+    detail = "\n".join(
+        [
+            "1 worker(s) were killed due to the node running low on memory. It was 13.47GB used",
+            "OOM kill reason: Memory usage 14406541312B exceeded threshold of 13649311744B",
+            *["(global lru) bytes evicted: 0"] * 30,
+            "Top 10 memory users: PID\tMEM(GB)\tCOMMAND",
+            *[f"{pid}\t0.47\tray::RayTrainWorker" for pid in range(1, 11)],
+            "Refer to the documentation",
+        ]
+    )
+    [kill] = answers.memory_kills(answer(RAW | {"exit_detail": detail}))
+    assert "exceeded threshold of 13649311744B" in kill.detail
+    assert kill.detail.endswith("3 0.47 ray::RayTrainWorker")
+    assert "evicted" not in kill.detail
+
+
 class Kills(Dashboard):
     """A dashboard that knows kills, and no log."""
 

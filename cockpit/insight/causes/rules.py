@@ -96,7 +96,7 @@ RULES: tuple[Rule, ...] = (
         r"\bpreempted\b", r"node preemption", r"is reclaimed", r"died by preemption",
         r"forcibly preempted", r"spot (?:instance )?(?:interruption|termination)",
         r"\bPreemptionByScheduler\b", r"\bTerminationByKubelet\b", r"\bEvictionByEvictionAPI\b",
-        r"^evicted\b", r"\bEvicted\b", r"\bTaintManagerEviction\b",
+        r"^evicted\b", r"\bTaintManagerEviction\b",
     ),
     _rule(
         Category.NODE, 86, "lost its node",

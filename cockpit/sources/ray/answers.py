@@ -14,6 +14,8 @@ from cockpit.model.text import clean_lines, one_line
 from cockpit.model.value_range import count, moment_s
 
 MIB = 1024 * 1024
+LARGEST = 3
+"""Processes that are kept of those that used most memory."""
 
 # The dashboard turns every key to camelCase (message_to_dict), resource names with them. These two
 # are Ray's own, and can be turned back; a custom name such as `my_disk` stays `myDisk`.
@@ -93,11 +95,19 @@ def memory_kills(answer: Any) -> tuple[MemoryKill, ...]:
             node_ip=one_line(str(raw.get("ip") or "")),
             pid=int(raw["pid"]),
             at_s=_seconds(raw.get("end_time_ms")) or 0.0,
-            detail=masked(one_line(str(raw.get("exit_detail") or ""), limit=1000)),
+            detail=_kill_detail(str(raw.get("exit_detail") or "")),
         )
         for raw in answer["data"]["result"]["result"]
     ]
     return tuple(sorted(killed, key=lambda kill: (-kill.at_s, kill.worker_id)))
+
+
+def _kill_detail(text: str) -> str:
+    """Of the 40 lines of an exit detail: how full the node was, and the largest processes."""
+    lines = text.splitlines()
+    users = next((at for at, line in enumerate(lines) if "memory users" in line), len(lines))
+    kept = [*lines[:2], *lines[users : users + 1 + LARGEST]]
+    return masked(one_line("; ".join(one_line(line) for line in kept), limit=600))
 
 
 def log_files(answer: Any) -> tuple[str, ...]:
