@@ -1133,6 +1133,58 @@ REPORTED_LATER = [
     Case(
         "killed-by-kernel", C.KILLED, failed("Killed", code=137), is_job=True, may_be_unknown=True
     ),
+    Case(
+        "elastic-root-cause",
+        C.UNKNOWN,
+        failed(
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+            "Root Cause (first observed failure):",
+            "[0]:",
+            "  rank      : 2 (local_rank: 2)",
+            "  exitcode  : 1 (pid: 1117)",
+            "  error_file: <N/A>",
+            "Training subprocess has not exited yet. Sending SIGTERM.",
+        ),
+        is_job=True,
+    ),
+    Case(
+        "horovod",
+        C.UNKNOWN,
+        failed(
+            *traceback(
+                "RuntimeError: Horovod has been shut down. This was caused by an exception on one "
+                "of the ranks or an attempt to allreduce a tensor after one of the ranks finished "
+                "execution."
+            )
+        ),
+        is_job=True,
+    ),
+    Case(
+        "runtime-env-lines",
+        C.USER,
+        job(
+            "runtime_env setup failed: Failed to set up runtime environment.\n"
+            "Traceback (most recent call last):\n"
+            '  File "/x.py", line 1\n'
+            "ray._private.runtime_env.utils.SubprocessCalledProcessError: Run cmd[9] failed."
+        ),
+        is_job=True,
+    ),
+    Case(
+        "bash-not-found",
+        C.USER,
+        failed("/bin/bash: line 1: ray: command not found", code=127),
+        is_job=True,
+    ),
+    Case("bare-assert", C.USER, failed(*traceback("AssertionError")), is_job=True),
+    Case(
+        "package-gone",
+        C.RAY,
+        failed(
+            *traceback("OSError: Failed to fetch URI gcs://_ray_pkg_23ac9932199ad6d4.zip from GCS.")
+        ),
+        is_job=True,
+    ),
 ]
 """More of them, which were labelled before a verdict on them was seen."""
 

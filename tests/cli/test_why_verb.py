@@ -16,6 +16,7 @@ from cockpit.model.error import UsageError
 from cockpit.session import builder
 from cockpit.store.store import Store
 from tests.causes.corpus import GLOO, JOB, attempt, failed, nodes
+from tests.insight.test_hang import dump, hung
 
 
 @pytest.fixture
@@ -82,3 +83,12 @@ def test_nothing_that_ended_badly_is_no_failure(
 def test_unknown_name_is_an_error(store: Store) -> None:
     with pytest.raises(UsageError, match="There is no run or job 'other'"):
         called("other")
+
+
+def test_run_that_hangs_now_is_pointed_to(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    store.runs.clear()
+    store.runs.update(hung([dump(1, 0, 2, waits=False), *waiting]).runs)
+    assert called("--fail") == 0
+    shown = capsys.readouterr().out
+    assert "It hangs now: Rank 1 never called all_reduce #3 of group default" in shown

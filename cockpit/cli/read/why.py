@@ -9,8 +9,11 @@ from cockpit.cli.output import tables
 from cockpit.insight.causes.text import lines
 from cockpit.insight.causes.types import Cause
 from cockpit.insight.causes.verdict import cause_of_job, causes_of_run, newest_cause
+from cockpit.insight.hang.types import Verdict
+from cockpit.insight.hang.verdict import verdict
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.session import builder
+from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
 
 SHOWN = 10
@@ -40,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
         session.add(builder.deaths_source(session))
         connect.wait_for(session, ("deaths",))
         name, causes = _chosen(session.store, args.what)
+        stuck = _stuck(session.store, args.what, session.clock())
     if args.output != "table":
         row = {"of": name, "causes": causes}
         tables.print_json(row, indent=2 if args.output == "json" else None)
@@ -50,7 +54,18 @@ def run(args: argparse.Namespace) -> int:
         print(name + (f", {left_out} earlier attempts are not shown" if left_out > 0 else ""))
         for cause in causes[-SHOWN:]:
             print("\n".join(["", *lines(cause)]))
+    if stuck is not None and args.output == "table":
+        print(f"\nIt hangs now: {stuck.sentence}\nSee: cockpit hang")
     return 1 if args.fail and causes else int(ExitCode.DONE)
+
+
+def _stuck(store: Store, name: str, now_s: float) -> Verdict | None:
+    """Why the current run makes no progress, if it is the one that is asked for."""
+    of = going_run(store)
+    if of is None or (name and name not in (of.id, of.name, of.submission_id)):
+        return None
+    found = verdict(of, now_s)
+    return found if found is not None and found.is_late else None
 
 
 def _chosen(store: Store, name: str) -> tuple[str, tuple[Cause, ...]]:

@@ -36,6 +36,7 @@ any line before that traceback."""
 DRILL_WEIGHT, OTHER_DRILL_WEIGHT, DRILL_SUPPORT = 96, 50, 20
 MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
+EXIT_CODE = "Job entrypoint command failed with exit code"
 _RANKS = re.compile(r"^ranks? (\d+(?:, \d+)*): (.*)$", re.DOTALL)
 _RANKS_WITHIN = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
 _PREFIX = re.compile(r"^(?:the worker group did not start|its job is [A-Z]+): ")
@@ -151,7 +152,11 @@ def of_job(job: Job) -> Iterator[Clue]:
         if (found := clue_of(text, "job status", job.ended_s, subject="The job")) is not None:
             yield replace(found, quote=one_line(job.message, 300) or "STOPPED")
     elif job.status is JobStatus.FAILED:
-        yield from of_lines(job.message.splitlines(), "job log", job.ended_s, subject="The job")
+        for found in of_lines(job.message.splitlines(), "job log", job.ended_s, subject="The job"):
+            if found.quote.startswith(EXIT_CODE):  # a line of the log shows more
+                quote = found.quote.partition(", last available")[0]
+                found = replace(found, weight=found.weight - 1, quote=quote)
+            yield found
 
 
 def of_excerpts(store: Store, key: str, attempt: int, at_s: float | None) -> Iterator[Clue]:

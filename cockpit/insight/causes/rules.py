@@ -127,6 +127,7 @@ RULES: tuple[Rule, ...] = (
         Category.RAY, 80, "failed inside Ray",
         r"unexpected system state has occurred", r"\bRaySystemError\b", r"\bRay ?check failed",
         r"\b(?:gcs|raylet|core_worker|node_manager|plasma)\w*\.cc:\d+: +check failed",
+        r"failed to (?:fetch URI|download runtime_env file package)",
         r"failed to get job supervisor", r"failed to start supervisor actor",
         r"\bGCS\b.{0,60}(?:is dead|died|crashed|unreachable|disconnected|unavailable)",
         r"failed to connect to (?:the )?GCS", r"raylet and agent.{0,40}fate",
@@ -259,7 +260,7 @@ RULES: tuple[Rule, ...] = (
             r"|remote process exited|pair closure|NCCL operations have failed|ncclRemoteError"
             r"|ncclSystemError|unhandled system error|process group .*abort|owner (?:has )?died"
             r"|killed by `?ray\.kill|\bRayActorError\b|\bActorDiedError\b|socket closed"
-            r"|closing signal SIGTERM"
+            r"|closing signal SIGTERM|sending SIGTERM|horovod has been shut down"
             r"|\bDistBackendError\b|\bDistNetworkError\b|\bOwnerDiedError\b|gloo/transport",
             re.IGNORECASE,
         ),
