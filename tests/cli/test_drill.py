@@ -178,3 +178,12 @@ def test_a_drill_that_goes_on_is_not_undone_by_another(capsys: Capture) -> None:
     assert main(["drill", "undo", "drill-1", "--yes"]) == 2
     assert "is running, in process" in capsys.readouterr().err
     assert len(Journal().entries()) == 1
+
+
+def test_guard_of_a_game_day_is_checked_before_a_cluster_is_reached(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    file = tmp_path / "day.toml"
+    file.write_text("[guard]\nhang = 'reboot'\n[[step]]\nwait_s = 1\n")
+    assert main(["drill", "run", str(file)]) == 2
+    assert "[guard] in " in capsys.readouterr().err

@@ -171,6 +171,13 @@ def test_an_error_names_line_and_column_and_what_is_wrong(text: str, place: str,
     assert str(caught.value).count("\n") <= 2
 
 
+def test_settings_of_a_guard_are_kept_as_written() -> None:
+    step = "[[step]]\nwait_s = 1\n"
+    assert parsed(f"[guard]\nhang = 'restart'\n{step}", "d", "d").guard == {"hang": "restart"}
+    with pytest.raises(UsageError, match="guard is no table"):
+        parsed(f"guard = 1\n{step}", "d", "d")
+
+
 def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         game_day(str(tmp_path / "none.toml"))

@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cockpit.actions import audit
+from cockpit.cli.main import main
 from cockpit.model.recovery import FAST
-from tests.guard.hung_run import hung_run
+from tests.guard.hung_run import HungRun, hung_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone, pytest.mark.timeout(600)]
 
 RECOVERED_WITHIN_S = 15.0
 WHOLE_WITHIN_S = 45.0
+FROZEN = """
+[guard]
+hang = "restart"
+
+[[step]]
+drill = "rank-freeze"
+target = "rank:1"
+set = { for_s = 50 }
+recover_within_s = 45
+"""
 
 
-def test_frozen_rank_and_stuck_rank_are_back_within_15_s_of_detection(tmp_path: Path) -> None:
-    with hung_run(tmp_path, FAST) as run:
-        found = [run.hang("frozen"), run.hang("user code")]
-        lines = [json.loads(line) for line in audit.path().read_text().splitlines()]
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HungRun]:
+    with hung_run(tmp_path_factory.mktemp("guarded"), FAST) as run:
+        yield run
+
+
+def acts() -> list[str]:
+    """The results of the restarts so far."""
+    lines = [json.loads(line) for line in audit.path().read_text().splitlines()]
+    return [line["result"] for line in lines if line["action"] == "guard restart"]
+
+
+def test_frozen_rank_and_stuck_rank_are_back_within_15_s_of_detection(run: HungRun) -> None:
+    found = [run.hang("frozen"), run.hang("user code")]
     for hang in found:
         assert hang.attempts == 1, found
         assert hang.recovered_s is not None
@@ -29,5 +51,21 @@ def test_frozen_rank_and_stuck_rank_are_back_within_15_s_of_detection(tmp_path: 
         assert hang.first_step_s <= WHOLE_WITHIN_S, found
     assert "sends nothing" in found[0].verdict
     assert "`stuck` (stuck_torch.py" in found[1].verdict
-    acts = [line for line in lines if line["action"] == "guard restart"]
-    assert [line["result"] for line in acts] == ["done", "done"]
+    assert acts() == ["done", "done"]
+
+
+def test_game_day_measures_the_recovery_that_its_guard_brings(
+    run: HungRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.settle()
+    before = len(acts())
+    file = tmp_path / "frozen.toml"
+    file.write_text(FROZEN)
+    code = main(["drill", "run", str(file), "--yes", "-o", "json"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    assert acts()[before:] == ["done"], said.err
+    [step] = json.loads(said.out)["steps"]
+    [drill] = step["record"]["drills"]
+    assert drill["first_step_s"] <= WHOLE_WITHIN_S, drill
+    print(f"first step after {drill['first_step_s']:.1f} s")
