@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cockpit.actions.guard import Guard, GuardActions
+from cockpit.actions.guard import Guard
+from cockpit.actions.guard_acts import GuardActions
 from cockpit.drills.engine import undo
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims, parameter_values

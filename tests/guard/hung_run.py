@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cockpit.actions.guard import Guard, GuardActions
+from cockpit.actions.guard import Guard
+from cockpit.actions.guard_acts import GuardActions
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.guard.policy import Action, Decision, Policy
 from cockpit.launch import submission

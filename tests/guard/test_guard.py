@@ -13,8 +13,9 @@ from typing import Any, cast
 import pytest
 
 from cockpit.actions import audit
-from cockpit.actions import guard as module
-from cockpit.actions.guard import Guard, GuardActions
+from cockpit.actions import guard_acts as module
+from cockpit.actions.guard import Guard
+from cockpit.actions.guard_acts import GuardActions
 from cockpit.backends import file_lease
 from cockpit.backends.protocol import ExecResult
 from cockpit.config import paths

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cockpit.actions.guard import Guard, GuardActions
+from cockpit.actions.guard import Guard
+from cockpit.actions.guard_acts import GuardActions
 from cockpit.cli.drill.progress import POLL_S
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output.signals import ended_by_a_signal

@@ -1,0 +1,38 @@
+"""What the ranks do in a hang, as the guard saves it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from cockpit.guard.policy import Trigger, Trouble
+from cockpit.insight.hang.text import lines
+from cockpit.insight.hang.verdict import verdict
+from cockpit.store.store import Store
+
+
+def captured(store: Store, trouble: Trouble, now_s: float) -> dict[str, Any]:
+    """The trouble; of a hang with the verdict, its text, and the dump of each rank."""
+    run = store.runs.get(trouble.run_id)
+    found = verdict(run, now_s) if run is not None else None
+    if found is None or trouble.trigger is not Trigger.HANG:
+        return {"at_s": now_s, **asdict(trouble)}
+    assert run is not None
+    ranks = {
+        rank: {
+            **asdict(replace(one.dump, threads=())),
+            "stacks": {
+                thread.name or "training": one.stack(thread).frames for thread in one.dump.threads
+            },
+        }
+        for rank, one in sorted(run.hang.dumps.items())
+    }
+    text = lines(found)
+    return {
+        "at_s": now_s,
+        **asdict(trouble),
+        "text": text,
+        "verdict": asdict(found),
+        "silent": run.hang.silent,
+        "ranks": ranks,
+    }
