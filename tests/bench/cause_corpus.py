@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cockpit.insight.causes.types import Category, Cause, Confidence
 from tests.bench.table import Line, Table, load, show
 from tests.causes.corpus import TEXTS, verdict
-from tests.causes.real import RECORDED, UNSURE, label_of, recorded_cause
+from tests.causes.real import DRILLED, RECORDED, UNSURE, drilled_causes, label_of, recorded_cause
 
 RIGHT_PERCENT = 95.0
 
@@ -39,6 +39,10 @@ def measured() -> Table:
     recorded = [
         Judged(path.stem, label_of(path), label_of(path) in UNSURE, recorded_cause(path))
         for path in sorted(RECORDED.glob("*.jsonl"))
+    ]
+    recorded += [
+        Judged(f"drill {fault}", DRILLED[fault], DRILLED[fault] in UNSURE, cause)
+        for fault, cause in drilled_causes().items()
     ]
     found: dict[Category, Counter[str]] = defaultdict(Counter)
     for one in (*texts, *recorded):

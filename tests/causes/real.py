@@ -72,6 +72,15 @@ NO_SCRIPT, STOPPED = "no-script", "stopped"
 OTHER_JOBS = {NO_SCRIPT: Category.USER, STOPPED: Category.CANCELLED}
 ONCE = {"memory-monitor": Category.HOST_MEMORY}
 """Jobs that were recorded by hand: this one on a head with a low RAY_memory_usage_threshold."""
+DRILLED = {
+    "rank-kill": Category.KILLED,
+    "pod-kill": Category.NODE,
+    "raylet-kill": Category.NODE,
+    "rank-freeze": Category.HANG,
+    "pod-delete": Category.PREEMPTED,
+}
+"""The drills that ended the attempts of `recorded/drills/local.jsonl`, in order. The recording does
+not have the drills themselves."""
 UNSURE = frozenset({Category.KILLED})
 """What sent the signal is not reported: `unknown` is right too."""
 WAIT_S = 60.0
@@ -193,6 +202,12 @@ def recorded_cause(path: Path) -> Cause:
     cause = cause_of_job(store, next(iter(store.jobs.values())))
     assert cause is not None, path
     return cause
+
+
+def drilled_causes() -> dict[str, Cause]:
+    store = read(RECORDED / "drills" / "local.jsonl")
+    [run] = store.runs.values()
+    return dict(zip(DRILLED, causes_of_run(store, run), strict=True))
 
 
 def record(folder: Path, names: Sequence[str] = ()) -> None:

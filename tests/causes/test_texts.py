@@ -10,7 +10,7 @@ from cockpit.drills.faults.catalog import NAMES
 from cockpit.insight.causes.rules import ADVICE, DRILLS, RULES, match
 from cockpit.insight.causes.types import Advice, Category, Confidence
 from cockpit.insight.causes.verdict import causes_of_run, newest_cause
-from cockpit.model.event import AttemptEnded, AttemptStarted, DrillInjected
+from cockpit.model.event import AttemptEnded, AttemptStarted, DrillInjected, NodesListed
 from cockpit.model.run import RunState
 from cockpit.store.store import Store
 from tests.causes import corpus
@@ -19,6 +19,7 @@ from tests.causes.corpus import (
     ENDED_S,
     GLOO,
     RUN,
+    T0,
     TEXTS,
     Case,
     attempt,
@@ -76,6 +77,19 @@ def test_victim_never_stands_before_a_known_cause() -> None:
         "m-1",
     )
     assert found.evidence[-1].startswith("victim, Ray Train: ranks 0: lost a peer")
+
+
+def test_node_that_was_dead_when_first_seen_is_a_cause_of_medium_confidence() -> None:
+    reason = "rank 1: ActorUnavailableError: The actor is unavailable: Connection reset by peer"
+    dead = [replace(corpus.nodes(1, "received SIGTERM"), at_s=T0)]
+    events = [one for one in attempt(reason) if not isinstance(one, NodesListed)]
+    found = verdict(Case("x", Category.NODE, (*dead, *events)))
+    assert (found.category, found.ranks, found.confidence) == (
+        Category.NODE,
+        (1,),
+        Confidence.MEDIUM,
+    )
+    assert found.quote == "received SIGTERM"
 
 
 def test_first_of_equal_clues_in_time_is_the_cause() -> None:

@@ -36,6 +36,7 @@ any line before that traceback."""
 DRILL_WEIGHT, OTHER_DRILL_WEIGHT, DRILL_SUPPORT = 96, 50, 20
 MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
+DEAD_NODE_WEIGHT = 70
 EXIT_CODE = "Job entrypoint command failed with exit code"
 _RANKS = re.compile(r"^ranks? (\d+(?:, \d+)*): (.*)$", re.DOTALL)
 _RANKS_WITHIN = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
@@ -126,6 +127,7 @@ def of_attempt(store: Store, run: RunView, attempt: AttemptView) -> list[Clue]:
     found += _of_pods(store, attempt, end_s)
     found += _of_notices(store, attempt, end_s)
     found += _of_nodes(store, attempt, end_s)
+    found += _of_dead_nodes(store, run, attempt)
     found += _of_hang(store, run, attempt, end_s)
     found += _of_xid(run, attempt, end_s)
     located = [_located(store, attempt, clue) for clue in found]
@@ -282,6 +284,27 @@ def _of_nodes(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue
             yield replace(found, quote=one_line(said or f"node {death.id[:8]} is dead", 300))
 
 
+def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator[Clue]:
+    """Of nodes that were dead when they were first seen: not since when, but no later attempt has
+    used them."""
+    known = {death.id for death in store.past.deaths}
+    later = {
+        placement.node_id
+        for number, other in run.attempts.items()
+        if number > attempt.number
+        for placement in other.placements
+    }
+    hosting = {placement.node_id for placement in attempt.placements}
+    for node_id in sorted(hosting - known - later):
+        node = store.nodes.get(node_id)
+        if node is not None and not node.alive:
+            ranks = tuple(p.rank for p in attempt.placements if p.node_id == node_id)
+            quote = one_line(node.state_message or f"node {node_id[:8]} is dead", 300)
+            yield Clue(
+                Category.NODE, DEAD_NODE_WEIGHT, "lost its node", quote, "Ray node", ranks=ranks
+            )
+
+
 def _of_hang(store: Store, run: RunView, attempt: AttemptView, end_s: float) -> Iterator[Clue]:
     """Of the dumps of ranks that made no progress when the attempt ended, else of its alert."""
     found = last_verdict(run, attempt)
@@ -359,9 +382,12 @@ def _located(store: Store, attempt: AttemptView, clue: Clue) -> Clue:
         placed = [p for p in attempt.placements if p.rank in clue.ranks]
         ips = {p.node_ip for p in placed}
         if len(ips) == 1:
-            pod = _pod_at(store, ips.pop())
+            ip = ips.pop()
+            pod = _pod_at(store, ip)
             node = (pod.host if pod is not None else "") or placed[0].node_id
-            return replace(clue, pod=pod.name if pod is not None else "", node=clue.node or node)
+            gone = (past.name for past in store.past.pods.values() if ip and past.ip == ip)
+            name = pod.name if pod is not None else next(gone, "")
+            return replace(clue, pod=name, node=clue.node or node)
     elif clue.pod and not clue.ranks:
         known = store.past.pods.get(clue.pod)
         ip = store.pods[clue.pod].ip if clue.pod in store.pods else known.ip if known else ""

@@ -233,6 +233,7 @@ RULES: tuple[Rule, ...] = (
         r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure)\b(?::|$)", r"^Exception\b(?::|$)",
         r"^StopIteration\b",
     ),
+    _rule(Category.NODE, 46, "could not be reached any more", r"\bActorUnavailableError\b"),
     _rule(
         Category.KILLED, 44, "crashed",
         r"\bSIGSEGV\b", r"segmentation fault", r"\bSIGABRT\b", r"\bSIGBUS\b", r"\bSIGILL\b",

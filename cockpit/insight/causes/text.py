@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from cockpit import format
 from cockpit.insight.causes.types import Cause
 
 
@@ -26,11 +27,12 @@ def lines(cause: Cause) -> list[str]:
     ]
     facts = [
         ("since", _moment(cause.since_s)),
-        ("ranks", ", ".join(map(str, cause.ranks[:16])) + (", …" if len(cause.ranks) > 16 else "")),
         ("pod", cause.pod),
         ("node", cause.node),
     ]
     known = [f"{name} {value}" for name, value in facts if value]
+    if cause.ranks:
+        known.insert(1, format.ranks(cause.ranks))
     if known:
         text.append(f"  {', '.join(known)}")
     if cause.quote:

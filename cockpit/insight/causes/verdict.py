@@ -31,7 +31,8 @@ from cockpit.store.store import Store
 
 RIVAL = 6
 """A clue of another category that is lighter by at most this contradicts the cause."""
-EVIDENCE = 8
+EVIDENCE, QUOTE = 8, 160
+"""Lines beside the cause, and the characters of each."""
 _WELL = ("finished", "resized")
 
 
@@ -199,7 +200,8 @@ def _evidence(best: Clue, known: Iterable[Clue]) -> Iterable[str]:
     others = [clue for clue in known if clue is not best and clue.quote != best.quote]
     others.sort(key=lambda clue: (clue.is_victim, -clue.weight, clue.at_s or 0.0))
     lines = dict.fromkeys(
-        f"{'victim' if clue.is_victim else clue.category.value}, {clue.quoted_from}: {clue.quote}"
+        f"{'victim' if clue.is_victim else clue.category.value}, {clue.quoted_from}: "
+        f"{one_line(clue.quote, QUOTE)}"
         for clue in others
     )
     return list(lines)[:EVIDENCE]
