@@ -17,6 +17,7 @@ from cockpit.model.run import (
     Spread,
 )
 from cockpit.store.hang import HangView
+from cockpit.store.job_end import JobListing
 from cockpit.store.series import Curves, Series
 from training.telemetry.metric_table import CURVES
 
@@ -87,10 +88,7 @@ class RunView:
     state: RunState = RunState.UNKNOWN
     job_id: str = ""
     submission_id: str = ""
-    listed_job: str = ""
-    """The submission id under which Ray has listed its job, now or before."""
-    job_missing_s: float | None = None
-    """Since when Ray no longer lists that job."""
+    job_listing: JobListing = field(default_factory=JobListing)
     world_size: int | None = None
     max_failures: int | None = None
     max_preemption_failures: int | None = None

@@ -52,11 +52,12 @@ from cockpit.model.event import (
     TrackedRunsListed,
     TrialsListed,
 )
-from cockpit.model.run import Job, JobStatus, RunState, Trial
+from cockpit.model.run import Job, RunState, Trial
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.store.drill import DrillView
 from cockpit.store.history import Past
+from cockpit.store.job_end import ENDED_WITH_JOB
 from cockpit.store.run import RunView
 from cockpit.store.series import Series
 
@@ -72,15 +73,6 @@ RUNS_WHOLE = 100
 RUNS_KEPT = 500
 TRIAL_POINTS = 240
 """Points of the curve of each trial of an experiment."""
-ENDED_WITH_JOB = {
-    JobStatus.STOPPED: RunState.ABORTED,
-    JobStatus.FAILED: RunState.ERRORED,
-    JobStatus.SUCCEEDED: RunState.FINISHED,
-}
-JOB_LOST_AFTER_S = 10.0
-"""A run is over when Ray has not listed its job for this long, although it answers. Ray refuses to
-delete a job that is not over, so the GCS lost its state: the head was replaced without GCS fault
-tolerance. The margin is for a GCS that is still loading its state."""
 JOB_LOST = "Ray no longer lists its job: the head was replaced, and its state was lost with it"
 
 
@@ -313,7 +305,7 @@ class Store:
                     jobs[job.id] = job if made_by is None else _of_rayjob(job, made_by)
         self.jobs = {**rayjobs, **jobs}
         for run in list(self.runs.values()):
-            self._end_with_job(run)
+            self._end_with_job(run, event.at_s)
         if event.source == "ray":
             self._end_lost_jobs(event.at_s)
 
@@ -325,14 +317,10 @@ class Store:
         for run in list(self.runs.values()):
             if run.state.is_over:
                 continue
-            if run.submission_id in self.jobs:
-                run.listed_job, run.job_missing_s = run.submission_id, None
-            elif run.listed_job != run.submission_id:
-                run.job_missing_s = None  # submitted again, and not listed yet
-            elif run.listed_job and run.job_missing_s is None:
-                run.job_missing_s = at_s
-            elif run.job_missing_s is not None and at_s - run.job_missing_s >= JOB_LOST_AFTER_S:
-                self._end(run, run.job_missing_s, RunState.ERRORED, "lost", JOB_LOST)
+            is_listed = run.submission_id in self.jobs
+            lost_s = run.job_listing.update(at_s, run.submission_id, is_listed=is_listed)
+            if lost_s is not None:
+                self._end(run, lost_s, RunState.ERRORED, "lost", JOB_LOST)
 
     def _pods(self, event: PodsListed) -> None:
         pods = {pod.name: pod for pod in event.pods}
@@ -374,7 +362,7 @@ class Store:
         kept = "" if event.state is RunState.RUNNING else run.message
         run.message = event.message or kept
         run.enter(event.at_s, event.state)
-        self._end_with_job(run)
+        self._end_with_job(run, event.at_s)
         if event.state.is_over:
             self._run_ended(run)
 
@@ -392,14 +380,14 @@ class Store:
             if (oldest_thinned := next(thinned, None)) is not None:
                 del self.runs[oldest_thinned]
 
-    def _end_with_job(self, run: RunView) -> None:
-        """A driver that was stopped or killed never says how its run ended; its job does."""
+    def _end_with_job(self, run: RunView, at_s: float) -> None:
+        """A driver that was stopped or killed does not report how its run ended; its job does."""
         job = self.jobs.get(run.submission_id)
         if job is None or not job.status.is_over or run.state.is_over:
             return
         message = f"its job is {job.status.value}: {one_line(job.message)}"
         state = ENDED_WITH_JOB[job.status]
-        self._end(run, job.ended_s or 0.0, state, job.status.value.lower(), message)
+        self._end(run, job.ended_s or at_s, state, job.status.value.lower(), message)
 
     def _end(
         self, run: RunView, at_s: float, state: RunState, job_status: str, message: str

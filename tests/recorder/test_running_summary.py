@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from cockpit.model.run import Job, JobStatus, Placement, RunState
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing.running_summary import RunningSummary
+from cockpit.store.job_end import JobListing
 from cockpit.store.selectors import step_of
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import record
@@ -137,6 +140,41 @@ def test_a_run_is_over_with_its_job_in_whatever_order_that_is_told(events: list[
     assert running_summary.submission == run.submission_id
     ends = [marker for marker in markers if marker is not None and marker.kind == "end"]
     assert len(ends) == sum(state.is_over for _, state in run.states)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_store_and_running_summary_agree_on_when_a_run_ended(seed: int) -> None:
+    chance = random.Random(seed)
+    running_summary, store = RunningSummary(), Store()
+    for at_s in range(0, 120, 4):
+        ended = replace(listed(at_s, JobStatus.FAILED).jobs[0], ended_s=None)
+        event: Event = chance.choice(
+            [
+                seen(at_s, RunState.RUNNING, of=chance.choice(["train-1", "train-1", "train-2"])),
+                listed(at_s, JobStatus.RUNNING),
+                replace(listed(at_s, JobStatus.FAILED), jobs=(ended,)),
+                *[no_jobs(at_s)] * 2,
+                healthy(at_s),
+                healthy(at_s, ok=False),
+            ]
+        )
+        store.apply(event)
+        running_summary.take(event, event.at_s)
+        if (run := store.runs.get("a")) is not None:
+            assert (running_summary.state, running_summary.ended_s) == (run.state, run.ended_s)
+
+
+@pytest.mark.parametrize(("missing_s", "is_lost"), [(9.9, False), (10.0, True)])
+def test_job_is_lost_once_ray_has_not_listed_it_for_ten_seconds(
+    missing_s: float, is_lost: bool
+) -> None:
+    listing = JobListing()
+    assert listing.update(0.0, "train-1", is_listed=False) is None, "never listed"
+    assert listing.update(50.0, "train-1", is_listed=True) is None
+    assert listing.update(60.0, "train-1", is_listed=False) is None
+    found = listing.update(60.0 + missing_s, "train-1", is_listed=False)
+    assert found == (60.0 if is_lost else None)
+    assert listing.update(99.0, "train-2", is_listed=False) is None, "submitted again"
 
 
 def test_a_run_whose_job_ray_lost_ended_in_an_error_when_the_job_was_first_missing() -> None:

@@ -23,9 +23,9 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import Job, RankSample, RunState, RunSummary
+from cockpit.store.job_end import ENDED_WITH_JOB, JobListing
 from cockpit.store.selectors import reported_step
 from cockpit.store.series import Series
-from cockpit.store.store import ENDED_WITH_JOB, JOB_LOST_AFTER_S
 
 POINTS = 4_096
 
@@ -59,10 +59,11 @@ class RunningSummary:
     """Its ranks report their steps: what is reported as one may be something else."""
     _driver: str = ""
     _seen_s: float = -math.inf
+    _entered_s: float = -math.inf
+    """When the run entered its state: it cannot have ended before."""
     _listed: dict[str, tuple[JobsListed, float]] = field(default_factory=dict)
     """By source: the jobs as last reported, and the moment of that."""
-    _listed_job: str = ""
-    _job_missing_s: float | None = None
+    _job_listing: JobListing = field(default_factory=JobListing)
     _newest: dict[int, RankSample] = field(default_factory=dict)
     _samples_per_s: Series = field(default_factory=lambda: Series(POINTS))
     _step_time_s: Series = field(default_factory=lambda: Series(POINTS))
@@ -82,7 +83,7 @@ class RunningSummary:
                 return Marker(when_s, "attempt", f"attempt {event.attempt}")
             case JobsListed():
                 self._listed[event.source] = event, when_s
-                ended = self._end_with_job(when_s)
+                ended = self._end_with_job(event.at_s, when_s)
                 if event.source == "ray":
                     ended = ended or self._end_lost_job(event.at_s, when_s)
                 return ended
@@ -99,7 +100,7 @@ class RunningSummary:
                 return Marker(when_s, "mark", event.text)
         return None
 
-    def _end_with_job(self, when_s: float) -> Marker | None:
+    def _end_with_job(self, at_s: float, when_s: float) -> Marker | None:
         """A run whose job was stopped or killed never reports it itself (as in the store).
 
         The job may have been listed before the run reported it as its own.
@@ -107,36 +108,35 @@ class RunningSummary:
         found = self._job()
         if found is None:
             return None
-        job, listed_at_s, listed_when_s = found
+        job, listed_when_s = found
         self.entrypoint = job.entrypoint
         if self.state.is_over or not job.status.is_over:
             return None
-        self.state, self._running = ENDED_WITH_JOB[job.status], False
-        self.ended_s = job.ended_s or listed_at_s
-        return Marker(max(when_s, listed_when_s), "end", self.state.value)
+        state = ENDED_WITH_JOB[job.status]
+        return self._end(job.ended_s or at_s, state, max(when_s, listed_when_s))
 
     def _end_lost_job(self, at_s: float, when_s: float) -> Marker | None:
         """As in the store: Ray listed its job before, and answers without it now."""
         if self.state.is_over:
             return None
-        if self._job() is not None:
-            self._listed_job, self._job_missing_s = self.submission, None
-        elif self._listed_job != self.submission:
-            self._job_missing_s = None
-        elif self._listed_job and self._job_missing_s is None:
-            self._job_missing_s = at_s
-        elif self._job_missing_s is not None and at_s - self._job_missing_s >= JOB_LOST_AFTER_S:
-            self.state, self._running, self.ended_s = RunState.ERRORED, False, self._job_missing_s
-            return Marker(when_s, "end", self.state.value)
-        return None
+        is_listed = self._job() is not None
+        lost_s = self._job_listing.update(at_s, self.submission, is_listed=is_listed)
+        if lost_s is None:
+            return None
+        return self._end(lost_s, RunState.ERRORED, when_s)
 
-    def _job(self) -> tuple[Job, float, float] | None:
+    def _end(self, at_s: float, state: RunState, when_s: float) -> Marker:
+        self.state, self._running = state, False
+        self.ended_s = self._entered_s = max(at_s, self._entered_s)
+        return Marker(when_s, "end", state.value)
+
+    def _job(self) -> tuple[Job, float] | None:
         """The run's own, and when it was listed; Ray's state of it counts before the backend's."""
         for source in sorted(self._listed, key=lambda source: source == "backend"):
             event, when_s = self._listed[source]
             for job in event.jobs:
                 if self.submission and job.id == self.submission:
-                    return job, event.at_s, when_s
+                    return job, when_s
         return None
 
     def _seen(self, event: RunSeen, when_s: float) -> Marker | None:
@@ -149,10 +149,12 @@ class RunningSummary:
         self.submission = event.submission_id or self.submission
         self.world_size = event.world_size or self.world_size
         self.started_s = event.at_s if self.started_s is None else self.started_s
+        if event.state is not self.state:
+            self._entered_s = event.at_s
         was_over, self.state = self.state.is_over, event.state
         self._running = event.state is RunState.RUNNING
         self.ended_s = event.at_s if event.state.is_over else None
-        ended = self._end_with_job(when_s)
+        ended = self._end_with_job(event.at_s, when_s)
         if was_over:
             return None
         if event.state.is_over:

@@ -1,0 +1,48 @@
+"""When the end of its job ends a run that does not report its own end. Pure.
+
+A driver that was stopped or killed does not report how its run ended; its job does. A job can also
+be lost with the head: then Ray no longer lists it. The store and the summary of a recording follow
+the same rules here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cockpit.model.run import JobStatus, RunState
+
+ENDED_WITH_JOB = {
+    JobStatus.STOPPED: RunState.ABORTED,
+    JobStatus.FAILED: RunState.ERRORED,
+    JobStatus.SUCCEEDED: RunState.FINISHED,
+}
+"""The state of a run that was not over when its job ended."""
+JOB_LOST_AFTER_S = 10.0
+"""A run is over when Ray has not listed its job for this long, although it answers. Ray refuses to
+delete a job that is not over, so the GCS lost its state: the head was replaced without GCS fault
+tolerance. The margin is for a GCS that is still loading its state."""
+
+
+@dataclass(slots=True)
+class JobListing:
+    """Whether Ray still lists the job of a run."""
+
+    submission_id: str = ""
+    """The id under which Ray has listed the job, now or before."""
+    missing_s: float | None = None
+    """Since when Ray no longer lists that job."""
+
+    def update(self, at_s: float, submission_id: str, *, is_listed: bool) -> float | None:
+        """Take in one answer of Ray; return since when the job is missing, once it is lost.
+
+        `submission_id` is the run's own: another one than before was submitted again.
+        """
+        if is_listed:
+            self.submission_id, self.missing_s = submission_id, None
+        elif self.submission_id != submission_id:
+            self.missing_s = None  # submitted again, and not listed yet
+        elif self.submission_id and self.missing_s is None:
+            self.missing_s = at_s
+        elif self.missing_s is not None and at_s - self.missing_s >= JOB_LOST_AFTER_S:
+            return self.missing_s
+        return None
