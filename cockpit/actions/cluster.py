@@ -277,7 +277,7 @@ class ClusterActions:
             self._write(change, error)
             raise
         except asyncio.CancelledError:
-            self._write(change, CockpitError("interrupted: it may have been done all the same"))
+            self._write(change, CockpitError("interrupted: the change may have been made"))
             raise
 
     def require_allowed(self) -> None:

@@ -197,7 +197,7 @@ def _phases(record: DrillRecord) -> Iterator[Block]:
                 order.append(name)
             before_s = max(before_s, instant.after_s)
         for line in measured.unseen:
-            yield Text(f"Not seen: {line}.")
+            yield Text(f"Missing data: {line}.")
     if spans:
         begin_s, end_s = min(s.begin_s for s in spans), max(s.end_s for s in spans)
         yield Timeline("phases", begin_s, end_s, tuple(spans), tuple(dict.fromkeys(order)))

@@ -184,7 +184,7 @@ class CockpitApp(Connecting):
                 self._ring()
             except Exception as error:
                 if self.is_new("events", error):
-                    log.exception("events could not be taken in")
+                    log.exception("events could not be processed")
         if self.lent or is_behind(self._driver):
             return
         if connection is not None:

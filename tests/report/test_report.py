@@ -52,7 +52,7 @@ def key_numbers(document: Document) -> dict[str, object]:
 def test_the_verdict_tells_the_run_in_one_line(document: Document) -> None:
     assert document.tone is Tone.MIXED
     assert document.verdict.startswith("Finished after 10 m 00 s; 5,100 steps, loss 3.001 → 0.0515")
-    assert ", 3 attempts, 260 steps done again, goodput " in document.verdict
+    assert ", 3 attempts, 260 steps repeated, goodput " in document.verdict
 
 
 def test_a_run_that_failed_says_why_and_one_that_goes_on_says_so() -> None:

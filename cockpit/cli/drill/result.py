@@ -107,14 +107,14 @@ def _print_recovery(measured: Recovery) -> None:
     if costs := _costs(measured):
         print(one_line(f"Cost: {costs}.", 400))
     for line in measured.unseen:
-        print(one_line(f"Not seen: {line}"))
+        print(one_line(f"Missing data: {line}"))
 
 
 def _costs(measured: Recovery) -> str:
     """Steps, seconds and other losses, as far as they are known."""
     parts = []
     if (steps := measured.steps_lost) is not None:
-        again = f", done again from step {measured.resumed_step:,} on" if steps else ""
+        again = f", repeated from step {measured.resumed_step:,}" if steps else ""
         parts.append(f"{plural(steps, 'step')} lost{again}")
     if measured.seconds_lost is not None:
         parts.append(f"{measured.seconds_lost:.1f} s lost")

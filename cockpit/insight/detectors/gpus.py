@@ -163,7 +163,7 @@ def _unused(store: Store, run: RunView) -> list[Finding]:
             Severity.INFO,
             f"{free} {'GPU is' if free == 1 else 'GPUs are'} held by no rank",
             f"The living nodes offer them to Ray, the run holds {gpus_of(run)}",
-            "Give them to the run, or scale the group down",
+            "Use them for the run, or scale the group down",
             run.id,
         )
     ]

@@ -163,7 +163,7 @@ def _plateau(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         f"{limits.plateau_s / 60:.0f} min",
         f"It fell by {100 * fell / level:.2f} % in that time; threshold "
         f"{limits.plateau_percent:g} %",
-        "It may be done: lower the learning rate, or stop and save the rest",
+        "Training may have converged: lower the learning rate, or stop the run",
     )
 
 

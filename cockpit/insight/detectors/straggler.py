@@ -169,7 +169,7 @@ def _straggler(
         "straggler",
         f"rank {rank}",
         Severity.WARNING,
-        f"Rank {rank}{where} works {it.work_s:.3g} s a step, the others {it.others_s:.3g} s: "
+        f"Rank {rank}{where} takes {it.work_s:.3g} s a step, the others {it.others_s:.3g} s: "
         f"{it.excess_percent:.0f} % of each step is lost waiting for it",
         f"Score {it.score:.1f} (threshold {limits.straggler_sigmas:g}, and "
         f"{limits.straggler_percent:g} % of a step){past}",
@@ -207,7 +207,8 @@ def _slowed(
                 "slowed-rank",
                 f"rank {rank}",
                 Severity.INFO,
-                f"Rank {rank} works {value:.2f}x as long as before, the others {common:.2f}x",
+                f"Rank {rank} takes {value:.2f}x its earlier time per step, "
+                f"the others {common:.2f}x",
                 f"Against its own median in this attempt; threshold {limits.slowed_percent:g} % "
                 "beyond the others",
                 "Look at its stack, its input and its node",

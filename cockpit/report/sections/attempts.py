@@ -65,7 +65,7 @@ def attempts(store: Store, run: RunView) -> Section:
             Column("ranks", Kind.COUNT),
             Column("first_step", Kind.COUNT),
             Column("last_step", Kind.COUNT),
-            Column("steps_lost", Kind.COUNT, "steps done again"),
+            Column("steps_lost", Kind.COUNT, "steps repeated"),
             Column("reason", Kind.TEXT, "why it ended"),
         ),
         shown,

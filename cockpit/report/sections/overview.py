@@ -70,7 +70,7 @@ def verdict(
     if len(run.attempts) > 1:
         parts.append(f"{len(run.attempts)} attempts")
     if (lost := sum(steps_lost(run).values())) > 0:
-        parts.append(f"{lost:,} steps done again")
+        parts.append(f"{lost:,} steps repeated")
     if goodput_percent is not None:
         parts.append(f"goodput {values.shown(goodput_percent, Kind.PERCENT)}")
     return how + ("; " + ", ".join(parts) if parts else "") + ".", tone
@@ -95,7 +95,7 @@ def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
         Fact("loss", _losses(run).last, Kind.NUMBER, "final loss", _lowest(run)),
         Fact("goodput_percent", goodput_percent, Kind.PERCENT, "goodput"),
         Fact("attempts", len(run.attempts) or None, Kind.COUNT),
-        Fact("steps_lost", sum(steps_lost(run).values()), Kind.COUNT, "steps done again"),
+        Fact("steps_lost", sum(steps_lost(run).values()), Kind.COUNT, "steps repeated"),
         Fact("checkpoints", len(run.checkpoints), Kind.COUNT),
         _over_time(run, "tokens_per_s", Kind.RATE, "tokens"),
         _over_time(run, "mfu_percent", Kind.PERCENT, "MFU"),

@@ -51,7 +51,7 @@ async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
     here = on_nodes(app.store).get(name, OnNode())
     if cordoned:
         lines = [f"Cordon K8s node {name}: no new pod is placed on it.", *_there(here)]
-        lines.append("They stay. A pod that is killed there comes back elsewhere, or waits.")
+        lines.append("They keep running. The replacement of a killed pod needs another node.")
         lines = lines if here.pods else lines[:-1]
         question = confirmation(app, "Cordon this K8s node?", lines, "Cordon")
     else:

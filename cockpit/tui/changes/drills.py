@@ -200,7 +200,7 @@ def ready(app: AppBase, verb: str = "drill", what: str = "Nothing was injected."
     if app.conducting is not None:
         raise UsageError(
             f"A drill is running: {app.conducting.name}.",
-            "One at a time: what is measured has to be the one fault's.",
+            "Only one drill runs at a time, so that no other fault affects its measurement.",
             "Wait for it, or abort it with X.",
         )
     return actions

@@ -20,7 +20,7 @@ async def offer(app: AppBase) -> None:
         if not left:
             return
         lines = [described(entry, app.now_s) for entry in left]
-        lines.append("Only what is still as the drill left it is undone.")
+        lines.append("A fault is undone only if its target has not changed since.")
         if not await app.push_screen_wait(confirmation(app, QUESTION, lines, "Undo")):
             return
         for undone in await app.submit(actions.undo_entries(left)):

@@ -59,7 +59,7 @@ def plan(form: DrillForm) -> DrillPlan:
         if text.strip() and text.strip() != defaults.get(name)
     }
     parameter_values(kind, given)
-    count = _whole("how many are hit", form.count)
+    count = _whole("number of targets", form.count)
     within = _number("the seconds to the first new step", form.within)
     return DrillPlan(
         name=kind.name,
@@ -71,8 +71,8 @@ def plan(form: DrillForm) -> DrillPlan:
         max_steps_lost=_whole("the steps lost", form.lost),
         seed=_whole("the seed", form.seed),
         blast_radius=checked_blast_radius(
-            _whole("the most pods that are hit", form.pods),
-            _number("the greatest share of a group that is hit", form.share),
+            _whole("maximum number of pods", form.pods),
+            _number("maximum share of a group's pods", form.share),
         ),
     )
 

@@ -21,10 +21,10 @@ from cockpit.tui.views.drills.catalog_rows import default_text
 
 _FIELDS = (
     ("target", "target", "random, head, POD, rank:N"),
-    ("count", "count", "how many are hit"),
-    ("seed", "seed", "of the draw; empty: a new one"),
+    ("count", "count", "number of targets"),
+    ("seed", "seed", "of the random choice; empty: new"),
     ("within", "recover within", "s to the first new step"),
-    ("lost", "steps lost", "at most, done twice"),
+    ("lost", "steps lost", "maximum of repeated steps"),
     ("share", "max share", "of a group's pods; empty: a third"),
     ("hypothesis", "has to hold", "ctrl+r: presets"),
 )

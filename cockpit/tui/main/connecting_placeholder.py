@@ -31,7 +31,7 @@ def starting(state: ViewState) -> Content:
     if state.connected and not state.chosen and not state.switching:
         return Content.assemble(
             Content.styled("No cluster is chosen yet\n\n", "bold"),
-            "0 shows the fleet: every cluster of every context. enter there looks at one.\n",
+            "0 shows the fleet: every cluster of every context. enter opens one.\n",
         )
     if state.failure is None:
         where = state.switching or state.cluster

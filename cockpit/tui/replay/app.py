@@ -31,7 +31,7 @@ REPLAY_KEYS: tuple[Key, ...] = (
         "left_parenthesis",
         "(",
         "before",
-        "To the attempt, drill, alert or mark before",
+        "To the previous attempt, drill, alert or mark",
     ),
     Key(
         "replay_marker_next",

@@ -159,7 +159,7 @@ def ray_says(run: RunView | None, *, over: bool = False) -> StyledLine:
     `over`: what stands around it is of the end of a drill, and this is said to be of now.
     """
     if run is None:
-        return [("There is no run: pods alone are timed.", "muted")]
+        return [("There is no run: only the pods are timed.", "muted")]
     parts: StyledLine = [("now ", "muted")] if over else []
     parts.append((run_word(run), f"bold {run_style(run)}"))
     if run.attempt is not None:

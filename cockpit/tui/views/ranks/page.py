@@ -29,12 +29,18 @@ from cockpit.tui.widgets.few_lines import as_content
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the ranks"),
-    Key("other", "right,n", "← →", "other rank", "The rank before, the next rank"),
+    Key("other", "right,n", "← →", "other rank", "Previous rank, next rank"),
     BY_ID["kill"],
     BY_ID["logs"],
     BY_ID["stack"],
     BY_ID["profile"],
-    Key("memory", "M", "M", "memory", "What its process allocates, by memray (asks for how long)"),
+    Key(
+        "memory",
+        "M",
+        "M",
+        "memory",
+        "Profile its memory allocations (asks for how long)",
+    ),
     BY_ID["object"],
     BY_ID["save"],
     BY_ID["help"],
@@ -65,12 +71,12 @@ class RankScreen(DetailScreen):
     RankScreen.-normal Grid, RankScreen.-narrow Grid { grid-size: 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("K", "kill", "Kill the pod under it"),
+        Binding("K", "kill", "Kill the rank's pod"),
         Binding("l", "logs", "The log of its pod"),
         Binding("T", "stack", "What its process is doing now"),
         Binding("F", "profile", "Where its process spends its time"),
         Binding("M", "memory", "What its process allocates"),
-        Binding("y", "object", "All that is known of it, as YAML"),
+        Binding("y", "object", "Everything known about it, as YAML"),
         Binding("right,n", "other(1)", "The next rank"),
         Binding("left,N", "other(-1)", "The rank before"),
     ]
@@ -92,7 +98,7 @@ class RankScreen(DetailScreen):
         about = self.query_one("#about", Static)
         entitle(about, f"Rank {self.rank}")
         if run is None or rank is None:
-            about.update(Content.styled("This rank is not there any more.", "$muted"))
+            about.update(Content.styled("This rank no longer exists.", "$muted"))
             return
         text = _about(state, run, rank, self.size.width - 2, self.size.height)
         about.update(text)
