@@ -12,12 +12,6 @@ ARENAS = 2
 THRESHOLDS = (1_000, 5, 5)
 
 
-def stay_small() -> None:
-    """Call it once, when everything is imported; it takes no time."""
-    limit_arenas()
-    collect_often()
-
-
 def limit_arenas() -> None:
     """Give the threads to come ARENAS arenas together; elsewhere than with glibc, do nothing.
 
@@ -30,7 +24,9 @@ def limit_arenas() -> None:
 
 
 def collect_often() -> None:
-    """Collect cyclic garbage often, and never look at what the imports made again.
+    """Collect cyclic garbage often, and never look at what is there now again.
+
+    To be called when everything is imported.
 
     Each redraw leaves some 500 objects in cycles (Textual's strips and their caches). With the
     thresholds that a verb starts with, 60,000 of them waited, 8 MB, and memory that was used once
