@@ -64,7 +64,7 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
     args = arguments("--diagnosis")
     assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 0
     told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"shares", "goodput", "eta", "at_risk", "cost", "scaling"}
+    assert set(told) == {"shares", "goodput", "eta", "at_risk", "cost", "scaling", "cause"}
     assert told["goodput"]["wall_s"] > 120
     assert told["at_risk"]["gpu_seconds"] > 200
 

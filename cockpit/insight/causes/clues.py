@@ -37,6 +37,8 @@ DRILL_WEIGHT, OTHER_DRILL_WEIGHT, DRILL_SUPPORT = 96, 50, 20
 MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
 DEAD_NODE_WEIGHT = 70
+LINES, LINE = 1_000, 2_000
+"""The last lines of a log that are looked at, and the first characters of each."""
 EXIT_CODE = "Job entrypoint command failed with exit code"
 _RANKS = re.compile(r"^ranks? (\d+(?:, \d+)*): (.*)$", re.DOTALL)
 _RANKS_WITHIN = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
@@ -179,6 +181,7 @@ def of_lines(
     subject: str = "",
 ) -> Iterator[Clue]:
     """Of a log: lines from its last chain of tracebacks on count more than those before."""
+    lines = [line[:LINE] for line in lines[-LINES:]]
     begin = _last_chain(lines)
     of_snippet: tuple[int, ...] = ()
     for number, line in enumerate(lines):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cockpit.insight.causes.types import Advice, Category
 
@@ -291,8 +292,9 @@ _BEFORE = re.compile(
 """What Ray, torchrun and Python write before a rank's line."""
 
 
+@lru_cache(maxsize=1024)
 def match(text: str) -> Rule | None:
-    """The rule for one line; None where it shows no cause."""
+    """The rule for one line; None where it shows no cause. Lines are asked for again and again."""
     line = plain(text)
     if not line or WRAPPERS.match(line):
         return None

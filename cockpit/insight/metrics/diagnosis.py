@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cockpit.insight.causes.rules import REPEATED
+from cockpit.insight.causes.types import Cause
+from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.bottleneck import Shares, shares
 from cockpit.insight.metrics.checkpoint import UnsavedWork, at_risk
@@ -29,6 +32,8 @@ class Diagnosis:
     at_risk: UnsavedWork | None
     cost: Cost | None
     scaling: tuple[Scale, ...] = ()
+    cause: Cause | None = None
+    """Why the newest attempt that ended badly did."""
 
 
 def diagnosis(
@@ -48,4 +53,5 @@ def diagnosis(
         at_risk(run),
         cost(good, gpus_of(run), limits.price_per_gpu_hour) if good is not None else None,
         tuple(scaling(run, [it for it in past if it.job == job], limits.warmup_s)),
+        next(reversed(causes_of_run(store, run, REPEATED)), None),
     )

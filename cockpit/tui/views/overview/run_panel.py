@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from cockpit import format
-from cockpit.insight.causes.rules import REPEATED
 from cockpit.insight.causes.text import headline
-from cockpit.insight.causes.types import Advice, Category
-from cockpit.insight.causes.verdict import causes_of_run
+from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.metrics.diagnosis import Diagnosis
 from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled
@@ -116,8 +114,8 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
         lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
     if (story := _story(run)) is not None:
         lines.append(story)
-    if (cause := _cause(view_state, run)) is not None:
-        lines.append(cause)
+    if found is not None and found.cause is not None:
+        lines += _cause(found.cause)
     return Content("\n").join(lines)
 
 
@@ -215,19 +213,19 @@ def _story(run: RunView) -> Content | None:
     return Content.styled(one_line(run.message, 160), "$bad") if run.message else None
 
 
-def _cause(view_state: ViewState, run: RunView) -> Content | None:
-    """The verdict on the newest end of an attempt; None where no cause is known."""
-    causes = causes_of_run(view_state.store, run, REPEATED)
-    if not causes or causes[-1].category is Category.UNKNOWN:
-        return None
-    found = causes[-1]
+def _cause(found: Cause) -> list[Content]:
+    """The verdict on the newest end of an attempt, in a line; none where no cause is known."""
+    if found.category is Category.UNKNOWN:
+        return []
     stops = found.advice is Advice.STOP
-    return Content.assemble(
-        Content.styled("cause: ", "$muted"),
-        one_line(headline(found), 160),
-        Content.styled(f" {found.advice.value}", "$bad" if stops else "$good"),
-        Content.styled(f", confidence {found.confidence.value}", "$muted"),
-    )
+    return [
+        Content.assemble(
+            Content.styled("cause: ", "$muted"),
+            one_line(headline(found), 160),
+            Content.styled(f" {found.advice.value}", "$bad" if stops else "$good"),
+            Content.styled(f", confidence {found.confidence.value}", "$muted"),
+        )
+    ]
 
 
 def outcome(view_state: ViewState, measured: Recovery, width: int) -> Content:
