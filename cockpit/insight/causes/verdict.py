@@ -9,7 +9,7 @@ where a line shows only that a process ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cockpit import format
 from cockpit.insight.causes import clues as clues_of
@@ -54,15 +54,14 @@ def causes_of_run(store: Store, run: RunView, newest: int | None = None) -> tupl
         attempt = run.attempts[number]
         if ended_badly(attempt):
             known = clues_of.of_attempt(store, run, attempt)
-            cause = _cause(
-                known, attempt.reason, run.id, number, run.submission_id, attempt.ended_s
-            )
+            end = _End(attempt.reason, run.submission_id, attempt.ended_s, run.id, number)
+            cause = _cause(known, end)
             found.append(_advised(cause, found))
     if not run.attempts and run.state in (RunState.ERRORED, RunState.ABORTED):
         job = store.jobs.get(run.submission_id)
         known = list(clues_of.of_reason(run.message, "Ray Train", run.ended_s))
         known += clues_of.of_job(job) if job is not None else ()
-        found.append(_cause(known, run.message, run.id, None, run.submission_id, run.ended_s))
+        found.append(_cause(known, _End(run.message, run.submission_id, run.ended_s, run.id)))
     return tuple(found)
 
 
@@ -82,7 +81,7 @@ def cause_of_job(store: Store, job: Job) -> Cause | None:
         if within and last.attempt == newest_number:
             return last
     known = [*clues_of.of_job(job), *clues_of.of_excerpts(store, job.id, 0, job.ended_s)]
-    return _cause(known, job.message, "", None, job.id, job.ended_s)
+    return _cause(known, _End(job.message, job.id, job.ended_s))
 
 
 def newest_cause(store: Store) -> Cause | None:
@@ -99,63 +98,70 @@ def newest_cause(store: Store) -> Cause | None:
     return max(found, key=lambda cause: cause.ended_s or 0.0, default=None)
 
 
-def _cause(
-    known: Sequence[Clue],
-    reason: str,
-    run_id: str,
-    attempt: int | None,
-    job_id: str,
-    ended_s: float | None,
-) -> Cause:
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What ended, and what was reported as the reason."""
+
+    reason: str
+    job_id: str
+    ended_s: float | None
+    run_id: str = ""
+    attempt: int | None = None
+
+
+def _cause(known: Sequence[Clue], end: _End) -> Cause:
     culprits = [clue for clue in known if not clue.is_victim]
     best = clues_of.earliest(culprits)
     if best is None:
-        return _unknown(known, reason, run_id, attempt, job_id, ended_s)
-    rival = _rival(best, culprits)
-    advice, why = ADVICE[best.category]
+        return _unknown(known, end)
     who = _who(best, culprits)
+    advice, advice_reason = ADVICE[best.category]
     return Cause(
-        best.category,
-        f"{_subject(who, best)} {best.what}.",
-        _confidence(best, rival),
-        advice,
-        why,
-        run_id,
-        attempt,
-        job_id,
-        who.ranks,
-        who.pod,
-        who.node,
-        best.at_s if best.at_s is not None else ended_s,
-        ended_s,
-        best.quote,
-        best.quoted_from,
-        tuple(_evidence(best, known)),
+        category=best.category,
+        sentence=f"{_subject(who, best)} {best.what}.",
+        confidence=_confidence(best, _rival(best, culprits)),
+        advice=advice,
+        advice_reason=advice_reason,
+        run_id=end.run_id,
+        attempt=end.attempt,
+        job_id=end.job_id,
+        ranks=who.ranks,
+        pod=who.pod,
+        node=who.node,
+        since_s=best.at_s if best.at_s is not None else end.ended_s,
+        ended_s=end.ended_s,
+        quote=best.quote,
+        quoted_from=best.quoted_from,
+        evidence=tuple(_evidence(best, known)),
     )
 
 
-def _unknown(
-    known: Sequence[Clue],
-    reason: str,
-    run_id: str,
-    attempt: int | None,
-    job_id: str,
-    ended_s: float | None,
-) -> Cause:
+def _unknown(known: Sequence[Clue], end: _End) -> Cause:
     victims = [clue for clue in known if clue.is_victim]
-    ranks = tuple(sorted({rank for clue in victims for rank in clue.ranks}))
-    last = one_line(next((line for line in reversed(reason.splitlines()) if line.strip()), ""), 300)
     if victims:
+        ranks = sorted({rank for clue in victims for rank in clue.ranks})
         who = format.ranks(ranks).capitalize() if ranks else "A rank"
         sentence = f"{who} lost a peer, and no cause of that is reported."
+        quote, quoted_from = victims[0].quote, victims[0].quoted_from
     else:
         sentence = "No cause is reported."
-    advice, why = ADVICE[Category.UNKNOWN]
-    quote, quoted_from = (victims[0].quote, victims[0].quoted_from) if victims else (last, "status")
+        lines = [line for line in end.reason.splitlines() if line.strip()]
+        quote, quoted_from = one_line(lines[-1] if lines else "", 300), "status"
+    advice, advice_reason = ADVICE[Category.UNKNOWN]
     return Cause(
-        Category.UNKNOWN, sentence, Confidence.LOW, advice, why, run_id, attempt, job_id,
-        since_s=ended_s, ended_s=ended_s, quote=quote, quoted_from=quoted_from if quote else "",
-    )  # fmt: skip
+        category=Category.UNKNOWN,
+        sentence=sentence,
+        confidence=Confidence.LOW,
+        advice=advice,
+        advice_reason=advice_reason,
+        run_id=end.run_id,
+        attempt=end.attempt,
+        job_id=end.job_id,
+        since_s=end.ended_s,
+        ended_s=end.ended_s,
+        quote=quote,
+        quoted_from=quoted_from if quote else "",
+    )
 
 
 def _rival(best: Clue, culprits: Iterable[Clue]) -> Clue | None:
