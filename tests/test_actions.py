@@ -48,7 +48,7 @@ def job(name: str, **more: Any) -> Job:
     return Job(name, "python train.py", JobStatus.RUNNING, **more)
 
 
-async def test_a_change_says_who_when_where_what_and_what_came_of_it() -> None:
+async def test_audit_line_has_user_time_cluster_change_and_result() -> None:
     cluster = backend()
     await ClusterActions(cluster).scale(ScaleRequest("gpu", 5, max_replicas=8, remove=("w-1",)))
     [line] = lines()
@@ -69,7 +69,7 @@ async def test_a_change_says_who_when_where_what_and_what_came_of_it() -> None:
     assert cluster.asked[-1] == ("announce", "scale", "RayCluster", "trainer")
 
 
-async def test_what_failed_is_noted_with_its_reason_and_not_announced() -> None:
+async def test_failed_change_is_audited_with_its_reason_and_makes_no_event() -> None:
     cluster = Refusing(ref=REF)
     actions = ClusterActions(cluster)
     with pytest.raises(NotAllowedError):
@@ -86,7 +86,7 @@ def make_unwritable() -> None:
     paths.state_dir().write_text("")
 
 
-async def test_no_change_is_made_that_could_not_be_noted() -> None:
+async def test_change_is_refused_without_a_writable_audit_log() -> None:
     make_unwritable()
     cluster = backend()
     actions = ClusterActions(cluster)

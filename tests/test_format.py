@@ -11,7 +11,7 @@ from cockpit import format
     ("seconds", "text"),
     [(None, "–"), (-2, "0 s"), (3.9, "3 s"), (125, "2 m"), (7300, "2 h"), (200_000, "2 d")],
 )
-def test_an_age_is_told_in_one_unit(seconds: float | None, text: str) -> None:
+def test_an_age_is_reported_in_one_unit(seconds: float | None, text: str) -> None:
     assert format.age(seconds) == text
 
 

@@ -127,7 +127,7 @@ def test_manifest_is_shown_without_the_secrets_of_its_command_lines() -> None:
     assert words[1] == SECRET  # the object itself is not changed
 
 
-def test_plan_masks_the_secret_and_says_who_could_read_it(
+def test_plan_masks_the_secret_and_reports_who_could_read_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend())

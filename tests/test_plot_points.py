@@ -36,7 +36,7 @@ def test_a_thinned_past_is_no_row_of_holes() -> None:
     assert len(list(points.segments(times, [1.0] * len(times)))) == 1
 
 
-def test_ranks_that_tell_one_after_the_other_leave_no_holes() -> None:
+def test_ranks_that_report_one_after_the_other_leave_no_holes() -> None:
     times = [second + rank * 0.01 for second in range(0, 40, 5) for rank in range(4)]
     assert len(list(points.segments(times, [1.0] * len(times)))) == 1
 

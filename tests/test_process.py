@@ -18,7 +18,7 @@ def test_own_process_runs() -> None:
     assert OWN.namespace.startswith("pid:")
 
 
-def test_process_that_has_ended_is_told_from_another_with_its_number() -> None:
+def test_process_that_has_ended_is_reported_from_another_with_its_number() -> None:
     child = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=-1)
     assert replace(OWN, pid=int(child.stdout), born="").life is ProcessState.ENDED
     assert replace(OWN, born="1").life is ProcessState.ENDED

@@ -40,7 +40,7 @@ def test_events_reach_the_store_only_when_drained() -> None:
         assert not session.drain()
 
 
-def test_a_source_that_breaks_says_so_and_the_others_go_on() -> None:
+def test_a_source_that_breaks_reports_it_and_the_others_continue() -> None:
     async def bad() -> AsyncIterator[Event]:
         yield notice("before")
         raise ZeroDivisionError("boom")

@@ -100,7 +100,7 @@ def test_a_webhook_is_posted_with_its_headers() -> None:
     assert body["severity"] == "critical"
 
 
-def test_a_hook_that_fails_is_told_once_and_without_its_secrets(
+def test_a_hook_that_fails_is_reported_once_and_without_its_secrets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with server(500) as made, caplog.at_level(logging.DEBUG):
@@ -140,7 +140,7 @@ def test_a_slow_hook_holds_nobody_up_and_what_waits_is_bounded(tmp_path: Path) -
     hooks.close(DEADLINE_S)
 
 
-def test_hooks_are_told_from_their_severity_on_and_of_the_end_if_they_want(
+def test_hooks_are_reported_from_their_severity_on_and_of_the_end_if_they_want(
     tmp_path: Path,
 ) -> None:
     out, critical = tmp_path / "all", tmp_path / "critical"

@@ -37,7 +37,7 @@ def sick() -> Training:
     return training
 
 
-def test_a_look_tells_each_finding_what_to_try_and_how_the_run_does(
+def test_a_check_reports_each_finding_what_to_try_and_how_the_run_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     training = sick()
@@ -69,12 +69,12 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
     assert told["at_risk"]["gpu_seconds"] > 200
 
 
-def test_without_a_run_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_run_there_is_nothing_to_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert alerts._print_once(arguments("--fail"), Store(), 0.0, AlertSettings()) == 0
     assert capsys.readouterr().out == "No alerts: no training run.\n"
 
 
-def test_a_job_that_failed_without_a_run_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_failed_without_a_run_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     store = Store()
     job = Job("nowhere-1", "python nowhere.py", JobStatus.FAILED, "exit code 2", ended_s=100.0)
     store.apply(JobsListed(at_s=100.0, source="ray", jobs=(job,)))

@@ -221,7 +221,7 @@ def test_settings_are_read_from_the_configuration() -> None:
         ({}, ["a"], "[[hooks]]"),
     ],
 )
-def test_settings_that_are_wrong_are_told_without_secrets(
+def test_settings_that_are_wrong_are_reported_without_secrets(
     alerts: dict[str, object], hooks: list[object], says: str
 ) -> None:
     with pytest.raises(UsageError) as error:

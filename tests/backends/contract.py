@@ -138,7 +138,7 @@ class BackendContract:
         scaled = await backend.scale(ScaleRequest(GROUP, 1, uid=cluster.uid))
         assert (scaled.before, scaled.after) == (1, 1)
 
-    async def test_scale_is_clamped_and_says_so(self, backend: Backend) -> None:
+    async def test_scale_is_clamped_and_reports_it(self, backend: Backend) -> None:
         before = await seen(backend, GroupsListed)
         scaled = await backend.scale(ScaleRequest(GROUP, 50, max_replicas=1))
         assert (scaled.before, scaled.after) == (1, 1)

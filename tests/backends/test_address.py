@@ -50,7 +50,7 @@ async def test_the_nodes_of_a_real_cluster_are_its_pods(route: DashboardRoute) -
 
 @pytest.mark.slow
 @pytest.mark.ray
-async def test_a_wrong_token_is_told_and_does_not_end_the_watch(route: DashboardRoute) -> None:
+async def test_a_wrong_token_is_reported_and_does_not_end_the_watch(route: DashboardRoute) -> None:
     seen = await first_look(AddressBackend(route.base_url, token=lambda: "wrong"))
     health = seen[SourceHealth]
     assert isinstance(health, SourceHealth)
@@ -59,7 +59,7 @@ async def test_a_wrong_token_is_told_and_does_not_end_the_watch(route: Dashboard
     assert PodsListed not in seen
 
 
-async def test_only_jobs_can_be_changed_and_the_rest_says_why() -> None:
+async def test_only_jobs_can_be_changed_and_the_rest_reports_why() -> None:
     backend = AddressBackend("http://127.0.0.1:1")
     able = await backend.capabilities()
     assert set(able) == set(VERBS)

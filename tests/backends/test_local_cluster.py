@@ -240,7 +240,7 @@ class TestLifecycle:
                 await up("taken", ONE_WORKER)
             assert list((state / "cockpit").rglob("*")) == []
 
-    async def test_a_head_that_dies_at_start_says_why_with_the_end_of_its_log(
+    async def test_a_head_that_dies_at_start_reports_why_with_the_end_of_its_log(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         python = tmp_path / "python"

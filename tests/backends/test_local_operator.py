@@ -248,7 +248,7 @@ async def test_a_dead_head_is_remade_and_workers_restart_under_their_names(
         assert all(pod.ip == spec.head_ip for pod in pods(HEAD_GROUP))
 
 
-async def test_a_pod_that_wants_a_gpu_waits_for_one_and_says_so(
+async def test_a_pod_that_wants_a_gpu_waits_for_one_and_reports_it(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6")
@@ -280,7 +280,7 @@ async def test_a_node_that_ray_loses_makes_its_pod_unready(
         await until(lambda: any("declared its node dead" in pod.reason for pod in pods()), 10)
 
 
-async def test_without_its_token_the_head_tells_nothing(state: Path, tmp_path: Path) -> None:
+async def test_without_its_token_the_head_reports_nothing(state: Path, tmp_path: Path) -> None:
     spec = write(tmp_path, STAYS)
     async with operated(spec):
         await until(lambda: all(pod.ready for pod in pods(HEAD_GROUP)), 10)
@@ -288,7 +288,7 @@ async def test_without_its_token_the_head_tells_nothing(state: Path, tmp_path: P
         assert asked is None
 
 
-async def test_following_a_log_gives_each_line_once_until_the_pod_is_gone(
+async def test_following_a_log_gives_each_line_once_until_the_pod_no_longer_exists(
     state: Path, tmp_path: Path
 ) -> None:
     talks = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
@@ -305,7 +305,7 @@ async def test_following_a_log_gives_each_line_once_until_the_pod_is_gone(
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-async def test_a_cluster_that_is_not_there_is_said_to_be_so(state: Path) -> None:
+async def test_a_cluster_that_does_not_exist_is_reported(state: Path) -> None:
     backend = LocalBackend("nobody")
     events = []
     async for event in backend.watch():
@@ -349,7 +349,7 @@ def test_an_up_that_was_killed_at_its_very_beginning_is_taken_down(state: Path) 
     assert status(NAME) is None
 
 
-async def test_without_ray_up_says_how_to_get_it(
+async def test_without_ray_up_explains_how_to_get_it(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -359,7 +359,7 @@ async def test_without_ray_up_says_how_to_get_it(
     assert status(NAME) is None
 
 
-async def test_too_little_room_is_said_before_anything_is_made(
+async def test_too_little_room_is_reported_before_anything_is_made(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1))

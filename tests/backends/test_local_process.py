@@ -121,7 +121,7 @@ def test_a_zombie_is_not_alive() -> None:
     child.wait()
 
 
-def test_ending_takes_all_and_tells_how_many(start: Start, tmp_path: Path) -> None:
+def test_ending_takes_all_and_reports_how_many(start: Start, tmp_path: Path) -> None:
     children = [start(MARKED, tmp_path) for _ in range(3)]
     assert end(lambda: find(UID, (), str(tmp_path))) == 3
     assert [child.wait() for child in children] == [-signal.SIGKILL] * 3

@@ -121,7 +121,7 @@ def test_an_error_names_some_of_very_many_clusters(there: There) -> None:
     assert "and 192 more" in caught.value.why
 
 
-def test_nothing_anywhere_says_what_to_do(there: There) -> None:
+def test_nothing_anywhere_suggests_what_to_do(there: There) -> None:
     with pytest.raises(UnreachableError, match="no RayCluster in namespace ml") as caught:
         chosen()
     assert "cockpit clusters" in caught.value.todo
@@ -130,12 +130,14 @@ def test_nothing_anywhere_says_what_to_do(there: There) -> None:
         chosen()
 
 
-def test_a_namespace_that_does_not_exist_is_told_apart_from_an_empty_one(there: There) -> None:
+def test_a_namespace_that_does_not_exist_is_distinguished_from_an_empty_one(there: There) -> None:
     with pytest.raises(UsageError, match="no namespace 'mll' in context prod"):
         chosen(namespace="mll")
 
 
-def test_a_place_without_kuberay_says_so(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path) -> None:
+def test_a_place_without_kuberay_reports_it(
+    monkeypatch: pytest.MonkeyPatch, kubeconfig: Path
+) -> None:
     async def missing(*_: object) -> None:
         raise KubeError("the server could not find it", status=404)
 
@@ -157,7 +159,7 @@ def local(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr("cockpit.backends.local.list_clusters", lambda: clusters)
 
 
-def test_a_local_cluster_that_runs_is_taken_and_that_is_said(
+def test_a_local_cluster_that_runs_is_taken_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     local(monkeypatch, "demo")
@@ -192,7 +194,9 @@ def test_an_address_needs_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(connect.backend(args(address="http://head:8265")).ref) == "address:head:8265"
 
 
-def test_nothing_at_all_says_how_to_begin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_at_all_explains_how_to_begin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert not cluster_choice.kubernetes_is_configured()
     with pytest.raises(UnreachableError, match="no cluster to look at"):
@@ -248,7 +252,7 @@ def test_a_context_that_may_not_be_listed_is_one_row_and_the_others_are_there(
         assert cli.main(["clusters", "--context", "lab"]) == 4
 
 
-def test_every_context_that_is_down_is_told_and_that_is_a_failure(
+def test_every_context_that_is_down_is_reported_and_that_is_a_failure(
     there: There, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there.error = UnreachableError("No way.", "refused")

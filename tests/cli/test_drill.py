@@ -122,7 +122,7 @@ def test_the_history_is_filtered_shown_and_compared(capsys: Capture) -> None:
     assert "PASSED: why" in out
 
 
-def test_a_file_of_the_history_that_is_torn_is_told_and_the_rest_is_listed(
+def test_a_file_of_the_history_that_is_torn_is_reported_and_the_rest_is_listed(
     capsys: Capture,
 ) -> None:
     history = DrillHistory()
@@ -155,7 +155,9 @@ Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "gone"), un
 """
 
 
-def test_what_was_left_on_a_cluster_that_is_gone_is_gone_with_it(capsys: Capture) -> None:
+def test_what_was_left_on_a_cluster_that_no_longer_exists_no_longer_exists_with_it(
+    capsys: Capture,
+) -> None:
     assert main(["drill", "undo"]) == 0
     assert "No drill has left anything." in capsys.readouterr().out
     subprocess.run([sys.executable, "-c", LEFT], check=True)
@@ -172,7 +174,7 @@ def test_what_was_left_on_a_cluster_that_is_gone_is_gone_with_it(capsys: Capture
     assert Journal().entries() == []
 
 
-def test_a_drill_that_goes_on_is_not_undone_by_another(capsys: Capture) -> None:
+def test_a_drill_that_continues_is_not_undone_by_another(capsys: Capture) -> None:
     undo = (Undo("exec", "let it run again", pod="p", argv=("thaw",)),)
     Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "x"), undo, 1.0)
     assert main(["drill", "undo", "drill-1", "--yes"]) == 2

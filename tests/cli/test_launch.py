@@ -63,7 +63,9 @@ def test_no_workers_are_for_a_command_either() -> None:
         (("baseline", "--workers", "64"), ""),  # one process
     ],
 )
-def test_what_the_worker_groups_can_never_have_is_said(argv: tuple[str, ...], lacks: str) -> None:
+def test_what_the_worker_groups_can_never_have_is_reported(
+    argv: tuple[str, ...], lacks: str
+) -> None:
     groups = [
         WorkerGroup("cpu", 1, 1, 0, 4),
         WorkerGroup("gpu", 0, 0, 0, 2, Resources(cpus=1.5, gpus=2)),
@@ -75,7 +77,7 @@ def test_what_the_worker_groups_can_never_have_is_said(argv: tuple[str, ...], la
 
 
 @pytest.mark.parametrize(("workers", "lacks"), [("64", True), ("4", False)])
-def test_a_dry_run_says_when_there_can_never_be_so_many(
+def test_a_dry_run_reports_when_there_can_never_be_so_many(
     workers: str,
     lacks: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -173,7 +175,7 @@ def test_settings_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
         (["ddq", "--list"], "There is no bundled job 'ddq'"),
     ],
 )
-def test_what_cannot_be_launched_is_told_before_a_cluster_is_looked_for(
+def test_what_cannot_be_launched_is_reported_before_a_cluster_is_looked_for(
     argv: list[str],
     words: str,
     tmp_path: Path,
@@ -189,7 +191,7 @@ def test_what_cannot_be_launched_is_told_before_a_cluster_is_looked_for(
     assert len(said.splitlines()) <= 3
 
 
-def test_a_launch_beside_a_job_that_runs_says_whom_its_ranks_may_wait_for() -> None:
+def test_a_launch_beside_a_job_that_runs_reports_whom_its_ranks_may_wait_for() -> None:
     running = [Job(f"job-{n}", "python x.py", JobStatus.RUNNING) for n in range(4)]
     over = Job("over", "python x.py", JobStatus.SUCCEEDED)
     assert beside([over]) == ""

@@ -207,7 +207,7 @@ def test_no_usage_is_wider_than_the_screen_or_has_options_that_look_like_words(
         assert "[options: where, how]" in usage
 
 
-def test_doctor_says_how_to_mend_what_is_missing(
+def test_doctor_explains_how_to_fix_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cockpit.cli.cluster.doctor.NEEDED_SHM_BYTES", 1 << 60)
@@ -280,7 +280,7 @@ def test_a_script_may_have_flags_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_a_kubeconfig_that_is_not_there_is_told_where_clusters_are_asked_for(
+def test_a_kubeconfig_that_is_not_there_is_reported_where_clusters_are_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/no/such/file")

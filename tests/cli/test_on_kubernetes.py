@@ -140,7 +140,7 @@ def rows(run: Run, *argv: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_one_look_at_the_only_cluster_of_the_namespace(run: Run) -> None:
+def test_a_snapshot_at_the_only_cluster_of_the_namespace(run: Run) -> None:
     code, out, err = run("status", "-o", "json")
     assert code == 0, err
     status = json.loads(out)
@@ -177,7 +177,7 @@ def test_one_shot_query_and_watched_list_agree_on_each_pod(run: Run) -> None:
     wait_until(agree, 30)
 
 
-def test_a_pod_that_does_not_start_says_why(run: Run) -> None:
+def test_a_pod_that_does_not_start_reports_why(run: Run) -> None:
     pods = {pod["name"]: pod for pod in rows(run, "pods")}
     assert pods["trainer-gpu-c"]["phase"] == "Pending"
     assert pods["trainer-gpu-c"]["reason"]
@@ -299,7 +299,7 @@ def test_without_rights_every_verb_is_refused_with_4(
         assert "may not" in err or "forbidden" in err
 
 
-def test_doctor_says_of_each_part_whether_it_is_well(run: Run) -> None:
+def test_doctor_reports_of_each_part_whether_it_is_well(run: Run) -> None:
     code, out, _ = run("doctor", "-o", "json")
     checks = {check["name"]: check for check in json.loads(out)}
     assert code == 1
@@ -311,7 +311,7 @@ def test_doctor_says_of_each_part_whether_it_is_well(run: Run) -> None:
     assert checks["dashboard route"]["fix"]
 
 
-def test_one_look_opens_no_watch_and_asks_little(
+def test_a_snapshot_opens_no_watch_and_asks_little(
     run: Run, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -136,7 +136,7 @@ def test_what_is_not_allowed_is_refused_with_4_before_anything_is_sent(
 
 
 @pytest.mark.parametrize(("argv", "verb"), CHANGING, ids=lambda value: str(value))
-def test_read_only_refuses_and_a_dry_run_only_says(
+def test_read_only_refuses_and_a_dry_run_only_reports(
     argv: list[str], verb: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([*argv, "--yes", "--read-only"]) == 4
@@ -347,7 +347,7 @@ AUTOSCALED = replace(GPU, autoscaled=True, desired=2, note="wanted 0, running 2"
         (["gpu", "1"], "At present: wanted 0, running 2."),
     ],
 )
-def test_the_plan_says_what_the_autoscaler_will_make_of_it(
+def test_the_plan_reports_what_the_autoscaler_will_make_of_it(
     argv: list[str], words: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.events = events(ClusterHealth.READY, AUTOSCALED)
@@ -481,7 +481,7 @@ def test_a_command_ends_with_its_own_exit_code_and_streams(
     assert len(changes(cluster)) == 1
 
 
-def test_log_of_a_rayjob_that_is_not_submitted_yet_says_what_is_missing(
+def test_log_of_a_rayjob_that_is_not_submitted_yet_reports_what_is_missing(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waiting = replace(RAYJOB, status=JobStatus.PENDING, submitted=False)

@@ -140,7 +140,7 @@ def _until_checkpoint(session: Any, job: str, attempt: int = 1) -> None:
     assert session.wait(has_one, 120), session.store.jobs
 
 
-def test_a_script_that_raises_at_import_fails_with_its_last_words(
+def test_a_script_that_raises_at_import_fails_with_its_last_output(
     ask: Any,
     cluster: LocalBackend,
     tmp_path: Path,

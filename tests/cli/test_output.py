@@ -52,7 +52,7 @@ def test_a_table_aligns_numbers_to_the_right_and_marks_what_is_unknown(
     ]
 
 
-def test_an_empty_list_says_so_and_is_still_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_reports_it_and_is_still_json(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([], ("name",), "table", empty="No pods.")
     print_rows([], ("name",), "json")
     print_rows([], ("name",), "jsonl")
@@ -68,7 +68,7 @@ def test_status_is_one_object_with_everything() -> None:
     assert whole["pods"][2]["ranks"] == [1]
 
 
-def test_a_script_without_telemetry_is_told_by_what_it_reports(
+def test_a_script_without_telemetry_is_reported_by_what_it_reports(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     checkpoint = Checkpoint(None, "/results/checkpoint_7", {}, 70_921, 0.489)
@@ -103,7 +103,7 @@ def test_a_script_without_telemetry_is_told_by_what_it_reports(
     )
 
 
-def test_watching_says_why_there_is_no_sample(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watching_reports_why_there_is_no_sample(capsys: pytest.CaptureFixture[str]) -> None:
     health = SourceHealth(at_s=1.0, source="telemetry", ok=True)
     report = MetricsReported(at_s=2.0, source="telemetry", run_id=RUN, attempt=1)
     watched = Watched("dmeo")
@@ -127,7 +127,7 @@ def test_what_is_listed_has_a_name(verb: str) -> None:
     assert all("name" in row for row in rows_of(verb, reduced(before_the_kill()), 0.0))
 
 
-def test_a_recovery_is_told_in_one_line() -> None:
+def test_a_recovery_is_reported_in_one_line() -> None:
     measured = recovery(reduced([*before_the_kill(), *the_recovery()]), DRILL)
     assert sentence(measured) == (
         "recovered from pod-kill of t-workers-2: detected 6.6 s, restarted 14.0 s, "
@@ -137,7 +137,7 @@ def test_a_recovery_is_told_in_one_line() -> None:
     assert (row["steps_lost"], row["recovered"], row["target"]) == (12, True, "t-workers-2")
 
 
-def test_a_run_that_did_not_come_back_says_why() -> None:
+def test_a_run_that_did_not_come_back_reports_why() -> None:
     measured = recovery(reduced([*before_the_kill(), *the_recovery()[:4]]), DRILL)
     assert sentence(measured) == ("pod-kill of t-workers-2: NOT recovered: node 127.0.1.3 died")
 

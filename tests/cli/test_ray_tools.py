@@ -21,7 +21,7 @@ from tests.events import RUN, before_the_kill, reduced, the_recovery
 from tests.local_cluster import running_cluster
 
 
-def test_a_run_is_told_as_slices_that_follow_one_another() -> None:
+def test_a_run_is_reported_as_slices_that_follow_one_another() -> None:
     store = reduced([*before_the_kill(), *the_recovery()])
     run = store.runs[RUN]
     run.enter_phase(90.0, 1, Phase.FIRST_STEP)
@@ -134,7 +134,7 @@ def test_a_timeline_holds_rays_tasks_and_the_run(job: str, ask: Any, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_without_trials_one_sentence_says_so(
+def test_without_trials_one_sentence_reports_it(
     job: str, ask: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask("trials") == []

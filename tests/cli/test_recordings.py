@@ -78,7 +78,7 @@ def test_a_recording_is_deleted_when_that_is_confirmed(
     assert "There is no recording 'digits'" in capsys.readouterr().err
 
 
-def test_a_moment_of_a_recording_is_told_without_a_screen(
+def test_a_moment_of_a_recording_is_reported_without_a_screen(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     then = asked(capsys, "replay", "digits", "--headless", "--at", "1m")

@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_recorded_run_becomes_a_file_and_the_path_is_said(
+def test_a_recorded_run_becomes_a_file_and_the_path_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = record("llama-ft")
@@ -56,7 +56,7 @@ def test_a_recorded_run_becomes_a_file_and_the_path_is_said(
     assert oct(written.stat().st_mode & 0o777) == oct(0o666 & ~_umask())
 
 
-def test_a_recording_that_was_left_says_that_it_ends_there(
+def test_a_recording_that_was_left_reports_that_it_ends_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = record("llama-ft", (e for e in events("llama-ft") if e.at_s < START_S + 100))

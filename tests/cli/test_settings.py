@@ -37,7 +37,7 @@ PROD = Place(context="prod", namespace="ml", cluster="big", dashboard_url="http:
         ([Place(kubeconfig="/a"), Place(context="b", kubeconfig="/c")], Place(kubeconfig="/a")),
     ],
 )  # fmt: skip
-def test_what_is_said_of_another_place_is_left_out(levels: list[Place], settled: Place) -> None:
+def test_what_is_reported_of_another_place_is_left_out(levels: list[Place], settled: Place) -> None:
     assert settle(levels) == settled
 
 
@@ -110,7 +110,7 @@ def test_read_only_holds_as_soon_as_one_level_sets_it(
 
 @pytest.mark.parametrize("name", ["COCKPIT_READ_ONLY", "COCKPIT_LOCAL"])
 @pytest.mark.parametrize("text", ["y", "YES", "true ", "on", "1"])
-def test_boolean_variable_is_read_whatever_its_case_and_spaces(
+def test_boolean_variable_is_read_regardless_of_its_case_and_spaces(
     name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, text)
@@ -179,7 +179,7 @@ def test_two_kinds_of_cluster_at_once_are_refused(
     assert "at once" in capsys.readouterr().err
 
 
-def test_what_holds_is_shown_with_who_said_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_holds_is_shown_with_who_reported_it(capsys: pytest.CaptureFixture[str]) -> None:
     where = write(CONFIG)
     assert cli.main(["config", "show", "-n", "mine", "-o", "json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
@@ -267,7 +267,7 @@ def test_a_configuration_without_a_file_is_empty() -> None:
         file.read().named("x")
 
 
-def test_a_file_that_may_not_be_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_may_not_be_read_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     where = write(CONFIG)
     where.chmod(0)
     if os.access(where, os.R_OK):

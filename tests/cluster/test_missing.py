@@ -23,7 +23,7 @@ def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_a_skip_says_why_in_the_last_lines() -> None:
+def test_a_skip_reports_why_in_the_last_lines() -> None:
     done = _pytest(ci=False)
     assert done.returncode == 0, done.stdout
     *_, why, closing = done.stdout.splitlines()
@@ -71,7 +71,7 @@ def test_a_skip_is_a_failure_in_ci() -> None:
     assert "skipped in CI, where everything must run" in done.stdout
 
 
-def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_it_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert build.missing() == "it needs root: namespaces, mounts and a kubelet"
 

@@ -223,7 +223,7 @@ def test_the_token_reaches_every_container_that_speaks_to_ray() -> None:
             assert reference == {"name": "demo", "key": "auth_token"}
 
 
-def test_workers_wait_for_the_gcs_in_an_init_container_unless_the_operator_is_told_not_to(
+def test_workers_wait_for_the_gcs_in_an_init_container_unless_disabled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = cluster()

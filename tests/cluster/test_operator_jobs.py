@@ -259,7 +259,7 @@ async def test_a_suspended_job_gives_its_cluster_back_and_gets_another(place: Pl
     assert (await place.becomes("train", "Running"))["rayClusterName"] != first
 
 
-async def test_a_job_that_the_real_operator_would_refuse_says_why(place: Place) -> None:
+async def test_a_job_that_the_real_operator_would_refuse_reports_why(place: Place) -> None:
     await place.submit("train", clusterSelector={"ray.io/cluster": "demo"}, backoffLimit=1)
     status = await place.becomes("train", "ValidationFailed")
     assert "BackoffLimit is incompatible with ClusterSelector" in status["message"]

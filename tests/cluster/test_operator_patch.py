@@ -33,7 +33,7 @@ def operator() -> dict[str, Any]:
     }
 
 
-def test_the_operator_is_told_to_leave_its_init_container_out(control_plane: Testbed) -> None:
+def test_operator_is_configured_without_its_init_container(control_plane: Testbed) -> None:
     place = PLACE.format(control_plane.namespace("operator-patch"))
     ask = control_plane.plane.ask
     ask("POST", place, operator())

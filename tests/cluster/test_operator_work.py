@@ -130,7 +130,9 @@ async def test_what_changed_while_the_operator_was_away_is_made_good(clusters: C
     assert set(before) - set(after) == {lost}
 
 
-async def test_a_pod_that_a_quota_forbids_is_told_and_made_once_it_may(clusters: Clusters) -> None:
+async def test_a_pod_that_a_quota_forbids_is_reported_and_made_once_it_may(
+    clusters: Clusters,
+) -> None:
     quotas = f"/api/v1/namespaces/{clusters.namespace}/resourcequotas"
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "2"}}}
     await clusters.api.create(quotas, quota)

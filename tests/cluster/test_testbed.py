@@ -144,7 +144,7 @@ def test_a_pod_that_is_evicted_goes(kubernetes: Testbed, pods: str) -> None:
     _until(lambda: _phase(kubernetes, pods, "evicted") == "", 30)
 
 
-def test_a_pod_that_fits_nowhere_says_why(kubernetes: Testbed, pods: str) -> None:
+def test_a_pod_that_fits_nowhere_reports_why(kubernetes: Testbed, pods: str) -> None:
     path = f"/api/v1/namespaces/{pods}/pods"
     kubernetes.plane.ask("POST", path, _pod("greedy", "", gpus=8))
 
@@ -155,7 +155,7 @@ def test_a_pod_that_fits_nowhere_says_why(kubernetes: Testbed, pods: str) -> Non
     _until(lambda: "Insufficient nvidia.com/gpu" in why(), 30)
 
 
-def test_a_user_may_do_what_a_role_says_and_no_more(kubernetes: Testbed, pods: str) -> None:
+def test_a_user_may_do_what_a_role_reports_and_no_more(kubernetes: Testbed, pods: str) -> None:
     kubeconfig = kubernetes.plane.user_kubeconfig("cockpit-reader", ["readers"])
     pods_path = f"/api/v1/namespaces/{pods}/pods"
     assert _status_for(kubeconfig, pods_path) == 403

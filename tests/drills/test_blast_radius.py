@@ -115,7 +115,7 @@ async def test_faults_of_one_drill_count_together() -> None:
     assert len(await experiment(ground(3), faults, same).prepare()) == 2
 
 
-def test_missing_pods_count_where_kills_go_on() -> None:
+def test_missing_pods_count_where_kills_continue() -> None:
     """Of six wanted, one is missing and one is not ready: no other may be hit."""
     living = workers(5)
     living[4] = replace(living[4], ready=False)
@@ -140,7 +140,7 @@ def test_pods_of_one_replica_count_as_one_and_are_lost_together() -> None:
         require_within(store, there[:1], BlastRadius(max_pods=1))
 
 
-def test_targets_that_are_all_gone_are_refused_and_no_defect() -> None:
+def test_targets_that_all_no_longer_exist_are_refused_and_no_defect() -> None:
     with pytest.raises(NotAllowedError, match="would hit 2 of the 0 pods"):
         require_within(reduced([pods(1.0, HEAD)]), workers(2), BlastRadius())
 
@@ -205,7 +205,7 @@ def limits_of(text: str) -> list[BlastRadius]:
     return [step.doing.plan.blast_radius for step in day.steps if isinstance(step.doing, Inject)]
 
 
-def test_game_day_says_its_limits_and_the_configuration_bounds_them() -> None:
+def test_game_day_reports_its_limits_and_the_configuration_bounds_them() -> None:
     first, second = limits_of(FILE)
     assert (first, second) == (BlastRadius(None, 0.5), BlastRadius(4, 1.0))
     session = Session(ScriptedBackend())
@@ -217,7 +217,7 @@ def test_game_day_says_its_limits_and_the_configuration_bounds_them() -> None:
             limits_of(FILE.replace("max_share = 0.5", wrong))
 
 
-def test_shipped_game_days_hit_more_than_a_third_only_where_they_say_so() -> None:
+def test_shipped_game_days_hit_more_than_a_third_only_where_they_report_it() -> None:
     for name in shipped():
         for step in game_day(name).steps:
             if isinstance(step.doing, Inject):

@@ -96,7 +96,7 @@ def test_a_copy_that_was_killed_half_way_is_ignored(checkpoint: Path) -> None:
     assert left(checkpoint) == ["checkpoint_1"]
 
 
-def test_a_restore_stops_a_copy_that_goes_on_and_waits_for_its_end(checkpoint: Path) -> None:
+def test_a_restore_stops_a_copy_that_continues_and_waits_for_its_end(checkpoint: Path) -> None:
     before = content(checkpoint)
     process = begun(checkpoint)
     argv = [sys.executable, *pod_script.argv("checkpoint", "restore", NAME, str(checkpoint))[1:]]

@@ -94,7 +94,7 @@ async def test_a_run_that_has_just_begun_has_some_time_for_a_steady_state() -> N
     assert [probe.value for probe in record.probes if probe.when == "before"] == ["3 of 3 losses"]
 
 
-async def test_a_steady_state_is_not_waited_for_where_no_run_goes_on() -> None:
+async def test_a_steady_state_is_not_waited_for_where_no_run_continues() -> None:
     ground = ScriptedContext([pods(1.0, HEAD, ONE, TWO)])
     prober = Scripted({"ready": [(None, "there is no run"), (True, "a run")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
@@ -129,9 +129,7 @@ async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
     assert "no answer within 0.3 s" in (await drill.conduct()).why
 
 
-async def test_the_hypothesis_may_take_a_while_to_hold_again_and_only_its_last_word_is_told() -> (
-    None
-):
+async def test_hypothesis_is_judged_by_its_last_result_after_the_fault() -> None:
     ground = ScriptedContext(trained())
     prober = Scripted({"ready": [(True, "2"), (False, "1"), (True, "2 again")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, after_s=10.0))
@@ -354,7 +352,7 @@ async def test_an_injection_that_takes_too_long_is_broken_and_undone() -> None:
     assert ("exec", ONE.name, "thaw", "refuse") in ground.backend.asked
 
 
-async def test_an_undo_that_fails_is_told_and_kept_in_the_journal() -> None:
+async def test_an_undo_that_fails_is_reported_and_kept_in_the_journal() -> None:
     ground, journal = ScriptedContext(trained(), Refusing()), Journal()
     fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
     record = await experiment(ground, fault, journal=journal).conduct()
@@ -378,7 +376,7 @@ async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
     assert len(journal.entries()) == 1
 
 
-async def test_a_cancelled_drill_is_undone_before_the_cancellation_goes_on() -> None:
+async def test_a_cancelled_drill_is_undone_before_the_cancellation_continues() -> None:
     ground, journal = ScriptedContext(trained()), Journal()
     drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
     going = asyncio.create_task(drill.conduct())
@@ -486,7 +484,7 @@ async def test_the_second_of_two_faults_that_fails_has_the_first_undone() -> Non
     assert journal.entries() == []
 
 
-async def test_what_goes_on_while_a_fault_lasts_is_ended_with_it() -> None:
+async def test_what_continues_while_a_fault_lasts_is_ended_with_it() -> None:
     ground = ScriptedContext(trained())
     beats = 0
 
@@ -574,7 +572,7 @@ async def test_different_seeds_hit_different_pods() -> None:
     assert hit == {ONE.name, TWO.name}
 
 
-async def test_a_dry_run_tells_what_the_drill_then_does_and_changes_nothing() -> None:
+async def test_a_dry_run_reports_what_the_drill_then_does_and_changes_nothing() -> None:
     ground, journal, fault = ScriptedContext(trained()), Journal(), Obedient(undo=(FREEZE,))
     fault.apply = partial(_must_not, "apply")
     drill = experiment(ground, fault, plan(seed=7), journal=journal)
@@ -588,7 +586,7 @@ async def test_a_dry_run_tells_what_the_drill_then_does_and_changes_nothing() ->
     assert record.drills[0].target == armed[0].victims.name
 
 
-async def test_others_than_those_that_were_told_are_not_hit() -> None:
+async def test_others_than_those_that_were_reported_are_not_hit() -> None:
     """The pod that was chosen goes between the question and its answer."""
     ground, fault = ScriptedContext(trained()), Obedient()
     drill = experiment(ground, fault, plan(seed=7))

@@ -84,7 +84,7 @@ def test_no_shipped_day_has_the_name_of_a_fault() -> None:
     assert not set(shipped()) & set(NAMES)
 
 
-def test_a_file_with_the_old_name_of_a_fault_is_told_the_new_one() -> None:
+def test_the_old_name_of_a_fault_is_refused_with_the_new_name() -> None:
     with pytest.raises(UsageError, match="did you mean spot-preemption"):
         day_of("[[step]]\ndrill = 'preemption'\n")
 
@@ -107,7 +107,7 @@ def test_an_unknown_fault_is_answered_with_those_that_are_like_it(typed: str, sa
     assert len(str(caught.value)) < 200
 
 
-def test_a_file_says_all_of_a_day() -> None:
+def test_a_file_reports_all_of_a_day() -> None:
     day = parsed(WRITTEN, "day.toml", "day")
     launch, both, one, expect, scale, wait = (step.doing for step in day.steps)
     assert isinstance(launch, Launch)
@@ -296,7 +296,7 @@ async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() 
     assert hands.asked == ["launch checkpointed", "stay 3 times", "stop job-2"]
 
 
-async def test_a_job_that_cannot_be_sent_again_is_told_and_the_day_goes_on(
+async def test_a_job_that_cannot_be_sent_again_is_reported_and_the_day_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ground = ScriptedContext()
@@ -339,7 +339,7 @@ async def test_a_step_between_that_fails_ends_the_day() -> None:
     assert "cannot be scaled" in result.why
 
 
-async def test_an_expectation_that_does_not_come_true_in_time_says_what_was_found() -> None:
+async def test_an_expectation_that_does_not_come_true_in_time_reports_what_was_found() -> None:
     ground = ScriptedContext(trained())
     run, _, _ = run_of(ground, day_of("[[step]]\nexpect = ['checkpoint-age <= 5']\nwithin_s = 0"))
     result = await run.conduct()

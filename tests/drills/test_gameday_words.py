@@ -46,7 +46,7 @@ def after(lines: list[str], step: str) -> str:
     return lines[at + 1].strip()
 
 
-def test_a_step_whose_fault_is_not_there_says_so_and_that_it_is_left_out() -> None:
+def test_a_step_whose_fault_is_not_there_reports_it_and_that_it_is_left_out() -> None:
     said = step_lines(game_day("crash"), LOCAL)
     words = "Left out: there is no container-kill here: a local pod is its processes"
     assert after(said, "a container crashes (container-kill)").startswith(words)
@@ -66,7 +66,7 @@ def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
     )
 
 
-def test_a_run_that_goes_on_is_what_the_drills_hit_and_nothing_is_launched() -> None:
+def test_a_run_that_continues_is_what_the_drills_hit_and_nothing_is_launched() -> None:
     at = here(ScriptedContext(trained()).store, "local", {})
     assert after(step_lines(game_day("smoke"), at), "launch checkpointed") == (
         f"Nothing is launched: run {at.run} continues, and the drills hit that one."
@@ -111,7 +111,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_cluster")
-def test_the_steps_of_a_day_are_told_without_a_cluster_too(capsys: Capture) -> None:
+def test_the_steps_of_a_day_are_reported_without_a_cluster_too(capsys: Capture) -> None:
     for argv in (["plan", "smoke"], ["run", "preemption", "--dry-run"]):
         assert main(["drill", *argv]) == 0
         told = capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_the_steps_of_a_day_are_told_without_a_cluster_too(capsys: Capture) -> N
     assert main(["drill", "plan", "pod-kill"]) == 3, "whom it hits is the cluster's to say"
 
 
-def test_a_drill_that_was_refused_says_that_nothing_was_done(capsys: Capture) -> None:
+def test_a_drill_that_was_refused_reports_that_nothing_was_done(capsys: Capture) -> None:
     refused = replace(record(verdict=Verdict.REFUSED), drills=(), recoveries=())
     result.print_record(refused)
     assert "REFUSED, nothing was done: why" in capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_a_drill_that_was_refused_says_that_nothing_was_done(capsys: Capture) ->
     assert "PASSED: why" in capsys.readouterr().out
 
 
-def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture) -> None:
+def test_the_first_line_of_a_drill_reports_that_nothing_is_done_yet(capsys: Capture) -> None:
     ground = ScriptedContext(trained())
     refused = experiment(ground, Obedient(missing="no right to it"))
     asyncio.run(refused.conduct())
@@ -139,7 +139,7 @@ def test_the_first_line_of_a_drill_says_that_nothing_is_done_yet(capsys: Capture
     assert capsys.readouterr().err.splitlines() == ["    0.0 s  preparing: nothing is done yet"]
 
 
-def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_told(capsys: Capture) -> None:
+def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_reported(capsys: Capture) -> None:
     ground = ScriptedContext(trained())
     drill = experiment(ground, Obedient())
     lines = Lines(drill)

@@ -46,7 +46,5 @@ def recovered(*milestones: Milestone, unseen: tuple[str, ...] = ()) -> Recovery:
         ),
     ],
 )
-def test_a_run_that_came_back_slower_is_not_said_to_have_come_back_whole(
-    measured: Recovery, why: str
-) -> None:
+def test_slower_run_after_a_restart_is_not_fully_recovered(measured: Recovery, why: str) -> None:
     assert judge(PLAN, "", "", [measured]) == (Verdict.PASSED, why)

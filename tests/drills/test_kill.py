@@ -52,7 +52,7 @@ def test_a_rank_means_the_pod_that_it_runs_on(target: str) -> None:
     assert plan_kill(reduced(before_the_kill()), target, 0.0).pod == TWO
 
 
-def test_a_kill_of_the_head_says_that_every_run_ends() -> None:
+def test_a_kill_of_the_head_reports_that_every_run_ends() -> None:
     plan = plan_kill(reduced(before_the_kill()), HEAD.name, 30.0)
     assert any("HEAD" in line for line in plan.lines)
     assert "SIGKILL after 30 s" in plan.lines[0]

@@ -239,7 +239,7 @@ def test_without_the_process_that_holds_them_back_packets_pass(script: Inside) -
     eventually(lambda: median(round_trips_s(20)) < 0.05)
 
 
-def test_a_missing_right_is_told_as_such(script: Inside) -> None:
+def test_a_missing_right_is_reported_as_such(script: Inside) -> None:
     own = f"cockpit-a{os.getpid()}"
     without = ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]
     argv = [sys.executable, *pod_script.argv("network", "check", "partition")[1:]]

@@ -117,12 +117,12 @@ async def test_a_checkpoint_has_an_age() -> None:
     assert await asked("checkpoint-age") == (None, "there is no run")
 
 
-async def test_the_loss_cannot_be_told_without_a_run() -> None:
+async def test_loss_probe_is_unknown_without_a_run() -> None:
     assert await asked("loss-continuous") == (None, "there is no run")
     assert (await asked("loss-continuous", *trained(), after=True))[0] is None
 
 
-async def test_a_loss_that_is_to_go_on_has_a_curve_before_the_fault() -> None:
+async def test_a_loss_that_is_to_continue_has_a_curve_before_the_fault() -> None:
     assert await asked("loss-continuous", *trained()) == (None, "2 losses known, of 3 at least")
     more = tick(1, 99.9, 51, 60)
     assert await asked("loss-continuous", *trained(), more) == (
@@ -142,7 +142,7 @@ async def test_what_a_command_writes_is_bounded_and_clean() -> None:
     assert await external.command(probe(text)) == (True, "exit code 0: red")
 
 
-async def test_a_command_that_is_not_there_says_so() -> None:
+async def test_a_command_that_is_not_there_reports_it() -> None:
     with pytest.raises(CockpitError, match=r"no-such-program cannot be run: No such file"):
         await external.command(probe("command: no-such-program"))
 
@@ -164,7 +164,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-async def test_a_query_without_a_prometheus_says_why_there_is_none() -> None:
+async def test_a_query_without_a_prometheus_reports_why_there_is_none() -> None:
     async def find() -> PrometheusSettings:
         return PrometheusSettings("", why_not="none is configured")
 

@@ -73,7 +73,7 @@ async def prepared(
 
 
 @pytest.mark.parametrize("name", [*PROCESSES, "cpu-hog", "memory-hog", "container-kill"])
-async def test_a_right_that_is_missing_is_told_before_anything_is_done(name: str) -> None:
+async def test_a_right_that_is_missing_is_reported_before_anything_is_done(name: str) -> None:
     def refuse(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         raise NotAllowedError("You may not do this on the cluster.", "pods/exec")
 
@@ -90,7 +90,7 @@ def test_who_has_no_way_into_pods_has_no_such_fault(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rank-kill", "rank-freeze", "slow-rank", "memory-hog"])
-async def test_a_rank_that_is_gone_is_named_and_nobody_is_hit(name: str) -> None:
+async def test_a_rank_that_no_longer_exists_is_named_and_nobody_is_hit(name: str) -> None:
     def one_is_gone(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         if script == "inspect" and words[1:] == ("12",):
             return ExecResult(1, "", "process 12 has ended\n")
@@ -102,7 +102,7 @@ async def test_a_rank_that_is_gone_is_named_and_nobody_is_hit(name: str) -> None
     assert {call[1] for call in backend.ran} == {"inspect"}
 
 
-async def test_a_pod_that_is_gone_is_told_as_what_is_missing() -> None:
+async def test_a_pod_that_no_longer_exists_is_reported_as_what_is_missing() -> None:
     def gone(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         raise UsageError(f"There is no pod {pod!r}.")
 
@@ -111,7 +111,7 @@ async def test_a_pod_that_is_gone_is_told_as_what_is_missing() -> None:
     assert "There is no pod" in caught.value.why
 
 
-async def test_words_of_a_pod_that_are_no_answer_are_told_on_one_line() -> None:
+async def test_words_of_a_pod_that_are_no_answer_are_reported_on_one_line() -> None:
     def nonsense(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         return ExecResult(0, "\x1b[2J\n", "")
 

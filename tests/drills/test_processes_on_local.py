@@ -233,7 +233,9 @@ def test_kills_at_random_are_each_measured_and_the_run_outlives_them(
     assert max(run_of(session.store).attempts) > before
 
 
-def test_what_was_held_in_a_pod_that_is_gone_is_gone_too(session: Session) -> None:
+def test_what_was_held_in_a_pod_that_no_longer_exists_no_longer_exists_too(
+    session: Session,
+) -> None:
     victim = rank(session, 1)
     kind = fault("rank-freeze")
     order = Order("drill-y.1", parameter_values(kind, {"for_s": "600"}), Random(0))
@@ -253,7 +255,9 @@ def is_living(store: Store, name: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "said"), [("dashboard-kill", "dashboard"), ("head-kill", "")])
-def test_what_ends_the_head_is_said_before_and_done(session: Session, name: str, said: str) -> None:
+def test_what_ends_the_head_is_reported_before_and_done(
+    session: Session, name: str, said: str
+) -> None:
     """A local head comes back, another one, under the same name's cluster."""
     assert session.wait(lambda store: any(is_ready_head(pod) for pod in store.pods.values()), 60.0)
     before = next(pod for pod in session.store.pods.values() if is_ready_head(pod))

@@ -137,7 +137,7 @@ def test_a_kill_hits_the_process_that_was_found_and_no_other_with_its_number(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start the script as somebody else")
-def test_a_missing_right_is_told_as_such(start: Start) -> None:
+def test_a_missing_right_is_reported_as_such(start: Start) -> None:
     found = identity(start())
     refused = subprocess.run(
         ["/usr/bin/python3", *pod_script.argv("kill", str(found))[1:]],
@@ -177,7 +177,7 @@ def test_a_frozen_process_runs_again_by_itself(start: Start, tmp_path: Path) -> 
     eventually(lambda: not list(tmp_path.iterdir()))
 
 
-def test_a_slow_process_runs_and_stands_still_in_turns(start: Start, tmp_path: Path) -> None:
+def test_a_slow_process_runs_and_stands_still_alternately(start: Start, tmp_path: Path) -> None:
     found = identity(start())
     run("stop", "d1", "600", "0.02", "0.02", str(found))
     seen: set[str] = set()
@@ -200,7 +200,7 @@ def test_who_dies_while_frozen_leaves_nothing_behind(start: Start, tmp_path: Pat
     eventually(lambda: not is_alive(holding) and not list(tmp_path.iterdir()))
 
 
-def test_a_release_mends_what_a_killed_keeper_left(start: Start, tmp_path: Path) -> None:
+def test_a_release_repairs_what_a_killed_keeper_left(start: Start, tmp_path: Path) -> None:
     found = identity(start())
     run("stop", "d1", "600", "1", "0", str(found))
     (held,) = tmp_path.glob("*.json")
@@ -226,7 +226,7 @@ def test_a_release_lets_nobody_run_who_only_has_the_number(start: Start, tmp_pat
     assert state(found) == "T", "it is another process, which somebody else has stopped"
 
 
-def test_who_is_gone_cannot_be_frozen(start: Start, tmp_path: Path) -> None:
+def test_who_no_longer_exists_cannot_be_frozen(start: Start, tmp_path: Path) -> None:
     child = start()
     found = identity(child)
     child.kill()

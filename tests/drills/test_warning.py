@@ -79,7 +79,7 @@ def test_a_run_that_would_end_is_warned_of() -> None:
     assert "Ray's default is never" in warnings(store, HIT)[0]
 
 
-def test_restarts_that_are_used_up_are_warned_of_until_another_driver_counts_anew() -> None:
+def test_restarts_that_are_used_up_are_warned_of_until_another_driver_counts_again() -> None:
     def ended(attempt: int, reason: str, budget: str) -> AttemptEnded:
         return AttemptEnded(
             at_s=100.0 + attempt,
@@ -116,7 +116,7 @@ def test_a_fault_in_the_middle_of_a_recovery_is_warned_of() -> None:
     assert warnings(store, HIT) == ()
 
 
-def test_the_bounds_of_the_pods_groups_are_told() -> None:
+def test_the_bounds_of_the_pods_groups_are_reported() -> None:
     store = reduced(well())
     store.groups = {"workers": replace(GROUP, max=2, min=2, autoscaled=True)}
     assert [line.partition(":")[0] for line in warnings(store, HIT)] == [

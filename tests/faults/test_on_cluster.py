@@ -52,7 +52,7 @@ def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     return found
 
 
-def test_a_loss_that_is_not_a_number_fails_the_job_and_the_run_says_why(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_a_number_fails_the_job_and_the_run_reports_why(tmp_path: Path) -> None:
     settings = ("learning_rate=1e38", "epochs=50", f"storage_path={tmp_path}")
     flags = [f"--set={setting}" for setting in settings]
     done = run("launch", "checkpointed", "--workers=1", *flags, "--follow", timeout_s=120)
@@ -67,7 +67,7 @@ def test_a_loss_that_is_not_a_number_fails_the_job_and_the_run_says_why(tmp_path
     assert row["status"] == "FAILED"
 
 
-def test_a_run_that_asks_for_more_than_there_is_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_run_that_asks_for_more_than_there_is_reports_what_is_missing(tmp_path: Path) -> None:
     flags = ["--workers=2", f"--set=storage_path={tmp_path}"]
     job = run("launch", "checkpointed", *flags).out.strip()
 
@@ -123,7 +123,7 @@ def test_a_job_that_does_not_exist_is_a_sentence(verb: str) -> None:
     done.is_a_sentence(2, "checkpointet-1")
 
 
-def test_without_its_operator_the_pods_go_on_and_a_change_says_what_to_do() -> None:
+def test_without_its_operator_the_pods_continue_and_a_change_suggests_what_to_do() -> None:
     cluster = status(NAME)
     assert cluster is not None
     assert cluster.status is not None

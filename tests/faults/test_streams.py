@@ -44,7 +44,7 @@ def test_a_full_disk_behind_a_redirection_is_a_sentence(verb: str) -> None:
     done.is_a_sentence(1, "cannot be written", "No space left")
 
 
-def test_the_screen_in_a_pipe_says_what_to_use_instead() -> None:
+def test_the_screen_in_a_pipe_reports_what_to_use_instead() -> None:
     for line in ('"$@" | cat; exit ${PIPESTATUS[0]}', '"$@" demo </dev/null'):
         shell(line).is_a_sentence(2, "needs a terminal", "--headless")
 
@@ -68,7 +68,7 @@ def test_without_home_the_list_of_users_is_asked() -> None:
     assert done.code == 0, done.err
 
 
-def test_a_user_whom_nobody_knows_is_told_to_set_home() -> None:
+def test_user_without_a_passwd_entry_is_asked_to_set_home() -> None:
     # The interpreter's own modules are read as whoever this is: only the look-up is another's.
     script = "import os, sys; os.getuid = lambda: 54321; from cockpit.cli.main import main; "
     script += "sys.exit(main(['local', 'status']))"
@@ -104,7 +104,7 @@ def test_no_room_for_the_state_is_a_sentence_and_leaves_nothing(tmp_path: Path) 
     assert (left.name, left.stat().st_size) == ("audit.jsonl", 0), "it is opened before the start"
 
 
-def test_without_ray_it_is_said_what_to_install(tmp_path: Path) -> None:
+def test_without_ray_it_is_reported_what_to_install(tmp_path: Path) -> None:
     """A Python with everything that this one has, but Ray."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")

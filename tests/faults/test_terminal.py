@@ -59,7 +59,7 @@ def test_a_screen_that_found_no_cluster_ends_with_the_code_for_it() -> None:
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("moment", [b"ray start", b"RUNNING"])
-def test_a_demo_whose_terminal_is_gone_takes_its_cluster_down(moment: bytes) -> None:
+def test_a_demo_whose_terminal_no_longer_exists_takes_its_cluster_down(moment: bytes) -> None:
     with separate_state():
         pid, terminal = screen("demo", "--workers=1", "--name=hangup")
         read_until(terminal, moment)

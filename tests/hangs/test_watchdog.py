@@ -139,7 +139,7 @@ def test_stack_names_the_call_and_the_user_code() -> None:
     assert stack.call == "waiter.acquire"
 
 
-def test_without_process_group_the_dump_says_so() -> None:
+def test_without_process_group_the_dump_reports_it() -> None:
     assert not dist.is_initialized()
     assert flight_recorder.read()[-1] == "torch.distributed is not initialized"
 

@@ -48,7 +48,7 @@ class Clock:
         return [(at_s - begin_s, type(event).__name__) for at_s, event in self.events[before:]]
 
 
-def test_a_finding_is_raised_once_it_lasted_and_cleared_once_it_is_gone() -> None:
+def test_a_finding_is_raised_once_it_lasted_and_cleared_once_it_no_longer_exists() -> None:
     clock = Clock()
     assert clock.look(60, SLOW) == [(RAISED_AFTER_S + 1, "AlertRaised")]
     assert list(clock.store.alerts) == ["idle-gpu/rank 3"]
@@ -56,7 +56,7 @@ def test_a_finding_is_raised_once_it_lasted_and_cleared_once_it_is_gone() -> Non
     assert clock.look(60) == []
 
 
-def test_what_is_shorter_is_never_told() -> None:
+def test_what_is_shorter_is_never_reported() -> None:
     clock = Clock()
     for _ in range(20):
         assert clock.look(int(RAISED_AFTER_S) - 2, SLOW) == []
@@ -71,7 +71,7 @@ def test_what_flickers_is_raised_once_and_not_cleared() -> None:
     assert [type(event) for _, event in clock.events] == [AlertRaised]
 
 
-def test_a_change_of_severity_is_told_at_once_and_new_numbers_now_and_then() -> None:
+def test_a_change_of_severity_is_reported_at_once_and_new_numbers_now_and_then() -> None:
     clock = Clock()
     clock.look(20, SLOW)
     assert clock.look(3, replace(SLOW, severity=Severity.CRITICAL)) == [(1, "AlertRaised")]
@@ -90,7 +90,7 @@ def test_a_silent_source_neither_raises_nor_clears() -> None:
     assert clock.look(60) == [(CLEARED_AFTER_S, "AlertCleared")]
 
 
-def test_what_began_before_the_silence_starts_anew_after_it() -> None:
+def test_what_began_before_the_silence_starts_again_after_it() -> None:
     clock = Clock()
     clock.look(int(RAISED_AFTER_S) - 2, SLOW)
     clock.telemetry = False

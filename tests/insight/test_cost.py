@@ -55,13 +55,13 @@ def diagnosing(training: Training) -> Callable[[], None]:
     return look
 
 
-def test_a_look_grows_with_the_ranks_and_not_with_their_square() -> None:
+def test_a_check_grows_with_the_ranks_and_not_with_their_square() -> None:
     few, many = after_minutes(100), after_minutes(1_000)
     assert growth(finding(few), finding(many)) < 20
     assert growth(diagnosing(few), diagnosing(many)) < 20
 
 
-def test_a_look_after_hours_costs_little_more_than_after_minutes() -> None:
+def test_a_check_after_hours_costs_little_more_than_after_minutes() -> None:
     short, long = after_minutes(300), after_hours(300)
     points = len(long.run.curves["step_time_s"]) / len(short.run.curves["step_time_s"])
     assert growth(finding(short), finding(long)) < 5 < points

@@ -38,7 +38,7 @@ def told(*jobs: Job, now_s: float = T0 + 20) -> list[str]:
     return [finding.subject for finding in findings(listed(*jobs), None, now_s)]
 
 
-def test_a_job_that_failed_before_it_had_a_run_is_told() -> None:
+def test_a_job_that_failed_before_it_had_a_run_is_reported() -> None:
     [finding] = findings(listed(FAILED), None, T0 + 20)
     assert (finding.kind, finding.subject) == ("failed-job", "job nowhere-1")
     assert finding.severity is Severity.WARNING
@@ -53,19 +53,19 @@ def test_a_job_that_failed_before_it_had_a_run_is_told() -> None:
     assert finding.run_id == ""
 
 
-def test_it_is_told_for_half_an_hour() -> None:
+def test_it_is_reported_for_half_an_hour() -> None:
     assert told(FAILED, now_s=T0 + 19 + 1_799)
     assert not told(FAILED, now_s=T0 + 19 + 1_801)
     assert not told(replace(FAILED, ended_s=None)), "nobody knows how long ago"
 
 
 @pytest.mark.parametrize("status", [JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.RUNNING])
-def test_only_a_failure_is_told(status: JobStatus) -> None:
+def test_only_a_failure_is_reported(status: JobStatus) -> None:
     assert not told(replace(FAILED, status=status))
 
 
 @pytest.mark.parametrize("status", [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED])
-def test_a_job_that_was_launched_again_is_not_told(status: JobStatus) -> None:
+def test_a_job_that_was_launched_again_is_not_reported(status: JobStatus) -> None:
     started_s = None if status is JobStatus.PENDING else T0 + 60
     again = replace(FAILED, id="nowhere-2", status=status, started_s=started_s, ended_s=None)
     assert not told(FAILED, again)
@@ -76,7 +76,7 @@ def test_a_job_that_was_launched_again_is_not_told(status: JobStatus) -> None:
     assert told(FAILED, before) == ["job nowhere-1"]
 
 
-def test_one_that_failed_again_is_told_once() -> None:
+def test_one_that_failed_again_is_reported_once() -> None:
     again = replace(FAILED, id="nowhere-2", started_s=T0 + 5, ended_s=T0 + 24)
     assert told(FAILED, again) == ["job nowhere-2"]
 
@@ -91,7 +91,7 @@ def test_bundled_jobs_go_by_their_name_and_not_by_their_flags() -> None:
     assert not told(first, again)
 
 
-def test_a_run_that_failed_with_its_job_is_told_once() -> None:
+def test_a_run_that_failed_with_its_job_is_reported_once() -> None:
     training = Training()
     training.start()
     watcher = Watcher(training)
@@ -139,6 +139,6 @@ def test_the_alert_stays_without_a_run_beside_another_and_goes_when_it_is_launch
     assert heard[1:] == [("AlertCleared", "failed-job/job nowhere-1")]
 
 
-def test_the_last_line_says_why() -> None:
+def test_the_last_line_reports_why() -> None:
     assert last_line("Traceback:\n  File\nValueError: no\n \n\x1b[0m\n") == "ValueError: no"
     assert last_line("") == ""

@@ -147,7 +147,7 @@ def spread_of(name: str, samples: list[RankSample]) -> Spread:
     return Spread(name, len(known), mean, low, p10, p50, p90, high, low_rank, high_rank)
 
 
-def test_a_wide_world_whose_ranks_are_told_in_turn_raises_nothing_when_healthy() -> None:
+def test_a_wide_world_whose_ranks_are_reported_in_turn_raises_nothing_when_healthy() -> None:
     training = wide(Training(ranks=200, gpus=True))
     watcher = Watcher(training)
     watcher.watch(300)
@@ -293,7 +293,7 @@ def test_a_straggler_of_two_is_the_one_that_waits_less() -> None:
     assert "its own past" in training.store.alerts["straggler/rank 1"].alert.finding.why
 
 
-def test_a_checkpoint_that_is_old_says_what_would_be_lost() -> None:
+def test_a_checkpoint_that_is_old_reports_what_would_be_lost() -> None:
     training = Training(saves=1e9, gpus=True)
     training.start()
     for _ in training.go(1_760):
@@ -328,6 +328,6 @@ def test_trouble_on_many_ranks_is_one_finding() -> None:
     assert alerts[0].finding.what.startswith("24 of 24 ranks: ")
 
 
-def test_a_script_whose_first_rank_alone_tells_of_steps_has_no_silent_ranks() -> None:
+def test_a_script_whose_first_rank_alone_reports_steps_has_no_silent_ranks() -> None:
     only_first: Change = lambda s, t: s if s.rank == 0 else None  # noqa: E731
     watched(Training(ranks=4, change=only_first), healthy_s=400.0)

@@ -89,7 +89,7 @@ def test_checkpoints_share_is_over_a_longer_time() -> None:
     assert found.largest == "compute"
 
 
-def test_nothing_is_said_of_a_run_that_tells_no_parts() -> None:
+def test_nothing_is_reported_of_a_run_that_reports_no_parts() -> None:
     plain = Training(
         change=lambda s, t: replace(s, data_wait_s=None, comm_s=None, checkpoint_s=None)
     )
@@ -109,7 +109,7 @@ def slow(rank: int, by: float) -> Training:
     return Training(ranks=4, change=change)
 
 
-def test_the_score_says_who_waits_least_though_all_steps_take_the_same() -> None:
+def test_the_score_reports_who_waits_least_though_all_steps_take_the_same() -> None:
     training = run(slow(2, 1.5), 60)
     found = standings(training.run)
     assert max(found, key=lambda rank: found[rank].score) == 2

@@ -26,7 +26,7 @@ def nodes(training: Training, used_bytes: int, gpus: int = 0) -> None:
     training.tell(SourceHealth(at_s=training.clock, source="ray", ok=True))
 
 
-def test_a_stage_that_does_more_than_it_did_is_told_though_another_is_slower_still() -> None:
+def test_a_stage_that_does_more_than_it_did_is_reported_though_another_is_slower_still() -> None:
     """A pipeline: its stages differ for ever, and only the first of them changes."""
 
     def stages(sample: RankSample, at_s: float) -> RankSample:
@@ -67,7 +67,7 @@ def test_a_world_that_is_twice_as_large_and_no_faster_scales_poorly() -> None:
     assert "4 ranks work at 52 % of the efficiency of 2" in watcher.found["poor-scaling"][1].what
 
 
-def test_a_node_that_is_nearly_full_is_told_with_its_ranks() -> None:
+def test_a_node_that_is_nearly_full_is_reported_with_its_ranks() -> None:
     training = Training()
     watcher = started(training)
     for _ in training.go(60):
@@ -78,7 +78,7 @@ def test_a_node_that_is_nearly_full_is_told_with_its_ranks() -> None:
     assert watcher.raised["node-memory"] <= 12 + 32
 
 
-def test_memory_that_grows_on_a_node_is_told_before_it_is_full() -> None:
+def test_memory_that_grows_on_a_node_is_reported_before_it_is_full() -> None:
     def leak(sample: RankSample, at_s: float) -> RankSample:
         return replace(sample, memory_bytes=int(2 * GIB + at_s * 8e6))
 
@@ -93,7 +93,7 @@ def test_memory_that_grows_on_a_node_is_told_before_it_is_full() -> None:
     assert "grows by 916 MiB a minute: full in 27 min" in what
 
 
-def test_gpus_that_no_rank_holds_are_told() -> None:
+def test_gpus_that_no_rank_holds_are_reported() -> None:
     training = Training(gpus=True)
     watcher = started(training)
     for _ in training.go(150):
@@ -103,7 +103,7 @@ def test_gpus_that_no_rank_holds_are_told() -> None:
     assert "unused-gpus" in watcher.raised
 
 
-def test_what_ray_says_is_not_believed_once_ray_is_silent() -> None:
+def test_what_ray_reports_is_not_believed_once_ray_is_silent() -> None:
     training = Training(gpus=True)
     watcher = started(training)
     nodes(training, 63 * GIB, gpus=4)
@@ -113,7 +113,7 @@ def test_what_ray_says_is_not_believed_once_ray_is_silent() -> None:
     assert watcher.found == {}
 
 
-def test_a_run_that_only_reports_and_stops_is_told() -> None:
+def test_a_run_that_only_reports_and_stops_is_reported() -> None:
     training = Training(change=lambda s, t: None)
     watcher = started(training)
     for second in range(1_200):
@@ -132,7 +132,7 @@ def test_a_run_that_only_reports_and_stops_is_told() -> None:
     assert "Reports come every 10 s; threshold 120 s" in watcher.found["no-report"][1].why
 
 
-def test_an_attempt_that_makes_no_first_step_is_told() -> None:
+def test_an_attempt_that_makes_no_first_step_is_reported() -> None:
     training = Training()
     watcher = started(training)
     watcher.watch(60)
@@ -156,7 +156,7 @@ def test_low_goodput_names_its_largest_losses() -> None:
     assert what == "Goodput is 51 %: restart after failure 44 %, starting 4 %"
 
 
-def test_checkpoints_that_stop_coming_are_told() -> None:
+def test_checkpoints_that_stop_coming_are_reported() -> None:
     training = Training(saves=60.0)
     watcher = started(training, Thresholds(checkpoint_age_s=200.0))
     watcher.watch(190)
@@ -196,7 +196,7 @@ def tried_again(watcher: Watcher, times: int) -> None:
         watcher.idle(1)
 
 
-def test_ranks_that_do_not_come_up_again_and_again_are_told() -> None:
+def test_ranks_that_do_not_come_up_again_and_again_are_reported() -> None:
     watcher = Watcher(Training())
     tried_again(watcher, 8)
     assert set(watcher.raised) == {"stuck-start"}
@@ -214,7 +214,7 @@ def test_ranks_that_do_not_come_up_again_and_again_are_told() -> None:
     assert set(watcher.cleared) == {"stuck-start"}
 
 
-def test_ranks_that_do_not_come_back_are_told_from_the_end_of_their_attempt() -> None:
+def test_ranks_that_do_not_come_back_are_reported_from_the_end_of_their_attempt() -> None:
     watcher = started(Training())
     watcher.watch(200)
     training = watcher.training

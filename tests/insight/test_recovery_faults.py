@@ -187,7 +187,7 @@ def test_a_slow_rank_has_its_symptom_in_the_throughput() -> None:
     assert measured.continuity.continuous
 
 
-def test_a_fault_that_nobody_felt_says_so_after_a_quiet_while() -> None:
+def test_a_fault_that_nobody_felt_reports_it_after_a_quiet_while() -> None:
     incident = Incident().begin()
     drill = incident.inject("dashboard-kill", id="drill-1.1")
     incident.stage(drill, Stage.RECOVERING)
@@ -199,7 +199,7 @@ def test_a_fault_that_nobody_felt_says_so_after_a_quiet_while() -> None:
     assert measured.seconds_lost == pytest.approx(0.0, abs=0.2)
 
 
-def test_a_run_that_stays_slower_went_on_and_is_waited_for_no_longer_than_need_be() -> None:
+def test_a_run_that_stays_slower_continued_and_is_waited_for_no_longer_than_need_be() -> None:
     incident = Incident().begin()
     drill = incident.inject("storage-slow", id="drill-1.1")
     incident.stage(drill, Stage.DURING)
@@ -238,7 +238,7 @@ def test_an_attempt_that_ends_much_later_is_not_this_drills() -> None:
     assert (measured.attempt_ended_s, measured.first_step_s, measured.reason) == (None, None, "")
 
 
-def test_a_pod_that_drains_while_training_goes_on_is_not_called_well() -> None:
+def test_a_pod_that_drains_while_training_continues_is_not_called_well() -> None:
     incident = Incident().begin()
     incident.save()
     drill = incident.inject("pod-delete", 1, ranks=(1,))
@@ -400,7 +400,7 @@ def test_an_effect_is_never_shown_before_its_cause_because_clocks_differ() -> No
     )
 
 
-def test_what_could_not_be_seen_is_told_with_when_and_why() -> None:
+def test_what_could_not_be_seen_is_reported_with_when_and_why() -> None:
     incident = Incident().begin()
     incident.save()
     drill = incident.inject("head-kill", ranks=())
@@ -416,7 +416,7 @@ def test_what_could_not_be_seen_is_told_with_when_and_why() -> None:
     )
 
 
-def test_a_run_that_tells_no_steps_is_back_with_its_first_report() -> None:
+def test_a_run_that_reports_no_steps_is_back_with_its_first_report() -> None:
     incident = Incident()
     incident.pods = {}
     incident.state(RunState.INITIALIZING)
@@ -483,7 +483,7 @@ def test_the_loss_after_is_held_against_the_curve_before(
     assert found.continuous is expected
 
 
-def test_a_run_that_ended_well_meanwhile_was_not_interrupted() -> None:
+def test_a_run_that_ended_well_at_the_same_time_was_not_interrupted() -> None:
     incident = Incident().begin()
     drill = incident.inject("dashboard-kill")
     incident.train(3.0)

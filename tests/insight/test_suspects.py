@@ -222,7 +222,7 @@ def test_a_gpu_error_is_enough_and_stands_above_slow_ranks() -> None:
     ]
 
 
-def test_what_kubernetes_reports_now_makes_a_suspect_and_a_node_that_is_gone_is_left_out() -> None:
+def test_node_condition_makes_a_suspect_and_a_deleted_node_is_left_out() -> None:
     machines = [
         Machine("gpu-1", ready=True),
         Machine("gpu-2", ready=True, cordoned=True, problems=("KernelDeadlock",)),

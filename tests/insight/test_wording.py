@@ -14,7 +14,7 @@ BACK = Recovery(
 )
 
 
-def test_a_recovery_is_told_with_what_it_cost() -> None:
+def test_a_recovery_is_reported_with_what_it_cost() -> None:
     assert sentence(BACK) == (
         "recovered from rank-freeze of w-1: detected 6.6 s, restarted 14.2 s, "
         "first new step 1 m 14 s, 12 steps lost"
@@ -34,7 +34,7 @@ def test_a_run_that_was_not_interrupted_is_neither_recovered_nor_lost() -> None:
     assert "not recovered" not in so_far(through, 200.0)
 
 
-def test_what_goes_on_is_told_with_how_long_it_has_taken() -> None:
+def test_what_continues_is_reported_with_how_long_it_has_taken() -> None:
     going = Recovery(DRILL, detected_s=6.6)
     assert so_far(going, 111.0) == (
         "rank-freeze of w-1: detected 6.6 s, not recovered after 11.0 s"
@@ -46,7 +46,7 @@ def test_what_goes_on_is_told_with_how_long_it_has_taken() -> None:
     assert outcome(going) == "Not recovered"
 
 
-def test_without_a_run_pods_alone_are_told_of() -> None:
+def test_without_a_run_pods_alone_are_reported() -> None:
     alone = Drill("d", "pod-kill", "w-1", (), 100.0, 0.0)
     assert "replaced after 8.0 s" in sentence(Recovery(alone, pod_ready_s=8.0))
     assert "not replaced" in sentence(Recovery(alone))

@@ -58,7 +58,7 @@ def test_a_default_is_one_however_it_is_written(setting: JobSetting, texts: tupl
     assert not setting.is_default("wrong")
 
 
-def test_a_wrong_word_is_told_with_those_that_there_are() -> None:
+def test_a_wrong_word_is_reported_with_those_that_there_are() -> None:
     with pytest.raises(UsageError) as raised:
         flags(DDP, {"precision": "bf61"})
     assert raised.value.what == "precision=bf61 is not one of its choices: did you mean bf16?"
@@ -87,7 +87,7 @@ def test_what_few_jobs_have_comes_first_and_with_the_run_is_looked_at_before_a_l
     assert [group.title for group in alone if group.is_main] == ["Run"]
 
 
-def test_the_catalogue_tells_choices_and_groups() -> None:
+def test_the_catalogue_reports_choices_and_groups() -> None:
     checkpointed = bundled_job("checkpointed")
     assert checkpointed.summary
     assert checkpointed.setting("learning-rate").type == "float"

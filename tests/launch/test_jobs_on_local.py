@@ -69,7 +69,7 @@ def test_benchmark_reports(cluster: LocalBackend, tmp_path: Path) -> None:
     assert (tmp_path / "report" / "report.md").read_text()
 
 
-def test_deepspeed_says_what_it_lacks(
+def test_deepspeed_reports_what_it_lacks(
     cluster: LocalBackend, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert launch("deepspeed", MLP | TWO | {"storage_path": str(tmp_path)}, *WHERE) == 1

@@ -51,7 +51,7 @@ def test_a_package_that_is_known_is_not_written_again(code: Path) -> None:
     assert package_directory(code).path.stat().st_mtime_ns == before
 
 
-def test_a_directory_that_is_too_large_says_what_is_large(
+def test_a_directory_that_is_too_large_reports_what_is_large(
     code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packaging, "SIZE_LIMIT_BYTES", 2 << 20)

@@ -70,7 +70,7 @@ async def stay(cluster: Cluster, times: int = 3) -> tuple[Any, list[str]]:
     return job, said
 
 
-async def test_a_job_that_a_new_head_does_not_know_goes_on_under_the_same_run_name() -> None:
+async def test_a_job_that_a_new_head_does_not_know_continues_under_the_same_run_name() -> None:
     cluster = Cluster("down", "down", "new head", JobStatus.RUNNING, JobStatus.SUCCEEDED)
     job, said = await stay(cluster)
     assert job.status is JobStatus.SUCCEEDED

@@ -41,7 +41,7 @@ def test_a_setting_that_is_called_job_is_one_where_there_are_settings_alone() ->
         ('{"epochs": null}', "epochs in x.json is null."),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_told(text: str, words: str) -> None:
+def test_a_file_that_cannot_be_meant_is_reported(text: str, words: str) -> None:
     with pytest.raises(UsageError) as raised:
         parsed(text, "x.json")
     assert words in str(raised.value)
@@ -57,7 +57,7 @@ def test_settings_of_another_job_and_wrong_ones_name_their_file() -> None:
         SettingsFile("best.json", "", {"epoch": "5"}).require(DDP)
 
 
-def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_no_text_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read") as raised:
         read(str(tmp_path / "none.json"))
     assert raised.value.why == "No such file or directory."

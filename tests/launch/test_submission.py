@@ -75,7 +75,7 @@ async def test_a_script_with_a_training_package_of_its_own_goes_without_the_call
     assert "RAY_TRAIN_CALLBACKS" not in runtime_env["env_vars"]
 
 
-async def test_a_job_says_its_recovery_profile_and_has_its_settings_and_callbacks(
+async def test_a_job_reports_its_recovery_profile_and_has_its_settings_and_callbacks(
     ray: JobsApi, dashboard: Dashboard
 ) -> None:
     spec = replace(submission.bundled_spec("checkpointed"), recovery=FAST)
@@ -168,7 +168,9 @@ async def test_a_job_that_is_over_is_resumed_with_the_same_code_and_run(
     assert len(ray.uploads) == 2
 
 
-async def test_a_job_whose_code_is_gone_says_so(ray: JobsApi, dashboard: Dashboard) -> None:
+async def test_a_job_whose_code_no_longer_exists_reports_it(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
     gone = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
     ray.jobs["old"] = job("old") | gone
     with pytest.raises(CockpitError, match="not on the cluster any more"):
@@ -197,7 +199,9 @@ async def test_an_unknown_job_names_one_that_is_like_it(
         await change(dashboard, "digits-1a2")
 
 
-async def test_a_submission_that_ray_refuses_says_why(ray: JobsApi, dashboard: Dashboard) -> None:
+async def test_a_submission_that_ray_refuses_reports_why(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
     spec = submission.bundled_spec("checkpointed", submission_id="twice")
     await submission.launch(dashboard, spec)
     with pytest.raises(AnswerError, match="did not take the job twice") as raised:

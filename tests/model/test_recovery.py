@@ -6,7 +6,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.recovery import DEFAULT, FAST, PROFILES, profile
 
 
-def test_a_profile_is_found_by_its_name_and_a_wrong_name_is_told_the_right_ones() -> None:
+def test_unknown_profile_is_refused_with_the_known_names() -> None:
     assert [profile(name) for name in PROFILES] == [DEFAULT, FAST]
     with pytest.raises(UsageError, match="'quick'") as caught:
         profile("quick")

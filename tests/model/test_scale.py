@@ -36,7 +36,7 @@ def test_other_text_is_not_a_number_of_pods(text: str) -> None:
         (0, 1, "0 is below the group's min of 1: limited to 1."),
     ],
 )
-def test_plan_stays_within_the_bounds_and_says_so(wanted: int, after: int, warning: str) -> None:
+def test_plan_stays_within_the_bounds_and_reports_it(wanted: int, after: int, warning: str) -> None:
     plan = plan_scale(GROUP, wanted)
     assert (plan.before, plan.after) == (2, after)
     assert plan.lines[0] == f"Scale group gpu from 2 to {unit(after, GROUP)}."

@@ -22,7 +22,7 @@ SECRET = "s3cr3t-V4lue"
         f"aws_secret_access_key = {SECRET}",
     ],
 )
-def test_a_secret_is_not_told_and_the_rest_is(said: str) -> None:
+def test_a_secret_is_not_reported_and_the_rest_is(said: str) -> None:
     told = masked(said)
     assert SECRET not in told
     assert "***" in told
@@ -57,7 +57,7 @@ def test_what_is_no_secret_stays(said: str) -> None:
     assert masked(said) == said
 
 
-def test_a_name_says_whether_its_value_is_shown() -> None:
+def test_a_name_reports_whether_its_value_is_shown() -> None:
     assert is_secret("wandb_api_key")
     assert is_secret("HF_TOKEN")
     assert not is_secret("max_tokens")

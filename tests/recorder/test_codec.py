@@ -80,7 +80,7 @@ def test_nan_survives_and_a_field_that_nobody_gave_stays_none() -> None:
     assert back.samples[0].data_wait_s is None
 
 
-def test_an_event_may_belong_to_another_moment_than_its_own_clock_says() -> None:
+def test_an_event_may_belong_to_another_moment_than_its_own_clock_reports() -> None:
     event = LogLines(at_s=10.0, source="logs", stream="job:a", lines=("x",))
     assert decode(encode(event, 7.5)) == (7.5, event)
 

@@ -73,7 +73,7 @@ def test_a_kill_costs_at_most_the_last_second_or_so(tmp_path: Path, after_s: flo
     assert [int(text.split()[0]) for text in texts] == list(range(1, len(texts) + 1))
 
 
-def test_a_recording_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_a_recording_that_was_killed_continues(tmp_path: Path) -> None:
     path = tmp_path / "a.cockpit"
     killed(path, 1.4)
     with Recording.open(path) as found:
@@ -159,7 +159,7 @@ def test_random_bytes_are_refused_with_a_sentence(tmp_path: Path, seed: int) -> 
     assert str(path) in told.value.what
 
 
-def test_what_is_no_recording_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_what_is_no_recording_is_reported_in_a_sentence(tmp_path: Path) -> None:
     empty, text, other = (tmp_path / name for name in ("e.cockpit", "t.cockpit", "o.cockpit"))
     empty.touch()
     text.write_text("hello, " * 1_000)

@@ -142,7 +142,9 @@ def test_keyframes_are_bounded_and_still_lead_everywhere(
         assert same(player.store, recording.store(player.position_s))
 
 
-def test_a_long_way_is_gone_in_parts_that_leave_the_screen_alive(recording: Recording) -> None:
+def test_a_long_way_no_longer_exists_in_parts_that_leave_the_screen_alive(
+    recording: Recording,
+) -> None:
     work = Clock()
 
     def ticking() -> float:
@@ -159,7 +161,7 @@ def test_a_long_way_is_gone_in_parts_that_leave_the_screen_alive(recording: Reco
     assert same(player.store, recording.store())
 
 
-def test_at_the_end_it_stops_and_space_begins_anew(recording: Recording) -> None:
+def test_at_the_end_it_stops_and_space_begins_again(recording: Recording) -> None:
     wall = Clock()
     player = Player(recording, speed=1_000, wall=wall)
     wall.now_s = 1.0

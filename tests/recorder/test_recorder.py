@@ -125,7 +125,7 @@ def test_a_part_is_read_without_the_rest(tmp_path: Path) -> None:
     assert own(part) == [e for e in own(events) if START_S + 30 <= e.at_s <= START_S + 40]
 
 
-def test_what_is_said_again_is_not_written_again(tmp_path: Path) -> None:
+def test_what_is_reported_again_is_not_written_again(tmp_path: Path) -> None:
     events = script(until_s=300, kill_s=None)
     record(tmp_path / "a.cockpit", events)
     with Recording.open(tmp_path / "a.cockpit") as found:
@@ -137,7 +137,7 @@ def test_what_is_said_again_is_not_written_again(tmp_path: Path) -> None:
     assert 3 * 300 / 5 <= len(health) <= 3 * 300 / 4 + 3
 
 
-def test_a_node_that_dies_is_told_at_once(tmp_path: Path) -> None:
+def test_a_node_that_dies_is_reported_at_once(tmp_path: Path) -> None:
     events = script()
     first = next(event for event in events if isinstance(event, NodesListed))
     dead = replace(
@@ -155,7 +155,7 @@ def test_another_run_of_the_same_cluster_is_left_out(tmp_path: Path) -> None:
         assert list(found.events()) == [mine]
 
 
-def test_a_log_that_never_ends_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_a_log_that_never_ends_is_cut_and_reports_it(tmp_path: Path) -> None:
     seen = RunSeen(
         at_s=START_S, source="t", run_id="a", name="n", state=RunState.RUNNING, submission_id="j"
     )
@@ -254,7 +254,7 @@ def _samples(path: Path) -> int:
         return -1
 
 
-def test_the_second_recorder_of_a_run_says_so_and_goes_on_without(tmp_path: Path) -> None:
+def test_the_second_recorder_of_a_run_reports_it_and_continues_without(tmp_path: Path) -> None:
     path, told = tmp_path / "a.cockpit", list[str]()
     first = Recorder(path)
     first.take(script()[0])
@@ -272,7 +272,7 @@ def test_the_second_recorder_of_a_run_says_so_and_goes_on_without(tmp_path: Path
     assert not third.trouble
 
 
-def test_a_directory_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "recordings").write_text("a file where the directory should be")
     told = list[str]()
     recorder = Recorder(tmp_path / "recordings" / "a.cockpit", on_message=told.append)
@@ -298,7 +298,7 @@ def test_a_file_of_another_program_is_not_touched(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_told_once_and_recording_goes_on_when_there_is_room(
+def test_a_full_disk_is_reported_once_and_recording_continues_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "RETRY_EVERY_S", 0.05)
@@ -391,7 +391,7 @@ def test_a_stream_from_a_clock_that_is_ahead_is_not_written_twice(tmp_path: Path
         assert own(found.events()) == events
 
 
-def test_an_event_that_is_not_as_the_model_says_costs_itself_alone(
+def test_an_event_that_is_not_as_the_model_reports_costs_itself_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = script(20, None)

@@ -112,7 +112,7 @@ def test_a_run_is_recorded_until_shortly_after_its_end(
     recorders.close()
 
 
-def test_a_run_whose_job_was_stopped_ends_though_it_never_says_so(
+def test_a_run_whose_job_was_stopped_ends_though_it_never_reports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LINGER_S", 0.0)

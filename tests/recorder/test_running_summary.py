@@ -129,7 +129,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("events", RUNS.values(), ids=RUNS)
-def test_a_run_is_over_with_its_job_in_whatever_order_that_is_told(events: list[Event]) -> None:
+def test_a_run_is_over_with_its_job_in_any_order_of_events(events: list[Event]) -> None:
     running_summary, store = RunningSummary(), Store()
     markers = [running_summary.take(event, event.at_s) for event in events]
     for event in events:
@@ -194,7 +194,7 @@ def test_a_run_whose_job_ray_lost_ended_in_an_error_when_the_job_was_first_missi
         "a job that Ray never listed",
     ],
 )
-def test_a_run_whose_job_is_not_lost_goes_on(name: str) -> None:
+def test_a_run_whose_job_is_not_lost_continues(name: str) -> None:
     store = Store()
     for event in RUNS[name]:
         store.apply(event)
@@ -202,7 +202,7 @@ def test_a_run_whose_job_is_not_lost_goes_on(name: str) -> None:
     assert (run.state, run.ended_s) == (RunState.RUNNING, None)
 
 
-def test_a_recording_that_goes_on_knows_its_job_still(tmp_path: Path) -> None:
+def test_a_recording_that_continues_knows_its_job_still(tmp_path: Path) -> None:
     library = Library(tmp_path)
     path = library.path_of("a")
     told = [seen(0, RunState.INITIALIZING), seen(1, RunState.SCHEDULING)]

@@ -33,7 +33,7 @@ from cockpit.report.values import instant, shown, since, text
         (1_763_712_080.0, Kind.MOMENT, "08:01:20 (+1 m 20 s)"),
     ],
 )
-def test_a_value_is_told_with_its_unit(value: Value, kind: Kind, told: str) -> None:
+def test_a_value_is_reported_with_its_unit(value: Value, kind: Kind, told: str) -> None:
     assert shown(value, kind, 1_763_712_000.0) == told
 
 

@@ -122,7 +122,7 @@ def test_only_http_addresses_become_links(url: str) -> None:
     assert not [value for name, value in Page(page).attributes if name == "href"]
 
 
-def test_secrets_are_not_told(plain: str) -> None:
+def test_secrets_are_not_reported(plain: str) -> None:
     assert TOKEN not in plain
     assert PASSWORD not in plain
     assert "max_tokens=4096" in plain

@@ -61,7 +61,7 @@ def test_nobody_is_called_by_name(evil: str) -> None:
     assert not any("@everyone" in text for text in words)
 
 
-def test_secrets_are_not_told(plain: str) -> None:
+def test_secrets_are_not_reported(plain: str) -> None:
     assert TOKEN not in plain
     assert PASSWORD not in plain
 
@@ -77,7 +77,7 @@ def test_a_code_span_holds_any_text(text: str) -> None:
     "words",
     ["1. a list", "# a head", "- a point", "+ x", "a_b_c", "<b>", "a *b* c", "&amp; x", "~~x~~"],
 )
-def test_our_own_words_are_told_as_they_are(words: str) -> None:
+def test_our_own_words_are_reported_as_they_are(words: str) -> None:
     from cockpit.report.markdown import _words
 
     found = tokens(_words(words))

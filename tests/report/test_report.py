@@ -49,13 +49,13 @@ def key_numbers(document: Document) -> dict[str, object]:
     return numbers
 
 
-def test_the_verdict_tells_the_run_in_one_line(document: Document) -> None:
+def test_the_verdict_reports_the_run_in_one_line(document: Document) -> None:
     assert document.tone is Tone.MIXED
     assert document.verdict.startswith("Finished after 10 m 00 s; 5,100 steps, loss 3.001 → 0.0515")
     assert ", 3 attempts, 260 steps repeated, goodput " in document.verdict
 
 
-def test_a_run_that_failed_says_why_and_one_that_goes_on_says_so() -> None:
+def test_a_run_that_failed_reports_why_and_one_that_continues_reports_it() -> None:
     events = [*before_the_kill(), *the_recovery()]
     going = report(store := reduced(events), store.runs[SMALL])
     assert going.tone is Tone.GOING
@@ -89,7 +89,7 @@ def test_key_numbers_are_those_of_the_curves(document: Document) -> None:
     assert 60 < float(str(numbers["goodput_percent"])) < 95
 
 
-def test_attempts_tell_their_steps_and_what_was_lost(document: Document) -> None:
+def test_attempts_report_their_steps_and_what_was_lost(document: Document) -> None:
     rows = table(document, "attempts")
     assert [row["first_step"] for row in rows] == [1, 1_701, 3_401]
     assert [row["steps_lost"] for row in rows] == [180, 80, None]
@@ -137,7 +137,7 @@ def test_a_run_that_is_over_has_its_bottleneck_too(store: Store, document: Docum
     assert shares["input"] == pytest.approx(10.0, abs=3.0)
 
 
-def test_alerts_tell_when_they_came_and_went(document: Document) -> None:
+def test_alerts_report_when_they_came_and_went(document: Document) -> None:
     rows = table(document, "alerts")
     assert [row["subject"] for row in rows] == ["rank 3", "rank 5"]
     assert [row["cleared_s"] for row in rows] == [START_S + 410, None]
@@ -156,7 +156,7 @@ def test_all_that_happened_is_marked_on_the_charts(store: Store, document: Docum
     assert {"loss", "samples_per_s", "step_time_s", "gpu_memory_bytes", "memory_bytes"} <= names
 
 
-def test_a_rank_that_stands_out_of_a_thousand_is_listed_and_the_others_are_not() -> None:
+def test_a_rank_that_is_an_outlier_of_a_thousand_is_listed_and_the_others_are_not() -> None:
     store = reduced(large(seconds=120))
     rows = table(report(store, store.runs[RUN]), "ranks")
     assert [row["rank"] for row in rows] == [13, 617]
@@ -225,7 +225,7 @@ def words_beside(store: Store, past: list[RunSummary]) -> str:
     return " ".join(b.text for b in section.blocks if isinstance(b, Text)) if section else ""
 
 
-def test_a_run_is_told_beside_recorded_ones_of_its_job(store: Store) -> None:
+def test_a_run_is_reported_beside_recorded_ones_of_its_job(store: Store) -> None:
     job = job_of(store, store.runs[RUN])
     same = words_beside(store, earlier([2_500.0, 2_600.0, 2_560.0], job=job))
     assert "median of the 3 of them" in same
@@ -245,7 +245,7 @@ def test_more_ranks_are_measured_by_what_a_rank_does(store: Store) -> None:
     assert rows[1]["efficiency_percent"] == pytest.approx(50.0, rel=0.01)
 
 
-def test_lost_time_is_told_in_gpu_hours(document: Document) -> None:
+def test_lost_time_is_reported_in_gpu_hours(document: Document) -> None:
     rows = table(document, "goodput")
     lost = [row for row in rows if row["lost_gpu_hours"] is not None]
     assert len(lost) == len(rows) - 1

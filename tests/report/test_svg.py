@@ -53,7 +53,7 @@ def points(root: ElementTree.Element, css: str = "c c0") -> list[list[tuple[floa
     ]
 
 
-def test_a_chart_says_what_it_shows_to_who_cannot_see_it() -> None:
+def test_a_chart_reports_what_it_shows_to_who_cannot_see_it() -> None:
     root = parsed(chart_svg(CHART))
     assert root.get("role") == "img"
     assert titles(root)[0] == "Loss"
@@ -96,7 +96,7 @@ def test_a_curve_of_nothing_but_nan_has_a_chart_all_the_same() -> None:
     assert said.text == "loss: no finite value, 100 not finite."
 
 
-def test_what_happened_is_drawn_by_form_and_told_in_words() -> None:
+def test_what_happened_is_drawn_by_form_and_reported_in_words() -> None:
     marks = [Mark(kind, 110.0 + n * 10, f"it {n}") for n, kind in enumerate(MarkKind)]
     marks.append(Mark(MarkKind.DRILL, 900.0, "long after"))
     root = parsed(chart_svg(CHART, marks))

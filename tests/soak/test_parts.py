@@ -81,7 +81,7 @@ def test_a_process_that_ends_is_noticed() -> None:
         ([{"name": "telemetry", "ok": True}], {"state": "ERRORED"}, True),
     ],
 )
-def test_a_run_is_launched_only_where_it_is_known_that_none_goes_on(
+def test_a_run_is_launched_only_where_it_is_known_that_none_continues(
     sources: list[dict[str, object]], run: dict[str, str] | None, over: bool
 ) -> None:
     assert run_is_over({"sources": sources, "run": run}) is over

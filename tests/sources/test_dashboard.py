@@ -32,7 +32,7 @@ async def test_a_node_comes_with_its_numbers_in_our_units(
     }
 
 
-async def test_a_dead_node_says_why_and_has_no_numbers(
+async def test_a_dead_node_reports_why_and_has_no_numbers(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.nodes = [node("b" * 56, head=False, alive=False), node()]
@@ -94,7 +94,7 @@ async def test_a_dashboard_that_is_not_there_is_unreachable() -> None:
             await nowhere.version()
 
 
-async def test_a_dashboard_that_says_nothing_is_unreachable(fake: FakeDashboard) -> None:
+async def test_a_dashboard_that_sends_nothing_is_unreachable(fake: FakeDashboard) -> None:
     fake.fail("/nodes", Fault(wait_s=5))
     async with Dashboard(fake.route, timeout_s=0.1) as impatient:
         with pytest.raises(UnreachableError, match="does not answer"):

@@ -96,7 +96,7 @@ async def test_the_last_reading_is_resumed_too(fake: FakeDashboard, dashboard: D
     assert len(troubles) == 2
 
 
-async def test_a_tail_starts_at_the_end_and_goes_on_exactly(
+async def test_a_tail_starts_at_the_end_and_continues_exactly(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one")
@@ -141,7 +141,7 @@ async def test_a_job_that_does_not_exist_is_an_error(dashboard: Dashboard) -> No
         await lines_of(follower(dashboard))
 
 
-async def test_the_log_of_a_job_whose_node_is_gone_is_said_to_be_gone(
+async def test_log_of_a_job_on_a_deleted_node_is_reported_as_deleted(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one", "FAILED")
@@ -195,7 +195,7 @@ async def test_lines_are_bounded_and_safe_for_a_terminal(
     assert (red, tail) == ("red \ufffd\ufffd", "tail")
 
 
-async def test_the_source_tells_trouble_and_says_at_the_end_that_no_more_will_come(
+async def test_the_source_reports_trouble_and_reports_at_the_end_that_no_more_will_come(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one", "SUCCEEDED")

@@ -111,7 +111,7 @@ def source(server: MlflowServer, runs: list[RunRef], **more: object) -> MlflowSo
     )
 
 
-async def test_runs_are_joined_by_tag_environment_and_name_and_told_once(
+async def test_runs_are_joined_by_tag_environment_and_name_and_reported_once(
     server: MlflowServer, tagged: str, refs: list[RunRef], began_s: float
 ) -> None:
     seen = await watched(source(server, refs), health(3))
@@ -219,7 +219,7 @@ async def test_without_a_run_to_watch_the_server_is_asked_how_it_is_and_no_more(
     assert all(isinstance(event, SourceHealth) and event.ok for event in seen)
 
 
-async def test_a_server_that_dies_is_told_of_and_found_again_when_it_is_back(
+async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
     server: MlflowServer, tagged: str, refs: list[RunRef]
 ) -> None:
     looking = source(server, refs, backoff=Backoff(first_s=1.0, most_s=4.0))

@@ -125,7 +125,7 @@ async def test_credentials_go_along() -> None:
             await client.aclose()
 
 
-async def test_failures_are_waited_out_and_its_health_says_when_it_is_tried_again() -> None:
+async def test_failures_are_waited_out_and_its_health_reports_when_it_is_tried_again() -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -143,7 +143,7 @@ async def test_failures_are_waited_out_and_its_health_says_when_it_is_tried_agai
     assert slept[2] > slept[0]
 
 
-async def test_without_an_address_it_is_absent_and_says_what_to_set() -> None:
+async def test_without_an_address_it_is_absent_and_reports_what_to_set() -> None:
     for settings, words in (
         (parse({}, {}), "MLFLOW_TRACKING_URI"),
         (parse({"uri": "sqlite:///x.db"}, {}), "sqlite is not"),
@@ -185,7 +185,7 @@ SECOND = RunRef("b", "digits", 220.0, None, submission_id="raysubmit_1")
         (found("x", 150.0, {"cockpit.submission": "raysubmit_1"}), "a"),
     ],
 )
-def test_a_run_belongs_to_whom_it_says_or_who_had_its_name_at_the_time(
+def test_a_run_belongs_to_whom_it_reports_or_who_had_its_name_at_the_time(
     tracked: Found, whose: str | None
 ) -> None:
     assert belongs(tracked, [FIRST, SECOND]) == whose
@@ -242,7 +242,7 @@ def test_settings_that_are_wrong_are_refused_in_a_sentence(
         parse(table, {})
 
 
-async def test_a_certificate_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+async def test_a_certificate_that_is_not_there_is_reported_by_its_name(tmp_path: Path) -> None:
     settings = MlflowSettings("https://127.0.0.1:1", ca_file=str(tmp_path / "ca.pem"))
     with pytest.raises(UnreachableError, match="cannot be asked") as raised:
         await Mlflow(settings).experiments()

@@ -91,7 +91,7 @@ async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
     assert (await ray.version()).ray.count(".") == 2
 
 
-async def test_a_wrong_or_missing_token_is_refused_and_says_so(route: DashboardRoute) -> None:
+async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: DashboardRoute) -> None:
     for headers, words in (({}, "wants a token"), ({"Authorization": "Bearer no"}, "refused")):
         async with Dashboard(DashboardRoute(route.base_url, headers)) as stranger:
             with pytest.raises(NotAllowedError, match=words):
@@ -141,7 +141,7 @@ async def test_a_script_that_cannot_start_fails_with_its_reason_and_can_be_resum
     assert (await ended(ray, again.id)).status is JobStatus.FAILED
 
 
-async def test_a_job_that_does_not_exist_is_told_apart_from_a_failure(ray: Dashboard) -> None:
+async def test_a_job_that_does_not_exist_is_distinguished_from_a_failure(ray: Dashboard) -> None:
     for change in (submission.stop, submission.delete, submission.resume):
         with pytest.raises(MissingError, match="no job 'nope'"):
             await change(ray, "nope")

@@ -125,7 +125,7 @@ async def until(source: RaySource, clock: Clock, end_s: float) -> list[Event]:
     return seen
 
 
-async def test_a_source_at_rest_says_when_it_speaks_next(
+async def test_a_source_at_rest_reports_when_it_speaks_next(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     clock = Clock()

@@ -197,7 +197,7 @@ async def test_a_run_whose_curves_are_empty_is_left_to_its_telemetry_for_a_while
     assert said[1] < told[0] < said[2], "polls are 10 s apart, and 20 s are given"
 
 
-async def test_a_run_that_never_told_a_number_gets_none_and_is_not_asked_for_without_end(
+async def test_a_run_that_never_reported_a_number_gets_none_and_is_not_asked_for_without_end(
     server: PrometheusServer,
 ) -> None:
     asked: list[str] = []
@@ -238,7 +238,7 @@ async def test_gpus_of_a_run_whose_ranks_saw_none_come_from_the_nodes(
     assert set(found["gpu_memory_bytes"].values) == {6.0 * 1024 * 1024}
 
 
-async def test_dcgm_says_how_busy_each_gpu_is(server: PrometheusServer) -> None:
+async def test_dcgm_explains_how_busy_each_gpu_is(server: PrometheusServer) -> None:
     def listed(seen: list[Event]) -> bool:
         return isinstance(seen[-1], GpuActivityListed) and len(seen[-1].gpus) == 3
 
@@ -255,7 +255,7 @@ async def test_dcgm_says_how_busy_each_gpu_is(server: PrometheusServer) -> None:
     )
 
 
-async def test_gpus_that_are_gone_are_told_once(tmp_path: Path) -> None:
+async def test_gpus_that_no_longer_exist_are_reported_once(tmp_path: Path) -> None:
     with Exporter([dcgm("PROF_SM_ACTIVE", 1.0)]).serve() as exporter:
         server = PrometheusServer(tmp_path, [f"127.0.0.1:{exporter.port}"])
         with server.running():
@@ -308,7 +308,7 @@ async def test_a_server_that_has_nothing_of_rays_is_absent(tmp_path: Path) -> No
         )
 
 
-async def test_without_an_address_it_is_absent_and_says_what_to_set() -> None:
+async def test_without_an_address_it_is_absent_and_reports_what_to_set() -> None:
     polls = Polls()
     watching = PrometheusSource(
         PrometheusSettings(""), clock=polls, monotonic=polls, sleep=polls.sleep
@@ -321,7 +321,7 @@ async def test_without_an_address_it_is_absent_and_says_what_to_set() -> None:
     assert told.retry_at_s > told.at_s
 
 
-async def test_a_server_that_dies_is_told_of_and_found_again_when_it_is_back(
+async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
     exporter: Exporter, tmp_path: Path
 ) -> None:
     server = PrometheusServer(tmp_path, [f"127.0.0.1:{exporter.port}"])
@@ -370,7 +370,7 @@ async def test_credentials_are_wanted_and_never_shown(tmp_path: Path) -> None:
         assert await Prometheus(right).now_s() == pytest.approx(time.time(), abs=60)
 
 
-async def test_a_clock_that_differs_is_told_of_and_does_not_move_the_curves(
+async def test_a_clock_that_differs_is_reported_and_does_not_move_the_curves(
     server: PrometheusServer,
 ) -> None:
     polls = Polls()
@@ -389,7 +389,7 @@ async def test_a_clock_that_differs_is_told_of_and_does_not_move_the_curves(
     assert curves(seen)["loss"].times[-1] == pytest.approx(ENDED_S, abs=60)
 
 
-async def test_a_question_that_is_too_much_is_told_and_given_up_the_rest_goes_on(
+async def test_a_question_that_is_too_much_is_reported_and_given_up_the_rest_continues(
     server: PrometheusServer,
 ) -> None:
     class Refusing(Prometheus):

@@ -159,7 +159,7 @@ async def test_waiting_for_a_server_that_hangs_ends_at_once_when_the_source_is_c
     assert time.monotonic() - begun_s < 9.0
 
 
-async def test_the_loop_goes_on_while_a_question_is_asked() -> None:
+async def test_the_loop_continues_while_a_question_is_asked() -> None:
     async with RawServer(lambda _: b"", hang=True).serve() as server:
         asking = asyncio.create_task(failure(server, timeout_s=0.5))
         turns = 0

@@ -66,7 +66,7 @@ async def test_the_log_is_that_of_the_newest_attempt_and_ends_with_the_run(
         (json.dumps({"train_runs": []}), "RAY_TRAIN_ENABLE_STATE_TRACKING"),
     ],
 )
-async def test_a_rank_without_a_log_says_why_and_is_not_asked_for_again(
+async def test_a_rank_without_a_log_reports_why_and_is_not_asked_for_again(
     fake: FakeDashboard, dashboard: Dashboard, answer: str, why: str
 ) -> None:
     fake.fail(RUNS, Fault(200, answer))

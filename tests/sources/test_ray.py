@@ -34,7 +34,7 @@ async def first(source: RaySource, count: int) -> list[Event]:
     return seen
 
 
-async def test_a_poll_lists_nodes_and_jobs_and_then_says_that_all_is_well(
+async def test_a_poll_lists_nodes_and_jobs_and_then_reports_that_all_is_well(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one")
@@ -58,7 +58,7 @@ async def test_requests_do_not_grow_with_the_cluster(
     assert len(fake.asked) == 2
 
 
-async def test_failures_are_told_and_waited_out_ever_longer_until_it_works(
+async def test_failures_are_reported_and_waited_out_ever_longer_until_it_works(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.fail("/nodes", *[Fault(status=500, text="boom")] * 8)

@@ -52,7 +52,7 @@ async def test_a_stack_comes_without_control_sequences_and_asks_by_node_id() -> 
     assert dict(asked[1].params) == {"pid": "7", "ip": "10.0.0.4", "native": "1"}
 
 
-def test_a_flame_graph_says_where_time_was_spent_itself_and_in_what_was_called() -> None:
+def test_a_flame_graph_reports_where_time_was_spent_itself_and_in_what_was_called() -> None:
     found = profile(SVG, 1.0)
     assert found.samples == 100
     assert [(h.name, h.self_percent, h.total_percent) for h in found.hot] == [

@@ -87,7 +87,7 @@ def test_one_number_that_is_wrong_by_far_costs_one_line(progress: Progress) -> N
     assert progress.complaint == ""
 
 
-def test_many_that_are_missing_indeed_are_told(progress: Progress) -> None:
+def test_many_that_are_missing_indeed_are_reported(progress: Progress) -> None:
     far = 50 * REMEMBERED
     assert taken(progress, line(1), line(far), line(far + 1)) == [1, far, far + 1]
     assert progress.missing == far - 2
@@ -112,7 +112,7 @@ def test_a_ranks_notice_is_a_warning_of_its_run() -> None:
     assert (event.reason, event.message) == ("Damaged", "rank 0: c d")
 
 
-def test_names_of_the_future_are_told_as_unknown_or_not_at_all() -> None:
+def test_names_of_the_future_are_reported_as_unknown_or_not_at_all() -> None:
     phase = wire.Phase(run="r", attempt=1, phase="dreaming")
     assert event_of(wire.Record(1, 1.0, phase)) is None
     trials = wire.Trials(experiment="e", trials=(wire.Trial(id="t", status="DREAMING"),))

@@ -194,7 +194,7 @@ async def test_a_gap_longer_than_the_tail_is_filled_from_the_whole_file(
     assert health.error == ""
 
 
-async def test_what_cannot_be_read_is_skipped_counted_and_said(
+async def test_what_cannot_be_read_is_skipped_counted_and_reported(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one")
@@ -279,7 +279,7 @@ async def test_a_job_that_ends_is_read_to_its_end_and_then_left(
         assert fake.times_asked(STREAM) == asked
 
 
-async def test_a_driver_that_ray_no_longer_lists_is_followed_while_its_run_goes_on(
+async def test_a_driver_that_ray_no_longer_lists_is_followed_while_its_run_continues(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.write(NAME, line(1, wire.Run(run=RUN, state="RUNNING")) + ticks(2, 3))
@@ -322,7 +322,7 @@ async def test_a_file_that_goes_away_and_comes_back_is_read_on(
         assert steps(await until(events, at_step(5))) == [4, 5]
 
 
-async def test_failures_are_told_and_end_by_themselves(
+async def test_failures_are_reported_and_end_by_themselves(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one")

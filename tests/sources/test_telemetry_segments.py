@@ -149,7 +149,7 @@ async def test_a_following_reader_is_in_the_next_file_before_it_looks_for_files(
     assert steps(seen) == list(range(1, 101))
 
 
-async def test_who_falls_behind_says_what_is_missing_and_goes_on(
+async def test_who_falls_behind_reports_what_is_missing_and_continues(
     driver: Driver, fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     driver.story()
@@ -173,7 +173,7 @@ async def test_who_falls_behind_says_what_is_missing_and_goes_on(
     assert "missing in the stream" in health.error
 
 
-async def test_a_stream_that_is_begun_anew_under_its_name_is_read_from_its_start(
+async def test_a_stream_that_is_begun_again_under_its_name_is_read_from_its_start(
     driver: Driver, fake: FakeDashboard, dashboard: Dashboard, tmp_path: Path
 ) -> None:
     driver.story()

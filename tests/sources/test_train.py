@@ -96,7 +96,7 @@ async def polls(
     return found
 
 
-async def test_a_run_is_told_with_its_attempts_and_then_only_what_changes(
+async def test_a_run_is_reported_with_its_attempts_and_then_only_what_changes(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     first, second = attempt(910, 950, 1, 0, status_detail="rank 1 died"), attempt(960, None, 0)
@@ -163,7 +163,7 @@ async def test_the_stack_trace_of_a_run_that_failed_becomes_its_last_line(
     assert said == ["", "", "ValueError: no such thing", "ValueError: no such thing", ""]
 
 
-async def test_what_telemetry_tells_of_is_left_to_it_from_then_on(
+async def test_what_telemetry_reports_is_left_to_it_from_then_on(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     runs = [run("RUNNING"), run("RUNNING", run_id="cd34")]
@@ -174,7 +174,7 @@ async def test_what_telemetry_tells_of_is_left_to_it_from_then_on(
     assert [type(event) for event in [*second, *third]] == [SourceHealth, SourceHealth]
 
 
-async def test_a_run_that_a_second_driver_goes_on_with_is_no_second_run(
+async def test_a_run_that_a_second_driver_continues_with_is_no_second_run(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     resumed = run("RUNNING", run_id="cd34", job_id="02000000")
@@ -214,7 +214,7 @@ async def test_clocks_that_differ_never_hide_a_state(
     ]
 
 
-async def test_a_cluster_whose_drivers_do_not_tell_is_absent_and_one_that_fails_is_not(
+async def test_a_cluster_whose_drivers_do_not_report_is_absent_and_one_that_fails_is_not(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     off = "Train state data is not available. Please make sure Ray Train is running"

@@ -55,7 +55,7 @@ def a_large_world() -> Store:
     return reduced([start])
 
 
-def test_a_large_worlds_curves_are_of_all_ranks_and_not_of_those_told_in_turn() -> None:
+def test_a_large_worlds_curves_are_of_all_ranks_and_not_of_those_reported_in_turn() -> None:
     store = a_large_world()
     store.apply(
         wide(
@@ -138,14 +138,14 @@ def test_a_clock_that_was_far_ahead_leaves_nothing_in_the_future() -> None:
     assert list(series)[-8:] == [(float(s), float(s)) for s in (99, *range(103, 110))]
 
 
-def test_what_comes_a_little_late_stands_where_it_is_heard() -> None:
+def test_what_comes_a_little_late_stands_where_it_is_received() -> None:
     series = Series(64)
     for at_s in (1.0, 2.0, 1.5, 3.0):
         series.append(at_s, at_s)
     assert list(series) == [(1.0, 1.0), (2.0, 2.0), (2.0, 1.5), (3.0, 3.0)]
 
 
-def test_a_rank_whose_clock_is_set_back_goes_on() -> None:
+def test_a_rank_whose_clock_is_set_back_continues() -> None:
     store = reduced([*before_the_kill(), tick(1, 5_000.0, 51, 60), tick(1, 101.0, 61, 70)])
     run = store.runs[RUN]
     assert run.step == 70
@@ -181,7 +181,7 @@ def test_history_goes_before_what_was_seen_and_never_over_it() -> None:
     assert len(curve) == len(seen) + 2, "the same history again changes nothing"
 
 
-def test_a_curve_that_nobody_has_told_is_empty_and_is_not_made_by_looking() -> None:
+def test_a_curve_that_nobody_has_reported_is_empty_and_is_not_made_by_looking() -> None:
     curves = Curves(10)
     assert len(curves["loss"]) == 0
     assert "loss" not in curves

@@ -43,7 +43,7 @@ def test_pods_that_are_long_gone_are_forgotten() -> None:
     assert "w-0" not in store.past.pods
 
 
-def test_a_node_dies_when_it_is_first_told_dead_or_missing() -> None:
+def test_a_node_dies_when_it_is_first_reported_dead_or_missing() -> None:
     one, two = (Node(f"n{n}", f"10.0.0.{n}", "h", False, True) for n in (1, 2))
 
     def nodes(at_s: float, *listed: Node) -> NodesListed:

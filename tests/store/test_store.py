@@ -90,7 +90,7 @@ def test_a_loss_that_is_nan_on_one_rank_shows_in_the_mean() -> None:
     assert math.isnan(run.curves["loss"].last)
 
 
-def test_a_pod_that_failed_or_left_the_list_is_gone_since_then() -> None:
+def test_a_pod_that_failed_or_left_the_list_no_longer_exists_since_then() -> None:
     dead = pod(TWO.name, TWO.ip, phase=PodPhase.FAILED, ended_s=7.5)
     store = reduced([pods(1.0, HEAD, ONE, TWO), pods(8.0, HEAD, dead), pods(9.0, HEAD)])
     assert store.pods_gone == {ONE.name: 8.0, TWO.name: 7.5}
@@ -120,7 +120,7 @@ def test_a_source_that_fails_keeps_the_time_when_it_was_well() -> None:
     assert selectors.stale_sources(reduced([health(1.0, False, absent=True)]), 30.0) == []
 
 
-def test_a_source_that_said_when_it_speaks_next_is_late_only_after_that() -> None:
+def test_a_source_that_reported_when_it_speaks_next_is_late_only_after_that() -> None:
     rests = reduced([health(10.0, True, retry_at_s=25.0)])
     assert selectors.stale_sources(rests, 29.0) == []
     assert selectors.stale_sources(rests, 31.0) == [("ray", 21.0, "")]
@@ -156,7 +156,7 @@ def test_an_event_of_an_unknown_kind_is_let_pass() -> None:
     assert store.version == 1
 
 
-def test_the_run_that_goes_on_is_current_and_else_the_newest() -> None:
+def test_the_run_that_continues_is_current_and_else_the_newest() -> None:
     store = Store()
     assert selectors.current_run(store) is None
     for run_id, at_s, state in (
@@ -205,7 +205,7 @@ def of_job(event: RunSeen) -> RunSeen:
     ],
 )
 @pytest.mark.parametrize("job_first", [True, False])
-def test_a_run_whose_driver_is_gone_ends_with_its_job(
+def test_a_run_whose_driver_no_longer_exists_ends_with_its_job(
     status: JobStatus, state: RunState, job_first: bool
 ) -> None:
     seen = of_job(run_seen(90.0, RunState.RUNNING))
@@ -219,18 +219,20 @@ def test_a_run_whose_driver_is_gone_ends_with_its_job(
     assert run.attempt.reason == f"job {status.value.lower()}"
 
 
-def test_a_run_that_said_how_it_ended_is_believed() -> None:
+def test_a_run_that_reported_how_it_ended_is_believed() -> None:
     ended = of_job(replace(run_seen(119.0, RunState.ERRORED), message="rank 1: NaN"))
     run = reduced([*before_the_kill(), ended, jobs(121.0, JobStatus.FAILED)]).runs[RUN]
     assert (run.state, run.message) == (RunState.ERRORED, "rank 1: NaN")
 
 
-def test_a_run_whose_job_goes_on_is_left_alone() -> None:
+def test_a_run_whose_job_continues_is_left_alone() -> None:
     events = [of_job(run_seen(95.0, RunState.RUNNING)), jobs(96.0, JobStatus.RUNNING)]
     assert reduced([*before_the_kill(), *events]).runs[RUN].state is RunState.RUNNING
 
 
-def test_what_an_older_driver_said_of_a_run_is_read_later_and_changes_only_what_is_empty() -> None:
+def test_what_an_older_driver_reported_of_a_run_is_read_later_and_changes_only_what_is_empty() -> (
+    None
+):
     newer = replace(run_seen(90.0, RunState.RUNNING), job_id="02000000", submission_id="two")
     older = replace(
         run_seen(50.0, RunState.ERRORED), job_id="01000000", submission_id="one", message="died"

@@ -145,7 +145,7 @@ def test_a_file_of_results_is_read_as_it_was_written(tmp_path: Path) -> None:
         ('{"schema": 1}', "holds no results"),
     ],
 )
-def test_a_file_that_holds_no_results_says_why(tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_that_holds_no_results_reports_why(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(Unreadable, match=why):
         read(tmp_path / "results.json")
@@ -183,7 +183,7 @@ def test_axes_have_round_ticks_around_all_values() -> None:
     assert [nice_step(span) for span in (1, 4, 9, 60)] == [0.2, 1.0, 2.0, 20.0]
 
 
-def test_a_report_says_first_what_to_do_and_then_the_numbers() -> None:
+def test_a_report_reports_first_what_to_do_and_then_the_numbers() -> None:
     parts = json.loads(json.dumps(asdict(scaling(0.5, 0.9))))
     missed = results(parts={**results().parts, "scaling": parts}, failed={"data": "NoData: gone"})
     report = markdown(missed, sections(missed.parts))
@@ -292,7 +292,7 @@ def test_variables_are_those_of_training_without_secrets() -> None:
     }
 
 
-def test_interfaces_have_a_speed_where_the_system_says_one(tmp_path: Path) -> None:
+def test_interfaces_have_a_speed_where_the_system_reports_one(tmp_path: Path) -> None:
     for name, speed in {"eth0": "10000\n", "lo": "", "wlan0": "-1\n"}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "speed").write_text(speed)
@@ -311,5 +311,5 @@ def test_a_machine_is_named_with_its_cards() -> None:
     assert machine(environment(cpus=("EPYC", "EPYC"))).startswith("2 hosts of 8 cores (EPYC)")
 
 
-def test_a_spread_is_said_with_its_quartiles() -> None:
+def test_a_spread_is_reported_with_its_quartiles() -> None:
     assert steady(0.1).said(seconds) == "100 ms (99.0 ms–101 ms)"

@@ -30,7 +30,7 @@ def one(findings: tuple[Finding, ...]) -> Finding:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_each_part_is_told_with_a_table_and_without_a_problem_where_there_is_none(
+def test_each_part_is_reported_with_a_table_and_without_a_problem_where_there_is_none(
     part: object,
 ) -> None:
     section = part.told(EVERY[part.name])  # type: ignore[attr-defined]
@@ -45,14 +45,14 @@ def test_efficient_scaling_is_good() -> None:
     assert found == Finding(Level.GOOD, "Weak scaling to 2 ranks has an efficiency of 92.0%.")
 
 
-def test_scaling_that_loses_to_the_exchange_says_to_exchange_less() -> None:
+def test_scaling_that_loses_to_the_exchange_reports_to_exchange_less() -> None:
     found = one(scaling.findings(made.scaling(0.60, apart=0.95)))
     assert found.level is Level.PROBLEM
     assert "36.8% is the exchange of gradients, 5.0% the sharing of the machine" in found.says
     assert "accumulate" in found.advice
 
 
-def test_scaling_that_loses_without_an_exchange_says_to_share_less() -> None:
+def test_scaling_that_loses_without_an_exchange_reports_to_share_less() -> None:
     found = one(scaling.findings(made.scaling(0.75, apart=0.80)))
     assert found.level is Level.NOTE
     assert "20.0% is lost though nothing is exchanged" in found.says
@@ -113,7 +113,7 @@ def test_what_the_backward_pass_hides_is_not_waited_for() -> None:
     assert exchange.hidden_share == pytest.approx(0.6)
 
 
-def test_an_exchange_longer_than_the_computing_says_to_send_less() -> None:
+def test_an_exchange_longer_than_the_computing_reports_to_send_less() -> None:
     found, bandwidth = communication.findings(made.communication(0.30, 0.10, 0.20))
     assert found.level is Level.PROBLEM
     assert "66.7% of a step waits for gradients" in found.says
@@ -121,7 +121,7 @@ def test_an_exchange_longer_than_the_computing_says_to_send_less() -> None:
     assert "half of that from 1.05 MB" in bandwidth.says
 
 
-def test_an_exchange_that_could_be_hidden_says_to_begin_earlier() -> None:
+def test_an_exchange_that_could_be_hidden_reports_to_begin_earlier() -> None:
     found, _ = communication.findings(made.communication(0.20, 0.15, 0.05))
     assert found.level is Level.PROBLEM
     assert "bucket_mb" in found.advice
@@ -178,7 +178,7 @@ def test_the_smallest_batch_that_is_as_fast_is_named() -> None:
     assert "precision=bf16" in faster.advice
 
 
-def test_where_the_search_ended_before_memory_did_it_says_so() -> None:
+def test_where_the_search_ended_before_memory_did_it_reports_it() -> None:
     found, *_ = batches.findings(made.batches({32: 10.0, 64: 20.0}, {}, most=64))
     assert found.says == (
         "fp32: 64 examples fit, and no more were tried; larger ones are faster up to there."
@@ -253,7 +253,7 @@ def test_nothing_is_promised_of_a_cpu() -> None:
     assert one(targets.findings(made.targets(promised=False, ratio=0.5))).level is Level.NOTE
 
 
-def test_a_busy_or_uneven_machine_is_said_before_its_numbers() -> None:
+def test_a_busy_or_uneven_machine_is_reported_before_its_numbers() -> None:
     assert environment.findings(made.environment()) == ()
     busy = one(environment.findings(made.environment(load=6.0)))
     assert "load 6.0 on 8 cores" in busy.says

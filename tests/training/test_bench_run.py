@@ -53,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(folder / "run", done.stdout)
 
 
-def test_every_part_was_measured_and_told(run: Run) -> None:
+def test_every_part_was_measured_and_reported(run: Run) -> None:
     assert run.results.failed == {}
     assert list(run.results.parts) == [part.name for part in PARTS if part.name != LAUNCHERS]
     assert run.results.quick
@@ -184,7 +184,7 @@ def test_a_batch_that_does_not_fit_is_none() -> None:
     assert batches.one(alone("false"), settings, load(settings), 1 << 30) is None
 
 
-def test_a_loop_that_cannot_be_built_says_so_at_once() -> None:
+def test_a_loop_that_cannot_be_built_reports_it_at_once() -> None:
     settings = BenchSettings(model="gpt-tiny", workers=1).for_this_run()
     world, data = alone("false"), load(settings)
     with pytest.raises(RuntimeError, match="gpt-tiny is for tokens"):

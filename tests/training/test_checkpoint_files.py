@@ -110,7 +110,7 @@ def test_damage_is_named(kind: str, tmp_path: Path) -> None:
         check(tmp_path / "c")
 
 
-def test_a_directory_that_is_gone_or_empty_is_damaged(tmp_path: Path) -> None:
+def test_a_directory_that_no_longer_exists_or_empty_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match="its directory is missing"):
         check(tmp_path / "c")
     with pytest.raises(Damaged, match="rank 0 did not finish"):
@@ -158,7 +158,7 @@ def test_a_rank_that_never_finished_its_part_leaves_the_checkpoint_unused(tmp_pa
         check(write(tmp_path / "c", ranks=1))
 
 
-def test_the_newest_whole_one_is_chosen_and_each_before_it_told(tmp_path: Path) -> None:
+def test_the_newest_whole_one_is_chosen_and_each_before_it_reported(tmp_path: Path) -> None:
     paths = [str(write(tmp_path / name, step)) for name, step in (("c", 30), ("b", 20), ("a", 10))]
     flip(tmp_path / "c" / "shared.pt")
     (tmp_path / "b" / "rank-1.pt").unlink()
@@ -242,7 +242,7 @@ def listed(directory: Path, *names: str) -> None:
     (directory / SNAPSHOT).write_text(json.dumps({"checkpoint_results": results}))
 
 
-def test_a_listed_checkpoint_that_is_gone_does_not_keep_the_run_from_starting(
+def test_a_listed_checkpoint_that_no_longer_exists_does_not_keep_the_run_from_starting(
     tmp_path: Path,
 ) -> None:
     assert run(tmp_path).mend() == []

@@ -169,7 +169,7 @@ def test_a_loss_that_is_not_finite_is_let_through_when_asked(tmp_path: Path) -> 
     assert train(settings, Reported(tmp_path))["step"] == 9
 
 
-def test_its_steps_tell_where_their_time_goes_and_what_the_model_needs(
+def test_its_steps_report_where_their_time_goes_and_what_the_model_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = ListSink()

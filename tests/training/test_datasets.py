@@ -182,7 +182,7 @@ def test_an_archive_that_was_put_there_by_hand_is_unpacked(
     assert archive.fetched == 0
 
 
-def test_cifar_that_cannot_be_fetched_says_from_where_and_leaves_nothing(
+def test_cifar_that_cannot_be_fetched_reports_from_where_and_leaves_nothing(
     archive: Archive, tmp_path: Path
 ) -> None:
     archive.answer = 503
@@ -353,7 +353,7 @@ def test_a_text_becomes_a_file_of_its_bytes_and_sequences_of_them(tmp_path: Path
     assert bytes(held_out[0].tolist()) == text.read_bytes()[306:310], "the last tenth"
 
 
-def test_a_text_that_is_not_there_is_said_in_a_sentence(
+def test_a_text_that_is_not_there_is_reported_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing, file = tmp_path / "no", tmp_path / "x.bin"

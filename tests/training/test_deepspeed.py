@@ -37,7 +37,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.parallel.zero.lacking", lambda: "")
 
 
-def test_without_deepspeed_the_job_says_how_to_install_it(
+def test_without_deepspeed_the_job_explains_how_to_install_it(
     not_installed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["deepspeed"])
@@ -45,7 +45,7 @@ def test_without_deepspeed_the_job_says_how_to_install_it(
         deepspeed.main()
 
 
-def test_a_worker_without_deepspeed_stops_and_says_so(not_installed: None) -> None:
+def test_a_worker_without_deepspeed_stops_and_reports_it(not_installed: None) -> None:
     """It may be on another host than the driver."""
     with pytest.raises(Stop, match=r"pip install 'cockpit\[deepspeed\]'"):
         Zero(MLP((1, 8, 8), 10), alone("false"), SETTINGS, zero=SETTINGS)

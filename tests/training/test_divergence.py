@@ -66,5 +66,5 @@ def test_what_was_read_is_not_kept() -> None:
         ([1.0, 1.0], "the gradients are not finite at step 7, though every rank's loss is"),
     ],
 )
-def test_it_says_on_which_ranks(losses: list[float], sentence: str) -> None:
+def test_it_reports_on_which_ranks(losses: list[float], sentence: str) -> None:
     assert why_not_finite(7, losses) == sentence

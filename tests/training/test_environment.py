@@ -13,7 +13,7 @@ from training.settings import parse
 from training.techniques import environment, network
 
 
-def test_settings_as_they_are_by_default_tell_nothing() -> None:
+def test_settings_as_they_are_by_default_report_nothing() -> None:
     """Ray has no process in reserve for a worker with an environment of its own."""
     assert environment.variables(Settings()) == {}
 
@@ -34,7 +34,7 @@ def test_settings_as_they_are_by_default_tell_nothing() -> None:
         ),
     ],
 )
-def test_only_what_differs_is_told(setting: str, value: str, told: dict[str, str]) -> None:
+def test_only_what_differs_is_reported(setting: str, value: str, told: dict[str, str]) -> None:
     assert environment.variables(Settings(**{setting: value})) == told  # type: ignore[arg-type]
 
 
@@ -72,7 +72,7 @@ def test_words_and_numbers_that_cannot_be_are_refused_at_the_command_line(
     assert sentence in capsys.readouterr().err
 
 
-def test_the_list_of_what_is_told_needs_no_torch() -> None:
+def test_the_list_of_what_is_reported_needs_no_torch() -> None:
     script = "import sys, training.techniques.network; print('torch' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

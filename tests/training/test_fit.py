@@ -35,7 +35,7 @@ FOUR = Room("CPU", most=4, free=4)
         ),
     ],
 )
-def test_what_a_cluster_lacks_is_said_and_waited_for_or_fails_as_told(
+def test_what_a_cluster_lacks_is_reported_and_waited_for_or_fails_as_reported(
     there: Room, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -46,12 +46,12 @@ def test_what_a_cluster_lacks_is_said_and_waited_for_or_fails_as_told(
     assert capsys.readouterr().out == f"{lacking}: waiting for the rest ({todo})\n"
 
 
-def test_what_a_job_calls_its_workers_is_what_it_is_told_to_launch_with() -> None:
+def test_job_is_launched_with_its_own_name_for_workers() -> None:
     with pytest.raises(SystemExit, match=r"8 replicas take 8 CPU.* launch with --replicas 4"):
         missing_resources.report_missing(FOUR, 8, "fail", of="replicas")
 
 
-def test_an_elastic_run_is_told_that_its_least_is_what_has_to_fall() -> None:
+def test_an_elastic_run_is_reported_that_its_least_is_what_has_to_fall() -> None:
     with pytest.raises(SystemExit, match=r"^8 workers take 8 CPU.*launch with --min-workers 4"):
         missing_resources.report_missing(FOUR, 8, "fail", flag="min-workers")
 
@@ -113,7 +113,7 @@ def test_groups_that_no_lost_worker_breaks_are_let_through(
     check_losses("hierarchical", ranks, least, workers)
 
 
-def test_an_elastic_run_says_what_becomes_of_batch_and_learning_rate() -> None:
+def test_an_elastic_run_reports_what_becomes_of_batch_and_learning_rate() -> None:
     settings = elastic.Settings(workers=4, batch_size=16)
     assert elastic.shared(settings, 4) == (
         "4 of 4 workers: a step has up to 64 examples, 16 a micro-batch of each"

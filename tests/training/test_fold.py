@@ -65,7 +65,7 @@ def test_time_between_records_belongs_to_the_next_one(fold: StepAggregate, clock
     assert (second.first_step, second.step) == (2, 2)
 
 
-def test_a_resumed_run_goes_on_counting(fold: StepAggregate) -> None:
+def test_a_resumed_run_continues_counting(fold: StepAggregate) -> None:
     fold.resume(500)
     fold.step()
     fold.step()
@@ -80,7 +80,7 @@ def test_a_step_may_be_numbered_by_the_loop(fold: StepAggregate) -> None:
     assert (record.first_step, record.step) == (41, 42)
 
 
-def test_what_is_not_said_is_none_and_never_zero(fold: StepAggregate) -> None:
+def test_what_is_not_reported_is_none_and_never_zero(fold: StepAggregate) -> None:
     fold.step()
     record = taken(fold)
     for name in ("loss", "epoch", "data_wait_s", "comm_s", "checkpoint_s", "grad_norm"):

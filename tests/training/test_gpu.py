@@ -65,7 +65,7 @@ def test_the_ranks_own_device_is_opened_once_by_index_or_uuid(
     assert gpu.names == ("NVIDIA H200",)
 
 
-def test_a_gpu_tells_all_of_its_numbers_in_our_units(nvml: FakeNvml, clock: Clock) -> None:
+def test_a_gpu_reports_all_of_its_numbers_in_our_units(nvml: FakeNvml, clock: Clock) -> None:
     gpu = gpu_of(nvml, clock, "0")
     nvml.links_kib = {139: 10, 138: 20}
     nvml.reasons[0] = 0x4 | 0x20
@@ -108,7 +108,7 @@ def test_a_gpu_tells_all_of_its_numbers_in_our_units(nvml: FakeNvml, clock: Cloc
         ("nvmlDeviceGetName", set()),
     ],
 )
-def test_what_the_device_does_not_give_is_none_and_the_rest_is_told(
+def test_what_the_device_does_not_give_is_none_and_the_rest_is_reported(
     function: str, fields: set[str], nvml: FakeNvml, clock: Clock
 ) -> None:
     nvml.unsupported.add(function)
@@ -136,7 +136,7 @@ def test_a_slice_has_its_own_memory_and_its_cards_health_and_no_utilisation(
     ), "the Xid of another slice is not ours"
 
 
-def test_a_slice_whose_card_is_out_of_sight_still_tells_its_memory(
+def test_a_slice_whose_card_is_out_of_sight_still_reports_its_memory(
     nvml: FakeNvml, clock: Clock
 ) -> None:
     nvml.unsupported.add("nvmlDeviceGetDeviceHandleFromMigDeviceHandle")
@@ -144,7 +144,7 @@ def test_a_slice_whose_card_is_out_of_sight_still_tells_its_memory(
     assert numbers == GpuNumbers(memory_bytes=5 * GIB, memory_total_bytes=16 * GIB)
 
 
-def test_several_gpus_of_a_rank_are_told_as_one(nvml: FakeNvml, clock: Clock) -> None:
+def test_several_gpus_of_a_rank_are_reported_as_one(nvml: FakeNvml, clock: Clock) -> None:
     nvml.reasons = {0: 0x4, 1: 0x4 | 0x80}
     numbers = gpu_of(nvml, clock, "0", "1").read()
     assert numbers.utilization_percent == 60.0, "a mean"
@@ -154,7 +154,7 @@ def test_several_gpus_of_a_rank_are_told_as_one(nvml: FakeNvml, clock: Clock) ->
     assert numbers.ecc_errors == 2
 
 
-def test_a_sum_over_gpus_of_which_one_does_not_tell_is_none(nvml: FakeNvml, clock: Clock) -> None:
+def test_a_sum_over_gpus_of_which_one_does_not_report_is_none(nvml: FakeNvml, clock: Clock) -> None:
     gpu = gpu_of(nvml, clock, "0", "1")
     gpu.read()
     nvml.lost.add(1)
@@ -163,7 +163,7 @@ def test_a_sum_over_gpus_of_which_one_does_not_tell_is_none(nvml: FakeNvml, cloc
     assert numbers.temperature_c == 61.0
 
 
-def test_a_gpu_that_falls_off_the_bus_is_said_once_and_left_in_peace(
+def test_a_gpu_that_falls_off_the_bus_is_reported_once_and_left_in_peace(
     nvml: FakeNvml, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = gpu_of(nvml, clock, "0")
@@ -180,7 +180,7 @@ def test_a_gpu_that_falls_off_the_bus_is_said_once_and_left_in_peace(
     ]
 
 
-def test_nvml_that_goes_away_and_comes_back_is_said_once_each(
+def test_nvml_that_goes_away_and_comes_back_is_reported_once_each(
     nvml: FakeNvml, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = gpu_of(nvml, clock, "0")
@@ -221,11 +221,11 @@ def test_a_storm_of_xids_does_not_hold_the_reader_up(nvml: FakeNvml, clock: Cloc
         (0x2 | 0x8000, "application clocks, reason 0x8000"),
     ],
 )
-def test_throttling_is_told_in_words(reasons: int, words: str) -> None:
+def test_throttling_is_reported_in_words(reasons: int, words: str) -> None:
     assert held_down(reasons) == words
 
 
-def test_without_nvml_it_is_said_once(
+def test_without_nvml_it_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
@@ -235,7 +235,7 @@ def test_without_nvml_it_is_said_once(
     assert len(caplog.records) == 1
 
 
-def test_a_device_that_is_not_there_is_said_once(
+def test_a_device_that_is_not_there_is_reported_once(
     nvml: FakeNvml, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = gpu_of(nvml, clock, "9")
@@ -250,7 +250,9 @@ def test_a_rank_without_a_gpu_asks_nobody() -> None:
     assert Gpu((), load).read() == GpuNumbers()
 
 
-def test_numbers_of_a_device_that_hangs_are_not_told_for_ever(nvml: FakeNvml, clock: Clock) -> None:
+def test_numbers_of_a_device_that_hangs_are_not_reported_for_ever(
+    nvml: FakeNvml, clock: Clock
+) -> None:
     watch = Watch("gpu", gpu_of(nvml, clock, "0").read, clock)
     assert watch.newest() is None, "before the first read"
     watch.read()

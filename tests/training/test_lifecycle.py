@@ -61,7 +61,7 @@ def test_attempts_count_from_one_and_end_once(lifecycle: Lifecycle, outbox: List
     ]
 
 
-def test_a_state_is_told_once_however_often_the_controller_looks(
+def test_a_state_is_reported_once_however_often_the_controller_looks(
     lifecycle: Lifecycle, outbox: ListOutbox
 ) -> None:
     for state in ("RUNNING", "RUNNING", "PREEMPTING", "PREEMPTING", "RUNNING"):
@@ -111,7 +111,7 @@ def test_phases_belong_to_the_attempt_that_is_up_or_to_the_one_to_come(
     ]
 
 
-def test_a_run_that_another_driver_began_goes_on_counting(outbox: ListOutbox) -> None:
+def test_a_run_that_another_driver_began_continues_counting(outbox: ListOutbox) -> None:
     second = Lifecycle("ab", "digits", "02000000", "job-2", outbox, lambda: 5.0, attempts=3)
     second.cut_off(3)
     second.phase("scheduling")
@@ -135,6 +135,6 @@ def test_a_large_world_reports_those_that_say_most() -> None:
     assert len(by_rank(metrics[:64])) == 64
 
 
-def test_while_ranks_are_preempted_reports_are_not_told_by_rank(lifecycle: Lifecycle) -> None:
+def test_while_ranks_are_preempted_reports_are_not_reported_by_rank(lifecycle: Lifecycle) -> None:
     lifecycle.attempt_starts([Worker(rank=0), Worker(rank=1)])
     assert lifecycle.reported([{"loss": 3.0}]) == Report(run="ab", attempt=1, metrics={"loss": 3.0})

@@ -21,7 +21,7 @@ def asks_for(settings: TrainSettings, world: World, size_bytes: int) -> torch.Te
     return torch.empty(size_bytes, dtype=torch.uint8)
 
 
-def test_memory_that_the_host_does_not_have_is_told_in_a_line() -> None:
+def test_memory_that_the_host_does_not_have_is_reported_in_a_line() -> None:
     with pytest.raises(memory.OutOfMemory) as told:
         asks_for(SETTINGS, World(3, 4, 3, CPU), 2**60)
     had, _, advice = str(told.value).partition("; ")

@@ -346,7 +346,7 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     return nn.functional.cross_entropy(model(inputs).flatten(0, -2), targets.flatten())
 
 
-def test_a_model_with_batch_norm_goes_on_with_the_statistics_it_had(tmp_path: Path) -> None:
+def test_a_model_with_batch_norm_continues_with_the_statistics_it_had(tmp_path: Path) -> None:
     """They are no weights: without them the resumed run would be evaluated on others."""
     data = synthetic.images((1, 8, 8), 3, 96)
     ends = {}

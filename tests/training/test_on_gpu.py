@@ -66,7 +66,7 @@ def test_data_is_how_long_the_device_stood_idle() -> None:
     assert taken(sections)["data"] < 0.01, "it was hidden"
 
 
-def test_nvml_tells_of_a_busy_device() -> None:
+def test_nvml_reports_a_busy_device() -> None:
     gpu = Gpu(("0",))
     gpu.read()
     multiply(8192, 2000)

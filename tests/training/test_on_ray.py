@@ -65,7 +65,7 @@ def by_step(records: list[Record]) -> dict[int, tuple[float, float]]:
     }
 
 
-def test_the_stream_tells_a_run_from_its_first_state_to_its_last(smooth: Outcome) -> None:
+def test_the_stream_reports_a_run_from_its_first_state_to_its_last(smooth: Outcome) -> None:
     assert smooth.code == 0, smooth.output[-4000:]
     assert [record.seq for record in smooth.records] == list(range(1, len(smooth.records) + 1))
     runs = bodies(smooth.records, Run)
@@ -156,7 +156,7 @@ def test_a_killed_rank_costs_an_attempt_and_not_a_bit(disturbed: Outcome, smooth
     assert by_step(records) == by_step(smooth.records), "to the last bit"
 
 
-def test_a_killed_aggregator_goes_on_where_it_was(disturbed: Outcome) -> None:
+def test_a_killed_aggregator_continues_where_it_was(disturbed: Outcome) -> None:
     numbers = [record.seq for record in disturbed.records]
     assert numbers == list(range(1, len(numbers) + 1))
     seen = covered(disturbed.records, 1, 1)
@@ -221,7 +221,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(each: Outcome) -> None:
 
 
 @pytest.mark.slow
-def test_elastic_goes_on_with_what_ddp_has_saved(each: Outcome) -> None:
+def test_elastic_continues_with_what_ddp_has_saved(each: Outcome) -> None:
     assert each.of("saved-by-ddp").code == 0, each.output[-4000:]
     assert each.of("elastic").code == 0, each.output[-4000:]
     assert "2 of 2 workers: a step has up to 32 examples, 16 a micro-batch of each" in each.output
@@ -302,7 +302,7 @@ def torchrun(cluster: Cluster) -> Outcome:
 
 
 @pytest.mark.slow
-def test_a_run_of_torchruns_is_told_as_one_of_ray_trains_is(torchrun: Outcome) -> None:
+def test_torchrun_run_is_reported_like_a_ray_train_run(torchrun: Outcome) -> None:
     records = torchrun.records
     first, second = bodies(records, AttemptEnd)
     assert first.reason == "rank 1: its process died (killed, out of memory, or crashed)"
@@ -331,7 +331,7 @@ def test_a_run_of_torchruns_is_told_as_one_of_ray_trains_is(torchrun: Outcome) -
 
 
 @pytest.mark.slow
-def test_a_rank_without_ray_train_goes_on_in_the_same_run_of_the_stream(
+def test_a_rank_without_ray_train_continues_in_the_same_run_of_the_stream(
     cluster: Cluster, torchrun: Outcome
 ) -> None:
     """One process, of the baseline, with the share of two: it reads what the two have saved."""

@@ -74,7 +74,7 @@ def test_the_average_is_of_the_weights_and_warms_up() -> None:
     assert learner.weight.item() == 4.0, "the newest weights are back"
 
 
-def test_the_average_goes_on_from_what_was_saved() -> None:
+def test_the_average_continues_from_what_was_saved() -> None:
     learner = model()
     average = Average(learner, 0.9)
     for parameter in learner.parameters():
@@ -95,7 +95,7 @@ def test_no_average_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize(("longest", "after"), [(0.0, 5.0), (10.0, 5.0), (1.0, 1.0)])
-def test_a_gradient_is_cut_to_the_longest_and_its_whole_length_told(
+def test_a_gradient_is_cut_to_the_longest_and_its_whole_length_reported(
     longest: float, after: float
 ) -> None:
     learner = nn.Linear(2, 1, bias=False)

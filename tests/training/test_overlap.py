@@ -65,7 +65,7 @@ def step(module: nn.Module) -> None:
     torch.autograd.backward(module(torch.ones(8, 64)).sum())
 
 
-def test_before_a_step_was_timed_nothing_is_told(
+def test_before_a_step_was_timed_nothing_is_reported(
     parallel: nn.parallel.DistributedDataParallel,
 ) -> None:
     overlap = Overlap(parallel)
@@ -160,7 +160,7 @@ def test_what_was_not_hidden_is_communication_and_no_longer_backward(
     assert record.comm_s == pytest.approx(comm_s)
 
 
-def test_what_is_no_ddp_is_said_once(
+def test_what_is_no_ddp_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rank = RankTelemetry(0, 1, ListSink())

@@ -48,14 +48,14 @@ def test_a_checkpoint_is_restored_before_the_first_step_and_what_comes_later_is_
     assert told == ["restore", "first step", "running", "", "", ""]
 
 
-def test_a_ranks_notice_is_told_whenever_it_comes(phases: Phases) -> None:
+def test_a_ranks_notice_is_reported_whenever_it_comes(phases: Phases) -> None:
     phases.wrote(AttemptEnd(run="r", attempt=1))
     assert phases.note("r", 1, 3, f"{NOTICE}Damaged c is no good") == Notice(
         run="r", attempt=1, rank=3, reason="Damaged", message="c is no good"
     )
 
 
-def test_what_a_rank_says_after_the_attempts_end_begins_nothing(phases: Phases) -> None:
+def test_what_a_rank_reports_after_the_attempts_end_begins_nothing(phases: Phases) -> None:
     phases.wrote(AttemptEnd(run="r", attempt=1))
     assert phases.runs("r", 1) is None
     assert phases.note("r", 1, 0, "restore begins") is None

@@ -164,7 +164,7 @@ def test_a_killed_run_resumes_with_the_very_same_losses(runs: dict[str, Did], fo
         assert torch.equal(weight, weights(folder / "noisy")[name]), name
 
 
-def test_another_number_of_stages_goes_on_from_it(
+def test_another_number_of_stages_continues_from_it(
     runs: dict[str, Did], unsplit: dict[str, Did], folder: Path
 ) -> None:
     close(runs["two after one"].losses, rest(unsplit["mlp"], 3))
@@ -174,7 +174,9 @@ def test_another_number_of_stages_goes_on_from_it(
     close(alone_again.losses, rest(unsplit["mlp"], 3))
 
 
-def test_fsdp2_goes_on_from_it(runs: dict[str, Did], unsplit: dict[str, Did], folder: Path) -> None:
+def test_fsdp2_continues_from_it(
+    runs: dict[str, Did], unsplit: dict[str, Did], folder: Path
+) -> None:
     shutil.copytree(folder / "half", folder / "sharded")
     settings, how = replace(MLP, workers=1), partial(Sharded, sharding=ShardSettings())
     with one() as world:

@@ -81,13 +81,13 @@ def test_each_rank_is_streamed_what_the_data_loader_gives_it(
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("rank", [0, 1])
-def test_an_epoch_goes_on_in_its_midst(streamed: dict[str, Any], rank: int) -> None:
+def test_an_epoch_continues_in_its_midst(streamed: dict[str, Any], rank: int) -> None:
     same(streamed["resumed"][rank], loaded(rank, 1, after=20))
 
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_data_that_a_task_does_not_find_are_told_as_such(streamed: dict[str, Any]) -> None:
+def test_data_that_a_task_does_not_find_are_reported_as_such(streamed: dict[str, Any]) -> None:
     assert streamed["no data"] == "the pictures are gone"
 
 
@@ -117,7 +117,7 @@ def jobs(cluster: Cluster) -> tuple[Outcome, Outcome]:
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_the_job_goes_on_exactly_within_an_epoch(jobs: tuple[Outcome, Outcome]) -> None:
+def test_the_job_continues_exactly_within_an_epoch(jobs: tuple[Outcome, Outcome]) -> None:
     for outcome in jobs:
         assert outcome.code == 0, outcome.output[-4000:]
     assert "resumed at step 12, exactly" in jobs[1].output

@@ -62,7 +62,7 @@ def test_a_death_that_was_found_later_explains_the_first_victim() -> None:
     assert reason(error, {1: died(NODE)}) == "rank 1: its node died"
 
 
-def test_a_group_that_did_not_start_says_why() -> None:
+def test_a_group_that_did_not_start_reports_why() -> None:
     error = WorkerGroupStartupFailedError("One of the worker actors failed to initialize.")
     error.__cause__ = died(NODE)
     assert reason(ControllerError(error)) == "the worker group did not start: its node died"

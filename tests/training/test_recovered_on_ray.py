@@ -131,7 +131,7 @@ def test_a_damaged_checkpoint_is_kept_aside_and_the_one_before_is_used(
     assert len(starts(troubled.records)) == 3, "an attempt for each kill, and no more"
 
 
-def test_a_run_goes_on_with_fewer_ranks_though_its_newest_checkpoint_was_deleted(
+def test_a_run_continues_with_fewer_ranks_though_its_newest_checkpoint_was_deleted(
     cluster: Cluster, troubled: Outcome
 ) -> None:
     """One rank has then the examples of two in each step, so that the epoch goes on as it was."""

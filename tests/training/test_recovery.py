@@ -32,7 +32,7 @@ def test_a_node_has_room_for_the_ranks_that_its_scarcest_resource_allows(
     assert Node("a", "127.0.0.1", 1, {"CPU": 4.0, "GPU": 2.0}).room(wanted) == room
 
 
-def test_a_node_that_drains_or_whose_raylet_is_gone_is_dying_and_others_are_not(
+def test_a_node_that_drains_or_whose_raylet_no_longer_exists_is_dying_and_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with (
@@ -128,7 +128,7 @@ def test_a_run_outlives_a_rank_that_the_memory_monitor_killed(
     assert caplog.text.count("2 workers were killed") == 2
 
 
-def test_a_run_outlives_a_rank_that_died_while_it_was_told_to_begin(
+def test_run_survives_a_rank_that_died_during_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What Ray Train decides here of itself ends the run."""

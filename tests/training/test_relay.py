@@ -79,7 +79,7 @@ def events(agent: Relay) -> list[object]:
     return [message for _, message in agent.take()]
 
 
-def test_a_rank_says_once_how_it_ended(agent: Relay, sink: Slow) -> None:
+def test_a_rank_reports_once_how_it_ended(agent: Relay, sink: Slow) -> None:
     sink.arrived.set()
     line = begun(agent, 3)
     line.send_message(Ended(3, "ValueError: no"))
@@ -93,7 +93,7 @@ def test_a_rank_says_once_how_it_ended(agent: Relay, sink: Slow) -> None:
     assert message == [Ended(3, "ValueError: no"), AttemptStarted((), 1), Ended(3, DIED)]
 
 
-def test_a_death_is_heard_before_the_next_begins_though_its_records_are_under_way(
+def test_a_death_is_received_before_the_next_begins_though_its_records_are_under_way(
     agent: Relay, sink: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "ARRIVE_S", 0.2)

@@ -81,7 +81,7 @@ def same(smooth: dict[int, float], resumed: dict[int, float], steps: range) -> N
 
 
 @pytest.mark.parametrize("switched", SWITCHED)
-def test_every_switch_goes_on_with_the_very_same_losses(switched: str, tmp_path: Path) -> None:
+def test_every_switch_continues_with_the_very_same_losses(switched: str, tmp_path: Path) -> None:
     smooth, resumed = smooth_and_broken(alone("false"), tmp_path, SWITCHED[switched])
     same(smooth, resumed, range(8, 15))
     one, other = (saved(tmp_path / way, "average.pt") for way in ("smooth", "broken"))
@@ -106,7 +106,7 @@ def two_ranks(world: World, folder: Path) -> tuple[dict[int, float], dict[int, f
     return *losses, said.getvalue()
 
 
-def test_two_ranks_go_on_with_the_very_same_losses_or_say_why_not(tmp_path: Path) -> None:
+def test_two_ranks_continue_with_the_very_same_losses_or_say_why_not(tmp_path: Path) -> None:
     ranks = on_ranks(2, two_ranks, tmp_path)
     for smooth, resumed, _ in ranks:
         same(smooth, resumed, range(8, 15))
@@ -158,7 +158,7 @@ def test_the_checkpoint_of_another_version_is_refused(
         learn(alone("false"), tmp_path, SMALL)
 
 
-def test_a_resume_that_rounds_its_first_step_in_another_way_says_so() -> None:
+def test_a_resume_that_rounds_its_first_step_in_another_way_reports_it() -> None:
     two = World(0, 2, 0, torch.device("cpu"))
     recorded = replace(SMALL, accumulate=2, static_graph=True)
     assert "rounds the first step" in not_exact(recorded, two)

@@ -74,7 +74,7 @@ def test_every_report_has_the_numbers_of_every_rank_and_its_checkpoint(failed: O
 
 
 @pytest.mark.slow
-def test_a_second_driver_goes_on_in_the_same_run(cluster: Cluster, failed: Outcome) -> None:
+def test_a_second_driver_continues_in_the_same_run(cluster: Cluster, failed: Outcome) -> None:
     again = run(cluster, "plain_torch.py", "plain", "--epochs", "4")
     assert again.code == 0, again.output[-4000:]
     before, after = (bodies(outcome.records, Run) for outcome in (failed, again))

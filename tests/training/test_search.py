@@ -59,7 +59,9 @@ def test_a_space_is_read_with_the_types_of_its_settings() -> None:
         ("dropout", "is not NAME=KIND(VALUES)", "dropout"),
     ],
 )
-def test_what_is_wrong_with_a_space_is_said_below_its_word(text: str, why: str, word: str) -> None:
+def test_what_is_wrong_with_a_space_is_reported_below_its_word(
+    text: str, why: str, word: str
+) -> None:
     with pytest.raises(SpaceError, match=why.replace("(", r"\(").replace(")", r"\)")) as raised:
         draws(text)
     _, shown, mark = str(raised.value).splitlines()
@@ -97,7 +99,7 @@ def test_a_population_may_change_only_what_goes_with_the_weights_of_another() ->
         (Settings(scheduler="pbt", checkpoint_every_steps=5), "not for pbt"),
     ],
 )
-def test_settings_that_do_not_go_together_are_said(settings: Settings, why: str) -> None:
+def test_settings_that_do_not_go_together_are_reported(settings: Settings, why: str) -> None:
     with pytest.raises(SystemExit, match=why):
         check(settings, ())
 
@@ -142,7 +144,7 @@ def test_the_best_is_the_one_with_the_best_number() -> None:
     assert [trial.id for trial in ranked(TRIALS, "loss", "min")] == ["a", "d", "b", "c"]
 
 
-def test_the_table_says_of_each_trial_how_it_ended() -> None:
+def test_the_table_reports_of_each_trial_how_it_ended() -> None:
     text = table(ranked(TRIALS, "accuracy", "max"), "accuracy", epochs=2)
     assert [line.split() for line in text.splitlines()[:-1]] == [
         ["trial", "ended", "epoch", "accuracy", "learning_rate"],
@@ -190,7 +192,7 @@ def test_the_best_is_trained_as_long_as_it_was_though_another_job_trains_so_long
     assert parse(ddp.Settings, "", "", words).epochs == 100
 
 
-def test_a_search_without_a_single_result_says_why(tmp_path: Path) -> None:
+def test_a_search_without_a_single_result_reports_why(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no trial came as far as accuracy: Stop: the loss"):
         report_best(TRIALS[2:3], Settings(), Folder(str(tmp_path)))
     assert not (tmp_path / BEST).exists()
@@ -202,7 +204,7 @@ def test_what_a_shell_would_split_is_quoted() -> None:
     assert plain == "python -m training.jobs.ddp --data-path '/a b' --fused true"
 
 
-def test_what_was_asked_otherwise_than_before_is_said(tmp_path: Path) -> None:
+def test_what_was_asked_otherwise_than_before_is_reported(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path / "new"))
     assert folder.read(SEARCH) == {}
     folder.write(SEARCH, {"samples": 4, "space": "a"})
@@ -210,13 +212,13 @@ def test_what_was_asked_otherwise_than_before_is_said(tmp_path: Path) -> None:
     assert changed(folder.read(SEARCH), {"samples": 8, "space": "a"}) == "samples was 4 and is 8"
 
 
-def test_the_configuration_goes_before_what_the_search_was_told() -> None:
+def test_configuration_overrides_the_settings_of_the_search() -> None:
     settings = Settings(learning_rate=0.5, batch_size=64)
     told = chosen(settings, {"learning_rate": 0.1}, Settings, without={"gpu"})
     assert told == {"learning_rate": 0.1, "batch_size": 64}
 
 
-def test_weights_that_are_taken_over_go_on_with_the_new_weight_decay(tmp_path: Path) -> None:
+def test_weights_that_are_taken_over_continue_with_the_new_weight_decay(tmp_path: Path) -> None:
     """The optimiser's own state would bring back that of the trial that they are from."""
 
     def learner(weight_decay: float) -> tuple[Whole, Optimizer]:

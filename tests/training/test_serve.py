@@ -112,7 +112,7 @@ def test_an_image_is_the_same_as_lists_and_as_base64() -> None:
     assert torch.equal(encoded.inputs, lists.inputs)
 
 
-def test_tokens_come_with_how_to_go_on() -> None:
+def test_tokens_come_with_how_to_continue() -> None:
     question = asked(body(tokens=[3, 1], new_tokens=5, temperature=1, top_k=4, seed=9), BYTES)
     assert question.inputs.tolist() == [3, 1]
     assert question.sampling == Sampling(5, 1.0, 4, 9)
@@ -158,7 +158,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     assert f"{file.parent.name} is not used: model.pt has" in capsys.readouterr().out
 
 
-def test_a_run_without_a_checkpoint_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_is_an_error_that_reports_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="give the directory that holds checkpoint_"):
         newest(str(tmp_path))
     with pytest.raises(SystemExit, match="--run-path is missing"):
@@ -330,7 +330,7 @@ def test_many_requests_at_once_are_answered_as_the_model_does(server: Server) ->
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_it_says_what_it_serves_and_that_it_is_well(server: Server) -> None:
+def test_it_reports_what_it_serves_and_that_it_is_well(server: Server) -> None:
     about = httpx.get(f"{server.url}/info").json()
     assert about["model"] == "convnet"
     assert about["shape"] == [1, 8, 8]

@@ -184,19 +184,19 @@ def test_a_killed_run_resumes_with_the_very_same_losses(runs: dict[str, Did], fo
 
 
 @pytest.mark.parametrize("way", ["ddp after fsdp2", "fsdp2 after ddp", "two after one"])
-def test_it_goes_on_from_what_others_saved_and_they_from_its_own(
+def test_it_continues_from_what_others_saved_and_they_from_its_own(
     way: str, runs: dict[str, Did]
 ) -> None:
     close(runs[way].losses, rest(runs["ddp"]))
 
 
-def test_one_rank_goes_on_from_what_two_saved(runs: dict[str, Did], folder: Path) -> None:
+def test_one_rank_continues_from_what_two_saved(runs: dict[str, Did], folder: Path) -> None:
     shutil.copytree(folder / "half", folder / "one")
     with one() as world:
         close(did(world, folder / "one", EXACT).losses, rest(runs["ddp"]))
 
 
-def test_three_ranks_go_on_from_what_two_saved(runs: dict[str, Did], folder: Path) -> None:
+def test_three_ranks_continue_from_what_two_saved(runs: dict[str, Did], folder: Path) -> None:
     shutil.copytree(folder / "half", folder / "three")
     run, *_ = on_ranks(3, did, folder / "three", EXACT, timeout_s=280.0)
     close(run.losses, rest(runs["ddp"]))
@@ -223,7 +223,7 @@ def test_the_checkpoint_of_another_width_is_refused(runs: dict[str, Did], folder
             did(world, folder / form, replace(EXACT, width=8))
 
 
-def test_ddp_refuses_a_model_in_parts_and_says_who_can_read_it(
+def test_ddp_refuses_a_model_in_parts_and_reports_who_can_read_it(
     runs: dict[str, Did], folder: Path
 ) -> None:
     with one() as world, pytest.raises(Stop, match="--checkpoint-form full"):

@@ -55,7 +55,7 @@ def bodies(path: Path) -> list[Body]:
     return [record.body for record in records(path)]
 
 
-def test_a_new_writer_goes_on_with_the_numbers_of_the_last(tmp_path: Path) -> None:
+def test_a_new_writer_continues_with_the_numbers_of_the_last(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "s.jsonl"
     for _ in range(2):
         stream = StreamFile(path)
@@ -95,7 +95,7 @@ def test_what_came_in_during_a_tick_is_one_line(tmp_path: Path) -> None:
     assert [(record.rank, record.step) for record in tick.ranks] == [(0, 5), (1, 5), (1, 6)]
 
 
-def test_an_attempt_runs_from_its_first_step_or_report_and_that_is_told_once(
+def test_an_attempt_runs_from_its_first_step_or_report_and_that_is_reported_once(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "s.jsonl"
@@ -204,7 +204,7 @@ def long_stream(path: Path, ticks: int) -> None:
     stream.close()
 
 
-def test_a_long_stream_is_a_row_of_files_whose_numbers_go_on(tmp_path: Path) -> None:
+def test_a_long_stream_is_a_row_of_files_whose_numbers_continue(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     long_stream(path, 200)
     files = segments(path)
@@ -241,7 +241,7 @@ def test_each_file_repeats_the_story_under_its_old_numbers(tmp_path: Path) -> No
     assert repeated == expected
 
 
-def test_a_new_writer_goes_on_in_the_newest_file_and_knows_the_story(tmp_path: Path) -> None:
+def test_a_new_writer_continues_in_the_newest_file_and_knows_the_story(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     long_stream(path, 500)
     before = segments(path)[1:]
@@ -279,7 +279,7 @@ def test_no_room_for_another_file_is_no_end_of_this_one(
 
 
 @pytest.mark.parametrize("segment", [0, 1, 999_999, 1_000_000])
-def test_a_files_name_says_of_which_job_it_is_and_which_in_the_row(segment: int) -> None:
+def test_a_files_name_reports_of_which_job_it_is_and_which_in_the_row(segment: int) -> None:
     assert segment_of(file_name("01000000", segment)) == ("01000000", segment)
 
 

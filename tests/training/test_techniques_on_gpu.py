@@ -36,7 +36,7 @@ def test_a_step_is_looked_at_without_waiting_for_what_is_queued() -> None:
     assert finite.first_wrong(newest=True) == (2, 1.0)
 
 
-def test_memory_that_the_device_does_not_have_is_told_with_its_name() -> None:
+def test_memory_that_the_device_does_not_have_is_reported_with_its_name() -> None:
     @memory.explained
     def asks(settings: TrainSettings, world: World) -> torch.Tensor:
         return torch.empty(2**50, dtype=torch.uint8, device=world.device)

@@ -301,7 +301,7 @@ def test_on_a_gpu_its_own_time_counts_and_not_the_hosts(
     assert taken(on_gpu) == pytest.approx({"data": 0.1, "forward": 0.3})
 
 
-def test_what_the_device_is_not_done_with_is_told_later(
+def test_what_the_device_is_not_done_with_is_reported_later(
     on_gpu: Sections, device: FakeDevice, clock: Clock
 ) -> None:
     device.training = threading.current_thread()
@@ -390,7 +390,7 @@ def test_a_step_in_which_a_graph_is_captured_goes_untimed(
 
 
 @pytest.mark.parametrize("when", ["recording", "reading"])
-def test_a_device_in_trouble_is_said_once_and_its_sections_are_left_out(
+def test_a_device_in_trouble_is_reported_once_and_its_sections_are_left_out(
     when: str,
     on_gpu: Sections,
     device: FakeDevice,

@@ -108,7 +108,7 @@ def test_gpus_that_are_asked_for_and_absent_end_it_before_it_starts(
     assert result["stopped"].startswith("gpu=true, but rank 1 of this host has no GPU")
 
 
-def test_the_rank_that_died_without_a_word_is_named_before_those_that_missed_it() -> None:
+def test_the_rank_that_died_with_no_output_is_named_before_those_that_missed_it() -> None:
     lost = "RuntimeError: [/x/gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:4242"
     assert of_ranks({0: lost, 1: DIED}) == f"rank 1: {DIED}"
     assert of_ranks({0: lost, 2: "ValueError: no more data"}) == "rank 2: ValueError: no more data"

@@ -68,7 +68,7 @@ def steps(folder: Path, run_id: str, metric: str) -> list[int]:
     return [item.step for item in history]
 
 
-def test_a_run_that_goes_on_is_one_run_of_mlflows_with_settings_metrics_and_cockpits_tags(
+def test_a_run_that_continues_is_one_run_of_mlflows_with_settings_metrics_and_cockpits_tags(
     folder: Path, tmp_path: Path, of_a_job: None
 ) -> None:
     settings = replace(SMALL, mlflow=str(folder), max_steps=20)
@@ -93,7 +93,7 @@ def test_a_run_that_goes_on_is_one_run_of_mlflows_with_settings_metrics_and_cock
     assert again.data.params["max_steps"] == "20", "as it was when the run began"
 
 
-def test_a_run_that_stops_itself_failed_and_says_why(folder: Path, tmp_path: Path) -> None:
+def test_a_run_that_stops_itself_failed_and_reports_why(folder: Path, tmp_path: Path) -> None:
     stopped = run(replace(SMALL, mlflow=str(folder), learning_rate=1e30), tmp_path)["stopped"]
     failed = [one for one in told(folder) if one.info.status == "FAILED"]
     assert [one.data.tags["stopped"] for one in failed] == [stopped]
@@ -158,7 +158,7 @@ def test_what_a_server_did_not_take_is_sent_when_it_answers_again(
     assert steps(folder, found.info.run_id, "loss") == [1, 2, 3]
 
 
-def test_nobody_is_told_when_none_is_named_nor_by_other_ranks(
+def test_nobody_is_reported_when_none_is_named_nor_by_other_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

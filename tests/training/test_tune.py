@@ -53,7 +53,7 @@ def told(outbox: ListOutbox) -> list[tuple[str, str]]:
     return [(item.id, item.status) for body in bodies for item in body.trials]
 
 
-def test_a_trial_is_told_when_it_is_new_or_changed_and_at_most_once_a_second() -> None:
+def test_a_trial_is_reported_when_it_is_new_or_changed_and_at_most_once_a_second() -> None:
     outbox, clock = ListOutbox(), Clock()
     telemetry = TuneTelemetry("loss", "min", lambda: outbox, clock)
     telemetry.setup()
@@ -130,7 +130,7 @@ def test_a_huge_configuration_is_cut() -> None:
     assert max(map(len, of.config.values())) == 200
 
 
-def test_a_trial_is_told_again_when_its_run_is_known() -> None:
+def test_a_trial_is_reported_again_when_its_run_is_known() -> None:
     runs = TrialRuns()
     pending = Trials(experiment="e", trials=(Trial(id="t1"), Trial(id="t2")))
     assert runs.wrote(pending) == (pending,)

@@ -103,7 +103,7 @@ def test_asha_stops_those_that_are_worse_and_names_the_best(
     assert Path(found["checkpoint"]).parent.name == found["trial"]
 
 
-def test_trials_are_told_with_their_metric_and_the_steps_of_their_runs(
+def test_trials_are_reported_with_their_metric_and_the_steps_of_their_runs(
     cluster: Cluster, searched: Outcome
 ) -> None:
     records = searched.records
@@ -135,7 +135,7 @@ def test_trials_are_told_with_their_metric_and_the_steps_of_their_runs(
     assert to_the_end <= stepped
 
 
-def test_a_finished_search_again_does_nothing_and_says_the_same(
+def test_a_finished_search_again_does_nothing_and_reports_the_same(
     cluster: Cluster, searched: Outcome
 ) -> None:
     again = searched.of("asha again").output
@@ -146,14 +146,14 @@ def test_a_finished_search_again_does_nothing_and_says_the_same(
         assert epochs == sorted(set(epochs)), f"{trial} did none twice"
 
 
-def test_a_search_that_was_begun_otherwise_does_not_go_on(searched: Outcome) -> None:
+def test_a_search_that_was_begun_otherwise_does_not_continue(searched: Outcome) -> None:
     assert (
         "the search asha resumes with its original settings, "
         "but samples was 4 and is 5; reduction was"
     ) in searched.of("asha otherwise").output
 
 
-def test_hyperband_pauses_trials_and_lets_the_better_ones_go_on(
+def test_hyperband_pauses_trials_and_lets_the_better_ones_continue(
     cluster: Cluster, searched: Outcome
 ) -> None:
     rows = results(cluster, "band")
@@ -214,7 +214,7 @@ class From:
         raise Copied
 
 
-def test_a_trial_that_exploits_goes_on_with_the_very_weights_of_the_better_one(
+def test_a_trial_that_exploits_continues_with_the_very_weights_of_the_better_one(
     cluster: Cluster, searched: Outcome
 ) -> None:
     """Trained on from the other's checkpoint with the trial's new settings, here, they are those
@@ -276,7 +276,7 @@ LONG = 30
 """Epochs: Tune writes its state down once a second, and a quick machine has ten epochs in one."""
 
 
-def test_a_search_that_was_killed_goes_on_and_repeats_no_finished_trial(cluster: Cluster) -> None:
+def test_a_search_that_was_killed_continues_and_repeats_no_finished_trial(cluster: Cluster) -> None:
     words = f"none --samples 4 --epochs {LONG} --max-parallel 2 --num-to-keep 9"
     job = ["-m", "training.jobs.tune", *arguments(cluster, "cut", words)]
 
@@ -333,5 +333,5 @@ def test_a_trial_of_two_ranks_is_a_run_of_its_own(cluster: Cluster, searched: Ou
     assert (Path(best(cluster, "ranks")["checkpoint"]) / "manifest-1.json").exists()
 
 
-def test_more_ranks_than_the_cluster_has_are_said(searched: Outcome) -> None:
+def test_more_ranks_than_the_cluster_has_are_reported(searched: Outcome) -> None:
     assert "9 workers take 9 CPU, and the cluster has 4" in searched.of("many").output

@@ -139,7 +139,7 @@ class Held(torch.autograd.Function):
         return grads[0] * 2
 
 
-def test_a_step_that_was_told_keeps_no_activation_alive(
+def test_a_step_that_was_reported_keeps_no_activation_alive(
     rank: RankTelemetry, sink: ListSink
 ) -> None:
     loss: Any = Held.apply(torch.ones((), requires_grad=True))
@@ -151,7 +151,7 @@ def test_a_step_that_was_told_keeps_no_activation_alive(
     assert [record.loss for record in sink.records] == [2.0]
 
 
-def test_a_count_that_the_loop_uses_again_is_counted_when_it_is_told(
+def test_a_count_that_the_loop_uses_again_is_counted_when_it_is_reported(
     sink: ListSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rank = on_clock((float(second) for second in count()), sink)
@@ -171,7 +171,9 @@ def test_a_count_that_the_loop_uses_again_is_counted_when_it_is_told(
     assert record.tokens_per_s * record.step_time_s == pytest.approx(300 / 3)
 
 
-def test_what_was_told_before_a_resume_was_before_it(rank: RankTelemetry, sink: ListSink) -> None:
+def test_what_was_reported_before_a_resume_was_before_it(
+    rank: RankTelemetry, sink: ListSink
+) -> None:
     telemetry.step(loss=1.0)
     telemetry.resume(step=7)
     telemetry.step(loss=2.0)
@@ -223,7 +225,7 @@ def test_ten_thousand_calls_with_garbage_neither_raise_nor_stop_the_records(
     assert decode(encode(Record(1, 1.0, Tick(run="r", ranks=(record,))))) is not None
 
 
-def test_sections_are_told_with_the_steps(rank: RankTelemetry, sink: ListSink) -> None:
+def test_sections_are_reported_with_the_steps(rank: RankTelemetry, sink: ListSink) -> None:
     telemetry.step()
     for _ in range(2):
         for batch in telemetry.wrap_loader([1]):
@@ -264,7 +266,7 @@ def test_another_thread_that_takes_over_the_steps_counts_after_the_next_push(
     assert told == [(1, False), (3, False), (4, False), (5, True)]
 
 
-def test_a_section_of_no_known_name_is_said_once_and_does_nothing(
+def test_a_section_of_no_known_name_is_reported_once_and_does_nothing(
     rank: RankTelemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong: Any = "fwd"
@@ -285,7 +287,7 @@ def on_clock(
     return RankTelemetry(0, 1, sink, ids, StepAggregate(now), Sections(now, lambda: None), gpu)
 
 
-def test_utilisation_of_the_model_is_told_against_a_given_peak(
+def test_utilisation_of_the_model_is_reported_against_a_given_peak(
     sink: ListSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([1.0, 3.0, 3.0])

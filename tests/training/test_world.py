@@ -45,7 +45,7 @@ def ticked(made: World) -> Tick:
     return tick
 
 
-def test_a_small_world_is_told_in_full_at_once() -> None:
+def test_a_small_world_is_reported_in_full_at_once() -> None:
     made = world(Clock(), 256)
     made.take([steps(rank) for rank in range(256)])
     tick = ticked(made)
@@ -54,7 +54,7 @@ def test_a_small_world_is_told_in_full_at_once() -> None:
     assert made.tick() is None
 
 
-def test_a_large_world_is_told_once_a_second_by_its_spreads() -> None:
+def test_a_large_world_is_reported_once_a_second_by_its_spreads() -> None:
     clock = Clock()
     made = world(clock)
     made.take([steps(rank) for rank in range(RANKS)])
@@ -83,7 +83,7 @@ def test_every_rank_has_its_turn() -> None:
     assert seen == set(range(RANKS))
 
 
-def test_those_that_stand_out_are_told_in_full_whose_turn_ever_it_is() -> None:
+def test_those_that_are_outliers_are_reported_in_full_whose_turn_ever_it_is() -> None:
     clock = Clock()
     made = world(clock)
     made.take([steps(rank) for rank in range(RANKS)])
@@ -126,7 +126,7 @@ def test_a_rank_that_stops_is_called_silent_the_longest_first_and_leaves_the_spr
     assert {item.count for item in tick.spreads} == {RANKS - 2}
 
 
-def test_silence_of_all_is_told_too() -> None:
+def test_silence_of_all_is_reported_too() -> None:
     clock = Clock()
     made = world(clock)
     made.take([steps(rank) for rank in range(RANKS)])
@@ -138,7 +138,7 @@ def test_silence_of_all_is_told_too() -> None:
     assert made.tick() is None, "once"
 
 
-def test_an_attempt_of_another_size_begins_anew() -> None:
+def test_an_attempt_of_another_size_begins_again() -> None:
     clock = Clock()
     made = world(clock)
     made.take([steps(rank) for rank in range(RANKS)])
@@ -152,7 +152,7 @@ def test_an_attempt_of_another_size_begins_anew() -> None:
     assert len(tick.ranks) == 101
 
 
-def test_its_lines_and_its_memory_do_not_grow_with_what_is_not_told() -> None:
+def test_its_lines_and_its_memory_do_not_grow_with_what_is_not_reported() -> None:
     clock = Clock()
     made = world(clock)
     for second in range(50):

@@ -41,7 +41,7 @@ async def test_the_details_follow_the_cursor(cockpit: Open) -> None:
         await seen.sees("over at 08:01:39")
 
 
-async def test_a_says_that_the_alert_was_seen_and_z_that_it_can_wait(cockpit: Open) -> None:
+async def test_a_reports_that_the_alert_was_seen_and_z_that_it_can_wait(cockpit: Open) -> None:
     async with cockpit(at_s=AT_S, simulation=troubled()) as seen:
         alerts = seen.app.store.alerts
         await seen.press("8", "a")

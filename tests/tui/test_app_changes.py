@@ -91,7 +91,7 @@ async def test_scaling_asks_and_names_both_counts(cockpit: Open) -> None:
         assert seen.asked == [("scale", "workers", "3")]
 
 
-async def test_scaling_by_command_is_clamped_and_says_so(cockpit: Open) -> None:
+async def test_scaling_by_command_is_clamped_and_reports_it(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("colon", *"scale workers 9", "enter")
         await seen.sees("from 2 to 4 pods", "9 is above the group's max of 4: limited to 4.")
@@ -120,7 +120,9 @@ async def test_refusals_one_after_another_do_not_pile_up(cockpit: Open) -> None:
         assert seen.toasts.count("Nothing was") == 1, "the newest alone is shown"
 
 
-async def test_quitting_asks_nothing_when_the_cluster_is_gone_already(cockpit: Open) -> None:
+async def test_quitting_asks_nothing_when_the_cluster_no_longer_exists_already(
+    cockpit: Open,
+) -> None:
     async with cockpit(ends="the cluster demo") as seen:
         seen.simulation.session.dispatch(
             ClusterSeen(at_s=START_S + 60, source="backend", ref=REF, health=ClusterHealth.DOWN)

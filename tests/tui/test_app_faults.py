@@ -14,7 +14,7 @@ from cockpit.tui.views.ranks.page import RankScreen
 from tests.tui.conftest import Open, Seen
 
 
-async def test_a_fault_while_drawing_is_told_in_its_view_and_the_others_go_on(
+async def test_a_fault_while_drawing_is_reported_in_its_view_and_the_others_continue(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with cockpit() as seen:
@@ -42,7 +42,7 @@ async def test_a_run_that_gave_up_is_no_success(cockpit: Open) -> None:
         await seen.sees("NaN")
 
 
-async def test_a_ranks_page_has_its_own_help_and_quits_as_its_footer_says(cockpit: Open) -> None:
+async def test_a_ranks_page_has_its_own_help_and_quits_as_its_footer_reports(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("2", "enter")
         assert isinstance(seen.app.screen, RankScreen)

@@ -62,7 +62,7 @@ async def test_killing_the_head_wants_its_name_typed(cockpit: Open) -> None:
         await aborted(seen)
 
 
-async def test_a_kill_that_fails_says_what_why_and_what_to_do(cockpit: Open) -> None:
+async def test_a_kill_that_fails_reports_what_why_and_what_to_do(cockpit: Open) -> None:
     async with cockpit(simulation=digits(kill_s=None)) as seen:
         seen.simulation.backend.fails = CockpitError("It failed.", "The API said no.", "Try again.")
         await seen.press("2", "K", "y")

@@ -29,7 +29,7 @@ async def test_the_header_names_context_namespace_and_cluster_however_long(cockp
         await seen.sees("arn:…-gpu / ml-research / llm-train ● degraded")
 
 
-async def test_a_pod_that_does_not_start_says_why_in_full_when_it_is_selected(
+async def test_a_pod_that_does_not_start_reports_why_in_full_when_it_is_selected(
     cockpit: Open,
 ) -> None:
     async with cockpit(simulation=kube()) as seen:
@@ -42,7 +42,7 @@ async def test_a_pod_that_does_not_start_says_why_in_full_when_it_is_selected(
         await seen.sees("llm-train-gpu-worker-8bd2w")
 
 
-async def test_replicas_of_several_hosts_are_told_apart(cockpit: Open) -> None:
+async def test_replicas_of_several_hosts_are_distinguished(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), size=(200, 50)) as seen:
         await seen.press("4")
         await seen.sees("REPLICA", "slice-x9", "K8S NODE", "gpu-pool-b-1")
@@ -58,7 +58,7 @@ async def test_scaling_hosts_counts_replicas(cockpit: Open) -> None:
         await seen.until(lambda: seen.asked == [("scale", "slice", "2")])
 
 
-async def test_scaling_an_autoscaled_group_says_what_will_undo_it(cockpit: Open) -> None:
+async def test_scaling_an_autoscaled_group_reports_what_will_undo_it(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("plus")
         await seen.sees("Ray's autoscaler removes workers that are idle", "At present: wanted 4")
@@ -198,7 +198,7 @@ async def test_objects_and_descriptions_are_those_of_the_cluster(cockpit: Open) 
         await seen.sees('started_s: "2025-11-21 07:45:00"')
 
 
-async def test_an_object_that_cannot_be_read_says_why(
+async def test_an_object_that_cannot_be_read_reports_why(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulation = kube()

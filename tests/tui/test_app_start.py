@@ -14,7 +14,7 @@ from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import digits
 
 
-async def test_the_start_tells_its_progress_and_then_shows_the_cluster() -> None:
+async def test_the_start_reports_its_progress_and_then_shows_the_cluster() -> None:
     simulation, go = digits(), threading.Event()
     simulation.advance(60)
 
@@ -33,7 +33,7 @@ async def test_the_start_tells_its_progress_and_then_shows_the_cluster() -> None
             await seen.sees("● ready", "RUNNING", "attempt 1")
 
 
-async def test_a_start_that_fails_says_why_and_quits_with_its_code() -> None:
+async def test_a_start_that_fails_reports_why_and_quits_with_its_code() -> None:
     def connect(say: Log) -> Connection:
         say("asking the head")
         raise UnreachableError("No cluster.", "Port 8265 is closed.", "Start one: cockpit demo")
@@ -47,7 +47,7 @@ async def test_a_start_that_fails_says_why_and_quits_with_its_code() -> None:
         await seen.until(lambda: app.return_code == ExitCode.UNREACHABLE)
 
 
-async def test_a_start_is_told_when_the_user_has_left_meanwhile() -> None:
+async def test_a_start_is_reported_when_the_user_has_left_at_the_same_time() -> None:
     go, told = threading.Event(), threading.Event()
 
     def connect(say: Log) -> Connection:

@@ -34,7 +34,7 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
         await seen.sees("Nothing is wrong")
 
 
-async def test_overview_says_how_run_and_cluster_are(cockpit: Open) -> None:
+async def test_overview_explains_how_run_and_cluster_are(cockpit: Open) -> None:
     async with cockpit(at_s=60) as seen:
         await seen.sees("● ready", "workers", "RUNNING", "attempt 1", "2 ranks", "samples/s")
         await seen.advance(84)
@@ -147,7 +147,7 @@ async def test_help_is_laid_out_for_the_terminal_that_there_is(cockpit: Open) ->
         assert lines[at + 1].index(lines[at + 1].split()[1]) == lines[at].index("Profile the")
 
 
-async def test_an_unknown_command_says_what_there_is(cockpit: Open) -> None:
+async def test_an_unknown_command_reports_what_there_is(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("colon", *"frobnicate", "enter")
         await seen.until(lambda: "There is no command 'frobnicate'." in seen.toasts)
@@ -199,7 +199,7 @@ async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open) -> None:
         await seen.sees("No run yet: waiting for digits-x, RUNNING for 25 s, to begin one.")
 
 
-async def test_nothing_known_yet_says_what_is_waited_for(cockpit: Open) -> None:
+async def test_nothing_known_yet_reports_what_is_waited_for(cockpit: Open) -> None:
     async with cockpit(simulation=digits(), at_s=-5, size=(120, 30)) as seen:
         await seen.sees("Connecting, no data yet", "No run yet")
         await seen.press("2")

@@ -93,7 +93,7 @@ def test_events_come_newest_first_with_unique_keys() -> None:
     assert len({row.key for row in rows}) == len(rows)
 
 
-def test_a_drill_tells_of_a_grace_only_where_there_is_one() -> None:
+def test_a_drill_reports_a_grace_only_where_there_is_one() -> None:
     store = at(digits(), 60).session.store
     slow = Drill("drill-1.1", "slow-rank", "demo-workers-2", (1,), START_S + 60, 0.0)
     store.drills += [slow, replace(slow, id="drill-2.1", fault="pod-delete", grace_s=30.0)]

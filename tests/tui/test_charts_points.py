@@ -42,7 +42,7 @@ def test_buckets_hold_what_a_plain_loop_finds_however_the_series_grew() -> None:
         assert points.extremes(begin, end) == plain(values[begin:end])
 
 
-def test_a_series_that_was_thinned_is_read_anew() -> None:
+def test_a_series_that_was_thinned_is_read_again() -> None:
     grown = series([(float(n), float(n)) for n in range(64)], capacity=64)
     points = Points(grown)
     for n in range(64, 200):
@@ -53,7 +53,7 @@ def test_a_series_that_was_thinned_is_read_anew() -> None:
     assert points.restarts > 1
 
 
-def test_an_older_part_put_before_is_read_anew() -> None:
+def test_an_older_part_put_before_is_read_again() -> None:
     grown = series([(100.0, 1.0), (101.0, 2.0)])
     points = Points(grown)
     grown.prepend([(float(n), 50.0) for n in range(10)])
@@ -107,7 +107,7 @@ def test_a_window_between_two_points_shows_the_line_between_them() -> None:
     assert one.joined == [9]
 
 
-def test_by_step_the_last_attempt_has_the_last_word() -> None:
+def test_curve_by_step_takes_repeated_steps_from_the_last_attempt() -> None:
     progress = series([(1, 10), (2, 20), (3, 30), (60, 20), (61, 30), (62, 40)])
     loss = series([(1, 1.0), (2, 2.0), (3, 3.0), (60, 2.5), (61, 3.5), (62, 4.5)])
     placed = Projected(loss, progress=progress)

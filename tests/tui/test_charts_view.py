@@ -55,7 +55,7 @@ async def test_zoom_pan_and_follow(cockpit: Open) -> None:
         await seen.sees("all of it")
 
 
-async def test_the_cursor_tells_all_charts_of_one_time(cockpit: Open) -> None:
+async def test_the_cursor_reports_all_charts_of_one_time(cockpit: Open) -> None:
     async with cockpit(at_s=200, size=(200, 50)) as seen:
         await seen.press("3", "left", "shift+left", "shift+left")
         await seen.sees("08:02:", "step ")
@@ -101,7 +101,7 @@ async def test_the_axis_goes_from_the_clock_to_the_start_to_steps(cockpit: Open)
         assert "by step" not in seen.text
 
 
-async def test_smoothing_and_logarithm_are_said(cockpit: Open) -> None:
+async def test_smoothing_and_logarithm_are_reported(cockpit: Open) -> None:
     async with cockpit(at_s=200, size=(120, 40)) as seen:
         await seen.press("3", "s", "s", "o")
         await seen.sees("smooth 0.9", "log")

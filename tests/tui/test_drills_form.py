@@ -38,7 +38,7 @@ def test_targets_and_limits_are_numbers_or_nothing() -> None:
         (DrillForm("pod-kill", hypothesis="luck"), "'luck' is no probe"),
     ],
 )
-def test_what_cannot_be_meant_is_said(form: DrillForm, what: str) -> None:
+def test_what_cannot_be_meant_is_reported(form: DrillForm, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         plan(form)
 
@@ -50,7 +50,7 @@ def test_every_preset_can_be_asked() -> None:
     assert asked["strict"][-1] == "checkpoint-age"
 
 
-def test_a_line_says_the_fault_whom_and_how() -> None:
+def test_a_line_reports_the_fault_whom_and_how() -> None:
     line = "pod-delete rank:1 --set grace_s=5 --count=1 --seed 7 --within 45 --lost 3 --probe a>1"
     assert typed(line.split()) == DrillForm(
         "pod-delete", {"grace_s": "5"}, "rank:1", "1", "7", "45", "3", "a>1"
@@ -66,7 +66,7 @@ def test_a_line_says_the_fault_whom_and_how() -> None:
         ("pod-kill --frob 1", "There is no --frob"),
     ],
 )
-def test_a_line_that_cannot_be_meant_is_said(line: str, what: str) -> None:
+def test_a_line_that_cannot_be_meant_is_reported(line: str, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         typed(line.split())
 

@@ -213,7 +213,7 @@ async def test_quitting_during_a_drill_asks_and_undoes_it_first(cockpit: Open) -
         assert not Journal().entries()
 
 
-async def test_another_cluster_is_not_looked_at_while_a_drill_goes_on(cockpit: Open) -> None:
+async def test_another_cluster_is_not_looked_at_while_a_drill_continues(cockpit: Open) -> None:
     async with (
         cockpit(simulation=digits(kill_s=None)) as seen,
         conducted(seen, "drill pod-kill rank:1"),
@@ -227,7 +227,9 @@ async def test_another_cluster_is_not_looked_at_while_a_drill_goes_on(cockpit: O
 # -- looking at one
 
 
-async def test_the_drill_is_told_as_it_goes_by_phase_probe_and_what_ray_says(cockpit: Open) -> None:
+async def test_the_drill_is_reported_as_it_goes_by_phase_probe_and_what_ray_reports(
+    cockpit: Open,
+) -> None:
     async with cockpit(simulation=drilled(), at_s=83, size=(120, 40)) as seen:
         await seen.press("6")
         await seen.sees("recovering", "3.0 s since the fault", "✓ replicas-ready before", "detect")
@@ -298,7 +300,7 @@ async def test_on_a_small_screen_the_faults_have_what_the_drill_leaves(cockpit: 
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
 
 
-async def test_during_the_first_drill_no_text_says_that_there_is_none(cockpit: Open) -> None:
+async def test_during_the_first_drill_no_text_reports_that_there_is_none(cockpit: Open) -> None:
     async with (
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
         conducted(seen, "drill pod-kill rank:1"),
@@ -309,7 +311,7 @@ async def test_during_the_first_drill_no_text_says_that_there_is_none(cockpit: O
         await seen.until(lambda: bool(verdicts(seen.app)))
 
 
-async def test_drill_that_goes_on_fits_every_height_and_is_not_closed(cockpit: Open) -> None:
+async def test_drill_that_continues_fits_every_height_and_is_not_closed(cockpit: Open) -> None:
     async with cockpit(simulation=drilled(), at_s=95) as seen:
         await seen.press("6")
         await seen.sees("waiting for: first new s…", "rank 1 died w…")
@@ -407,14 +409,14 @@ async def test_the_key_for_a_drill_takes_the_fault_of_the_selected_row(cockpit: 
         await seen.sees("Drill · rank-freeze")
 
 
-async def test_the_help_of_drills_says_what_enter_and_the_dry_run_are(cockpit: Open) -> None:
+async def test_the_help_of_drills_reports_what_enter_and_the_dry_run_are(cockpit: Open) -> None:
     async with cockpit(size=(120, 60)) as seen:
         await seen.press("6", "question_mark")
         await seen.sees("Open the form of a fault", "or an earlier drill")
         await seen.sees("Preview", "the dry run", "MEDIAN TO STEP")
 
 
-async def test_the_verdict_is_told_once_where_the_drill_is_looked_at(
+async def test_the_verdict_is_reported_once_where_the_drill_is_looked_at(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bells: list[int] = []
@@ -447,7 +449,7 @@ async def test_a_drill_that_is_over_has_a_page_with_who_saw_what(cockpit: Open) 
         await seen.sees("Faults and game days ·")
 
 
-async def test_drills_of_days_before_are_compared_with_and_one_that_is_slower_stands_out(
+async def test_drills_of_days_before_are_compared_with_and_one_that_is_slower_is_an_outlier(
     cockpit: Open,
 ) -> None:
     simulation = digits(kill_s=None)
@@ -518,7 +520,7 @@ async def test_a_recording_shows_the_drill_as_it_was_and_starts_none(path: Path)
     made.close()
 
 
-async def test_a_drill_that_another_cockpit_holds_is_told(
+async def test_a_drill_that_another_cockpit_holds_is_reported(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drills, "LOOK_EVERY_S", 0.0)

@@ -65,7 +65,7 @@ def test_each_job_keeps_what_was_typed_for_it(form: LaunchForm) -> None:
     assert form.changed == {"workers": "4"}
 
 
-def test_what_is_wrong_is_told_in_the_order_that_is_shown(form: LaunchForm) -> None:
+def test_what_is_wrong_is_reported_in_the_order_that_is_shown(form: LaunchForm) -> None:
     form.chosen = "pipeline"
     form.put("batch_size", "many")
     form.put("stages", "2.5")

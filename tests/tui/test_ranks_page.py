@@ -86,7 +86,7 @@ async def page(seen: Seen, *down: str) -> None:
     await seen.pilot.pause()
 
 
-def test_sections_share_the_step_and_what_nobody_tells_of_is_other() -> None:
+def test_sections_share_the_step_and_what_nobody_reports_is_other() -> None:
     found = {section.name: section for section in sections(FULL)}
     assert found["data"].share == pytest.approx(0.1)
     assert found["forward"].seconds == 0.03
@@ -120,7 +120,7 @@ def test_the_bar_is_as_wide_as_asked_and_reads_without_colour(kind: Symbols) -> 
         use_symbols(None)
 
 
-async def test_a_page_tells_all_numbers_in_groups(cockpit: Open) -> None:
+async def test_a_page_reports_all_numbers_in_groups(cockpit: Open) -> None:
     async with cockpit(at_s=30.6, size=(200, 50), simulation=known()) as seen:
         await page(seen, "j", "j", "j")
         await seen.sees(
@@ -135,7 +135,7 @@ async def test_a_page_tells_all_numbers_in_groups(cockpit: Open) -> None:
         assert "[31m" not in seen.text
 
 
-async def test_a_stack_is_read_on_its_own_page(cockpit: Open) -> None:
+async def test_stack_is_shown_on_its_own_page_and_audited(cockpit: Open) -> None:
     async with FakeDashboard().serve() as fake:
         simulation = digits()
         simulation.backend.route = fake.route
@@ -149,7 +149,7 @@ async def test_a_stack_is_read_on_its_own_page(cockpit: Open) -> None:
             assert '"action": "stack"' in audit.path().read_text()
 
 
-async def test_a_stack_that_cannot_be_had_says_why_and_what_to_do(cockpit: Open) -> None:
+async def test_failed_stack_reports_the_reason_and_a_fix(cockpit: Open) -> None:
     async with FakeDashboard().serve() as fake:
         simulation = digits()
         simulation.backend.route = fake.route
@@ -182,7 +182,7 @@ async def test_a_profile_asks_for_how_long_and_writes_its_flame_graph(
     assert pictures(tmp_path) == [SVG]
 
 
-async def test_leaving_the_question_asks_nothing(cockpit: Open) -> None:
+async def test_cancelled_profile_sends_no_request(cockpit: Open) -> None:
     async with FakeDashboard().serve() as fake:
         simulation = digits()
         simulation.backend.route = fake.route
@@ -265,7 +265,7 @@ def opened() -> Iterator[Callable[[Simulation, float], CockpitApp]]:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
-def test_a_rank_that_tells_everything(
+def test_a_rank_that_reports_everything(
     opened: Callable[[Simulation, float], CockpitApp], snap_compare: Compare, size: tuple[int, int]
 ) -> None:
     assert snap_compare(

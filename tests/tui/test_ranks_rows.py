@@ -104,7 +104,7 @@ def test_a_filter_compares_columns(text: str, expected: list[int]) -> None:
     assert ranks(simulation, Order(text=text)) == expected
 
 
-def test_a_filter_that_is_not_understood_says_so_and_hides_nothing() -> None:
+def test_a_filter_that_is_not_understood_reports_it_and_hides_nothing() -> None:
     simulation = sixteen()
     store, run = seen(simulation)
     rows = RankRows()
@@ -202,7 +202,7 @@ def test_a_warning_column_stays_once_it_came() -> None:
         assert shown.rows[4].cells[at].text == expected
 
 
-def test_a_look_at_a_thousand_ranks_costs_ten_times_one_at_a_hundred() -> None:
+def test_a_check_at_a_thousand_ranks_costs_ten_times_one_at_a_hundred() -> None:
     def looking(ranks: int) -> Callable[[], None]:
         simulation = wide(ranks, until_s=20)
         simulation.advance(20)

@@ -99,7 +99,7 @@ async def test_the_screen_shows_the_run_as_it_was(path: Path) -> None:
         assert "1 m 00 s of 3 m 20 s · 10×" in seen.text
 
 
-async def test_space_goes_on_and_holds(path: Path) -> None:
+async def test_space_continues_and_holds(path: Path) -> None:
     async with replayed(path, 60) as seen:
         await seen.press("space")
         assert "REPLAY" in seen.text

@@ -61,7 +61,7 @@ async def test_the_table_of_ranks_has_a_column_for_each_number_reported(cockpit:
         await seen.sees("last report 6 s ago", "train_loss 0.2500", "lr (reported)")
 
 
-async def test_charts_come_back_to_samples_when_another_run_tells_them(cockpit: Open) -> None:
+async def test_charts_come_back_to_samples_when_another_run_reports_them(cockpit: Open) -> None:
     async with cockpit(at_s=60, size=(120, 40), simulation=reporting()) as seen:
         await seen.sees("train loss (reported)")
         for event in digits(kill_s=None)._script:

@@ -103,14 +103,14 @@ async def test_shell_of_the_screen_is_in_the_audit_log(cockpit: Open) -> None:
     assert shell_of == [SHELL]
 
 
-async def test_a_pod_without_a_shell_says_so_and_the_screen_stays(cockpit: Open) -> None:
+async def test_a_pod_without_a_shell_reports_it_and_the_screen_stays(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("4", "x")
         await seen.until(lambda: "A scripted pod has no shell." in seen.toasts)
         await seen.sees("Pods · 7")
 
 
-def test_on_a_real_terminal_the_shell_takes_it_and_gives_it_back(tmp_path: Path) -> None:
+def test_shell_on_a_real_terminal_restores_it(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     with Terminal([sys.executable, "-m", "tests.tui.local_shell"], env) as terminal:
         terminal.wait_for("degraded", 60)

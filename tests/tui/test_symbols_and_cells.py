@@ -48,7 +48,7 @@ def test_the_environment_chooses_the_symbols(monkeypatch: pytest.MonkeyPatch) ->
     assert symbols_from({}) is Symbols.BRAILLE
 
 
-def test_an_unknown_symbol_set_is_told_with_the_known_ones() -> None:
+def test_an_unknown_symbol_set_is_reported_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="braille, block, ascii"):
         symbols_from({"COCKPIT_SYMBOLS": "emoji"})
 

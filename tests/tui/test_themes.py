@@ -46,7 +46,7 @@ def test_a_wheel_brings_its_themes_inside_the_package(
     assert [theme.name for theme in themes()] == ["paper"]
 
 
-def test_an_unknown_name_is_told_with_the_known_ones(own: Path) -> None:
+def test_an_unknown_name_is_reported_with_the_known_ones(own: Path) -> None:
     with pytest.raises(UsageError, match="cockpit-dark"):
         theme_named("solarized")
 
@@ -64,7 +64,7 @@ def test_an_unknown_name_is_told_with_the_known_ones(own: Path) -> None:
         ("[colours]\n", "unknown key 'colours'"),
     ],
 )
-def test_a_broken_theme_is_told_with_its_file_and_the_reason(
+def test_a_broken_theme_is_reported_with_its_file_and_the_reason(
     own: Path, text: str, why: str
 ) -> None:
     path = own / "mine.toml"
@@ -75,7 +75,7 @@ def test_a_broken_theme_is_told_with_its_file_and_the_reason(
     assert why in caught.value.why
 
 
-def test_a_theme_file_that_cannot_be_read_is_told(own: Path) -> None:
+def test_a_theme_file_that_cannot_be_read_is_reported(own: Path) -> None:
     (own / "mine.toml").mkdir()
     with pytest.raises(CockpitError, match="directory"):
         read_theme(theme_named("mine"))

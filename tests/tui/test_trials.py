@@ -120,7 +120,7 @@ async def press(seen: Seen, *pressed: str) -> None:
     await seen.pilot.pause()
 
 
-async def test_without_an_experiment_one_sentence_says_so(cockpit: Open) -> None:
+async def test_without_an_experiment_one_sentence_reports_it(cockpit: Open) -> None:
     async with cockpit(at_s=60) as seen:
         await press(seen, "7")
         await seen.sees("No Tune experiment has reported its trials")

@@ -40,7 +40,7 @@ async def test_what_stays_the_same_is_not_painted_again() -> None:
         assert sum(region.area for region in seen) < 80 * 12 / 2
 
 
-async def test_the_chart_says_what_it_waits_for() -> None:
+async def test_the_chart_reports_what_it_waits_for() -> None:
     chart = LineChart("Loss", empty="No loss yet: waiting for the first step")
     async with Stage(chart).run_test(size=(80, 12)) as pilot:
         await pilot.pause()

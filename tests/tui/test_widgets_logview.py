@@ -106,7 +106,7 @@ async def test_a_filter_shows_matching_lines_and_keeps_up() -> None:
         assert view.pattern == ""
 
 
-async def test_an_invalid_pattern_is_told_and_changes_nothing() -> None:
+async def test_an_invalid_pattern_is_reported_and_changes_nothing() -> None:
     view = LogView()
     async with Stage(view).run_test(size=(80, 11)) as pilot:
         view.show(log(["a", "b"]))
@@ -120,7 +120,7 @@ async def test_an_invalid_pattern_is_told_and_changes_nothing() -> None:
         assert view.filter_error == ""
 
 
-async def test_a_filter_that_matches_nothing_says_so() -> None:
+async def test_a_filter_that_matches_nothing_reports_it() -> None:
     view = LogView(empty="No lines yet: the job is pending")
     async with Stage(view).run_test(size=(80, 11)) as pilot:
         await pilot.pause()
@@ -211,11 +211,11 @@ async def test_the_wheel_stops_following() -> None:
         ("step 3", ""),
     ],
 )
-def test_errors_and_warnings_stand_out(line: str, found: str) -> None:
+def test_errors_and_warnings_are_outliers(line: str, found: str) -> None:
     assert level(line) == found
 
 
-def test_a_log_that_starts_again_is_read_anew() -> None:
+def test_a_log_that_starts_again_is_read_again() -> None:
     shown = LogLines()
     shown.update(log(steps(0, 50)))
     assert shown.update(log(["new"]))

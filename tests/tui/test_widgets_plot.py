@@ -148,7 +148,7 @@ def test_labels_carry_the_unit(low: float, high: float, unit: Unit, label: str) 
         (1, "", "1.000"),
     ],
 )
-def test_a_legend_tells_the_newest_value_in_its_unit(value: float, unit: Unit, text: str) -> None:
+def test_a_legend_reports_the_newest_value_in_its_unit(value: float, unit: Unit, text: str) -> None:
     assert value_text(value, unit) == text
 
 

@@ -25,14 +25,14 @@ DONE = Recovery(
 )
 
 
-def test_the_summary_tells_the_whole_story() -> None:
+def test_the_summary_reports_the_whole_story() -> None:
     assert summary(DONE, T0 + 90) == (
         "pod-kill of demo-worker-x: detected 6.6 s, restarted 14.2 s, first new step 18.5 s, "
         "12 steps lost"
     )
 
 
-def test_the_summary_of_an_unfinished_recovery_tells_how_long_it_has_taken() -> None:
+def test_the_summary_of_an_unfinished_recovery_reports_how_long_it_has_taken() -> None:
     going = Recovery(DRILL, detected_s=6.6, last_step=5, resumed_step=5)
     said = summary(going, T0 + 11)
     assert said == (
@@ -48,7 +48,7 @@ def test_phases_follow_one_another() -> None:
     assert all(phase.done for phase in found)
 
 
-def test_the_last_phase_goes_on_until_its_end_is_seen() -> None:
+def test_the_last_phase_continues_until_its_end_is_seen() -> None:
     found = phases(Recovery(DRILL, detected_s=6.6), T0 + 11)
     assert [(p.name, p.done) for p in found] == [("detect", True), ("end attempt", False)]
     assert found[-1].end_s == pytest.approx(11.0)
@@ -150,7 +150,7 @@ def test_whether_there_will_be_a_restart_is_open_until_something_of_it_is_seen()
     assert not is_open(seen(symptom)), "Ray sees the node of a killed pod die"
 
 
-def test_a_legend_without_room_leaves_out_first_what_the_bar_says_itself() -> None:
+def test_a_legend_without_room_leaves_out_first_what_the_bar_reports_itself() -> None:
     reached = [(milestone, 2.0 + at) for at, milestone in enumerate(Milestone)]
     found = phases(seen(*reached, (Milestone.DETECTED, 40.0), first_step_s=12.0), T0, going=False)
     told = named(found, 60, Symbols.BLOCK)
@@ -187,7 +187,7 @@ def test_a_legend_before_there_is_a_width_is_empty(width: int) -> None:
     assert legend(phases(DONE, T0 + 90), width, Symbols.BLOCK, 3) == [[]]
 
 
-def test_a_legend_without_room_names_what_took_longest_and_what_goes_on() -> None:
+def test_a_legend_without_room_names_what_took_longest_and_what_continues() -> None:
     going = Recovery(DRILL, detected_s=1.0, attempt_ended_s=1.2, restarted_s=14.2)
     (line,) = legend(phases(going, T0 + 14.3), 50, Symbols.ASCII)
     said = "".join(text for text, _ in line).rstrip()

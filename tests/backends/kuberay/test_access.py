@@ -18,7 +18,7 @@ def rules(rights: list[Right]) -> list[dict[str, list[str]]]:
     ]
 
 
-def test_every_verb_says_what_it_needs() -> None:
+def test_every_verb_reports_what_it_needs() -> None:
     assert set(NEEDS) == set(VERBS)
 
 

@@ -30,7 +30,7 @@ def group_of(place: Place) -> dict[str, Any]:
     return found
 
 
-async def test_scale_patches_only_what_it_says(place: Place) -> None:
+async def test_scale_patches_only_what_it_reports(place: Place) -> None:
     place.ready_cluster(workers=2)
     async with place.backend() as backend:
         scaled = await backend.scale(ScaleRequest("gpu", 3))
@@ -68,7 +68,7 @@ async def test_named_pods_go_and_their_names_are_taken_out_again(place: Place) -
     assert (group["replicas"], group["scaleStrategy"]["workersToDelete"]) == (1, [])
 
 
-async def test_a_change_that_loses_a_race_is_made_anew(place: Place) -> None:
+async def test_a_change_that_loses_a_race_is_made_again(place: Place) -> None:
     place.ready_cluster(workers=1)
     async with place.backend() as backend:
         before = backend.client.patch
@@ -254,7 +254,7 @@ async def test_objects_are_shown_as_yaml_and_described(place: Place) -> None:
     assert all("Events" in text for _, text in shown.values())
 
 
-async def test_what_a_user_may_not_do_is_told_before_and_refused_with_the_reason(
+async def test_what_a_user_may_not_do_is_reported_before_and_refused_with_the_reason(
     place: Place,
 ) -> None:
     place.ready_cluster()
@@ -289,7 +289,7 @@ async def test_an_administrator_may_do_everything(place: Place) -> None:
         assert backend.client.requests - asked <= 20
 
 
-async def test_a_kind_that_is_not_installed_is_said_as_such(place: Place) -> None:
+async def test_a_kind_that_is_not_installed_is_reported_as_such(place: Place) -> None:
     async with place.backend() as backend:
         with pytest.raises(KubeError) as raised:
             await backend.client.get(f"/apis/ray.io/v9/namespaces/{place.namespace}/rayclusters")

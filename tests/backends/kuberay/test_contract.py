@@ -79,7 +79,7 @@ class TestOnKubernetes(BackendContract):
         finally:
             await other.aclose()
 
-    async def test_a_crash_loop_says_its_last_words(
+    async def test_a_crash_loop_reports_its_last_output(
         self, backend: KubeRayBackend, running: Testbed
     ) -> None:
         template = ray_pod_template("ray", memory="256Mi")

@@ -137,7 +137,7 @@ async def test_a_dashboard_with_tls_is_reached_through_the_proxy(place: Place) -
             assert (await http.ask("GET", "/api/version"))["ray_version"] == "2.60.0"
 
 
-async def test_a_head_that_is_not_up_is_said_so(place: Place) -> None:
+async def test_a_head_that_is_not_up_is_reported_so(place: Place) -> None:
     place.ready_cluster()
     service = {"metadata": {"name": "demo-head-svc"}, "spec": {"ports": [{"port": 8265}]}}
     place.ask("POST", place.path("services"), service)

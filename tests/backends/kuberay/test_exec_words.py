@@ -17,7 +17,7 @@ class Opened:
         """There is nothing to close."""
 
 
-async def test_a_container_that_is_not_running_is_told_as_such(
+async def test_a_container_that_is_not_running_is_reported_as_such(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a kubelet 1.34 said it while a container waited to be started again."""

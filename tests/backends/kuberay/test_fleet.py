@@ -85,7 +85,7 @@ async def test_who_may_not_list_all_namespaces_sees_the_contexts_own(place: Plac
     assert [row.ref.name for row in listed.clusters] == ["mine"]
 
 
-async def test_a_context_that_cannot_be_used_says_so_and_ends_nothing(place: Place) -> None:
+async def test_a_context_that_cannot_be_used_reports_it_and_ends_nothing(place: Place) -> None:
     def broken() -> Credentials:
         raise UsageError("The context names no API server.")
 

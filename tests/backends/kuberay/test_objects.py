@@ -33,7 +33,7 @@ def test_a_ready_cluster_has_a_ready_head_and_workers_with_addresses_and_machine
     assert (group.resources.cpus, group.note) == (1.0, "")
 
 
-def test_workers_that_wait_for_the_head_say_so() -> None:
+def test_workers_that_wait_for_the_head_report_it() -> None:
     reasons = [pod.reason for pod in Moment.of("workers-wait").pods]
     assert reasons == ["runs, but is not ready yet", *["waits for the head's GCS"] * 2]
 
@@ -204,7 +204,7 @@ EVENT: dict[str, Any] = {
 }
 
 
-def test_a_machine_says_what_it_offers_and_what_presses_it() -> None:
+def test_a_machine_reports_what_it_offers_and_what_presses_it() -> None:
     machine = objects.machine(NODE)
     assert (machine.name, machine.ready, machine.cordoned) == ("gpu-7", True, True)
     assert (machine.gpus, machine.cpus, machine.memory_bytes) == (8.0, 96.0, 768 * 2**30)

@@ -73,7 +73,7 @@ def worker(name: str, ready: str, status: str) -> tuple[str, ...]:
     return (name, ready, status, "0", "2m", "<none>", "<none>")
 
 
-async def test_a_table_tells_groups_pods_and_health() -> None:
+async def test_a_table_reports_groups_pods_and_health() -> None:
     found = await look(Client(WELL, worker("trainer-gpu-b", "0/1", "Pending")), "pods")
     listed = found[PodsListed]
     assert isinstance(listed, PodsListed)
@@ -139,7 +139,7 @@ async def test_only_some_of_very_many_broken_pods_are_read_one_by_one() -> None:
         (ForbiddenError("You may not.", status=403), ClusterHealth.UNKNOWN, "You may not."),
     ],
 )
-async def test_a_cluster_that_is_not_to_be_seen_says_why(
+async def test_a_cluster_that_is_not_to_be_seen_reports_why(
     error: Exception, health: ClusterHealth, words: str
 ) -> None:
     found = await look(Client(error=error), "pods")

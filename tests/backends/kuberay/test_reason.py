@@ -43,7 +43,7 @@ def unscheduled(message: str, requests: dict[str, str]) -> dict[str, Any]:
     return pod(node="", requests=requests, conditions=[{**scheduled, "message": message}])
 
 
-def test_a_pod_that_no_node_can_hold_says_what_is_short() -> None:
+def test_a_pod_that_no_node_can_hold_reports_what_is_short() -> None:
     found = unscheduled(
         "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are "
         "available: 3 No preemption victims found for incoming pod.",
@@ -220,7 +220,7 @@ def test_a_quota_that_is_used_up_is_named_with_its_numbers() -> None:
     )
 
 
-def test_last_words_are_the_last_line_that_says_something() -> None:
+def test_last_words_are_the_last_line_that_reports_something() -> None:
     log = "start\nTraceback:\nValueError: no head\x1b[0m\n\n  \n"
     assert last_log_line(log) == "ValueError: no head"
     assert with_last_log_line("crash loop, 2 restarts: exit code 1", log) == (

@@ -52,7 +52,7 @@ def test_numbers_are_clamped_before_they_are_sent() -> None:
     assert changes(below) == {f"{AT}/minReplicas": 1, f"{AT}/replicas": 1}
 
 
-def test_a_wrong_number_that_the_spec_keeps_is_mended_by_the_next_patch() -> None:
+def test_a_wrong_number_that_the_spec_keeps_is_fixed_by_the_next_patch() -> None:
     made = ask(Moment.of("above-max"), max_replicas=6)
     assert (made.before, made.after) == (5, 6)
     assert "7 is above" in made.warning
@@ -82,7 +82,7 @@ def test_named_pods_go_and_the_number_falls_with_them() -> None:
         ask(moment, remove=("demo-head-fvf65",))
 
 
-def test_a_named_pod_that_min_holds_is_replaced_and_that_is_said() -> None:
+def test_a_named_pod_that_min_holds_is_replaced_and_that_is_reported() -> None:
     made = ask(Moment.of("ready"), remove=("demo-gpu-worker-92lr4",), min_replicas=2)
     assert made.after == 2
     assert made.warning == (
@@ -114,7 +114,7 @@ def test_stale_names_leave_with_the_next_patch_and_living_ones_stay() -> None:
     ]
 
 
-def test_names_are_cleaned_up_once_their_pods_are_gone_and_only_ours() -> None:
+def test_names_are_cleaned_up_once_their_pods_no_longer_exist_and_only_ours() -> None:
     moment = Moment.of("multi-host-removed")
     ours = ["demo-gpu-worker-5msl6"]
     moment.group["scaleStrategy"] = {"workersToDelete": [*ours, "another"]}
@@ -127,9 +127,7 @@ def test_names_are_cleaned_up_once_their_pods_are_gone_and_only_ours() -> None:
     assert forget(moment.cluster, moment.raw, "gpu", ["never named"]) == ()
 
 
-def test_with_the_autoscaler_a_raised_number_is_undone_when_idle_and_how_to_keep_it_is_said() -> (
-    None
-):
+def test_scale_up_with_the_autoscaler_explains_how_to_keep_it() -> None:
     moment = Moment.of("autoscaler-held")
     made = ask(moment, 3)
     assert made.warning == (
@@ -151,6 +149,6 @@ def test_with_the_autoscaler_a_lowered_number_changes_nothing_but_the_number() -
     assert (named.after, named.warning) == (0, "")
 
 
-def test_a_suspended_cluster_says_that_no_pod_comes() -> None:
+def test_a_suspended_cluster_reports_that_no_pod_comes() -> None:
     made = ask(Moment.of("suspended"), 2)
     assert made.warning == "The cluster is suspended: there are no pods until it is unsuspended."

@@ -123,7 +123,7 @@ async def test_secret_that_only_the_clusters_author_names_is_not_read(
     assert paths(api) == []
 
 
-async def test_refused_secret_says_how_to_allow_it_and_the_users_own_token_is_used(
+async def test_refused_secret_explains_how_to_allow_it_and_the_users_own_token_is_used(
     api: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NotAllowedError, match="--token-secret"):

@@ -58,7 +58,7 @@ async def test_the_present_comes_first_and_health_when_all_is_listed(place: Plac
     assert of(SourceHealth, told).ok
 
 
-async def test_a_pod_that_no_node_can_hold_says_why_in_one_line(place: Place) -> None:
+async def test_a_pod_that_no_node_can_hold_reports_why_in_one_line(place: Place) -> None:
     place.ready_cluster(workers=1)
     place.merge(
         place.path("rayclusters", "demo"),
@@ -108,7 +108,9 @@ async def test_a_cluster_that_is_deleted_and_made_again_is_followed(place: Place
     assert healths[-1] == ("ready", "")
 
 
-async def test_a_cluster_that_is_not_there_is_said_and_found_when_it_comes(place: Place) -> None:
+async def test_a_cluster_that_is_not_there_is_reported_and_found_when_it_comes(
+    place: Place,
+) -> None:
     async with place.backend("absent") as backend:
         told = await first(backend)
         words = f"there is no RayCluster absent in namespace {place.namespace}"
@@ -170,7 +172,7 @@ async def test_a_cluster_without_worker_groups_is_one(place: Place) -> None:
     assert (ready.message, listed.groups) == ("", ())
 
 
-async def test_clusters_of_one_name_in_two_namespaces_are_told_apart(place: Place) -> None:
+async def test_clusters_of_one_name_in_two_namespaces_are_distinguished(place: Place) -> None:
     other = Place.new(place.testbed)
     place.ready_cluster()
     other.cluster(groups=[Group("cpu")])
@@ -180,7 +182,7 @@ async def test_clusters_of_one_name_in_two_namespaces_are_told_apart(place: Plac
         assert str(ours.ref) != str(theirs.ref)
 
 
-async def test_events_are_told_once_and_only_those_of_this_cluster(place: Place) -> None:
+async def test_events_are_reported_once_and_only_those_of_this_cluster(place: Place) -> None:
     place.ready_cluster()
     place.cluster("demo-2")
 

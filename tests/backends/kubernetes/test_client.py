@@ -54,7 +54,7 @@ async def test_an_object_is_made_read_patched_and_deleted(
     assert client.requests == 6
 
 
-async def test_a_conflict_says_so(client: KubeClient, namespace: str) -> None:
+async def test_a_conflict_reports_it(client: KubeClient, namespace: str) -> None:
     await client.create(maps(namespace), config_map("two"))
     stale = {"metadata": {"resourceVersion": "1"}, "data": {"a": "x"}}
     with pytest.raises(KubeError) as caught:
@@ -75,7 +75,7 @@ async def test_a_list_comes_in_pages_of_one_version(client: KubeClient, namespac
         await client.delete(maps(namespace, f"page-{number}"))
 
 
-async def test_what_one_may_not_do_is_told_with_verb_and_resource(
+async def test_what_one_may_not_do_is_reported_with_verb_and_resource(
     control_plane: Testbed, namespace: str
 ) -> None:
     client = client_of(control_plane.plane.user_kubeconfig("nobody-in-particular"))
@@ -87,7 +87,9 @@ async def test_what_one_may_not_do_is_told_with_verb_and_resource(
     assert 'User "nobody-in-particular"' in caught.value.why
 
 
-async def test_a_wrong_token_is_told_and_not_shown(control_plane: Testbed, tmp_path: Path) -> None:
+async def test_a_wrong_token_is_reported_and_not_shown(
+    control_plane: Testbed, tmp_path: Path
+) -> None:
     client = client_of(written(tmp_path / "config", {"token": "sesame"}, cluster_of(control_plane)))
     with pytest.raises(ForbiddenError, match="does not know who you are") as caught:
         await client.get(NODES)
@@ -97,7 +99,7 @@ async def test_a_wrong_token_is_told_and_not_shown(control_plane: Testbed, tmp_p
     assert "sesame" not in str(caught.value)
 
 
-async def test_an_expired_client_certificate_is_told(control_plane: Testbed) -> None:
+async def test_an_expired_client_certificate_is_reported(control_plane: Testbed) -> None:
     plane = control_plane.plane
     pair = plane.authority.sign("late", lifetime=-DAY)
     client = client_of(plane.user_kubeconfig("late", pair=pair))
@@ -189,7 +191,7 @@ async def test_a_renewed_login_does_not_cut_a_stream(
     await client.aclose()
 
 
-async def test_an_address_where_nobody_listens_is_told_at_once(tmp_path: Path) -> None:
+async def test_an_address_where_nobody_listens_is_reported_at_once(tmp_path: Path) -> None:
     client = client_of(written(tmp_path / "config", {}, {"server": "https://127.0.0.1:1"}, "prod"))
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="prod") as caught:
@@ -199,7 +201,7 @@ async def test_an_address_where_nobody_listens_is_told_at_once(tmp_path: Path) -
     await client.aclose()
 
 
-async def test_a_server_that_says_nothing_is_told_in_time(
+async def test_server_without_a_response_is_reported_in_time(
     proxy: FaultyProxy, faulty: KubeClient
 ) -> None:
     proxy.faults.append(Fault(NODES, stall_after=0))
@@ -210,7 +212,7 @@ async def test_a_server_that_says_nothing_is_told_in_time(
     await impatient.aclose()
 
 
-async def test_a_busy_server_is_asked_again_when_it_says(
+async def test_a_busy_server_is_asked_again_when_it_reports(
     proxy: FaultyProxy, faulty: KubeClient
 ) -> None:
     proxy.faults += [
@@ -223,7 +225,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(
     assert len(proxy.asked(NODES)) == 3
 
 
-async def test_a_server_that_stays_busy_is_told(
+async def test_a_server_that_stays_busy_is_reported(
     proxy: FaultyProxy, faulty: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LONGEST_WAIT_S", 0.01)
@@ -243,13 +245,15 @@ async def test_a_change_that_may_have_been_made_is_not_sent_again(
     assert len(proxy.asked("POST")) == 1
 
 
-async def test_an_answer_that_is_cut_off_is_told(proxy: FaultyProxy, faulty: KubeClient) -> None:
+async def test_an_answer_that_is_cut_off_is_reported(
+    proxy: FaultyProxy, faulty: KubeClient
+) -> None:
     proxy.faults.append(Fault("/api/v1/namespaces", cut_after=700))
     with pytest.raises(UnreachableError):
         await faulty.get("/api/v1/namespaces")
 
 
-async def test_what_is_no_api_server_is_said_to_be_none(
+async def test_response_of_another_server_than_kubernetes_is_reported(
     proxy: FaultyProxy, faulty: KubeClient
 ) -> None:
     page = b"<html>log in</html>"
@@ -304,7 +308,7 @@ async def test_the_proxy_of_the_environment_is_used_unless_the_server_is_excepte
         assert len(asked) == 1
 
 
-async def test_a_proxy_that_is_down_is_told_without_its_password(
+async def test_a_proxy_that_is_down_is_reported_without_its_password(
     control_plane: Testbed, tmp_path: Path
 ) -> None:
     cluster = cluster_of(control_plane) | {"proxy-url": "http://jane:sesame@127.0.0.1:1"}

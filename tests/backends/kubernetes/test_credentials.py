@@ -93,7 +93,7 @@ async def test_after_a_refusal_the_token_file_is_read_at_once(make: Make, tmp_pa
     assert (await known.headers())["Authorization"] == "Bearer second"
 
 
-async def test_a_token_file_that_is_gone_is_told(make: Make, tmp_path: Path) -> None:
+async def test_a_token_file_that_no_longer_exists_is_reported(make: Make, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="token file"):
         await make({"tokenFile": str(tmp_path / "missing")}).headers()
 
@@ -152,7 +152,7 @@ async def test_a_plugin_that_is_missing_is_named_with_its_hint(make: Make) -> No
     assert caught.value.why == "get it there"
 
 
-async def test_a_plugin_that_fails_says_its_last_words(make: Make, tmp_path: Path) -> None:
+async def test_a_plugin_that_fails_reports_its_last_output(make: Make, tmp_path: Path) -> None:
     command = script(tmp_path, "echo first >&2; printf '\\033[31msession expired\\n' >&2; exit 3")
     with pytest.raises(NotAllowedError, match="exit code 3") as caught:
         await make(plugin(command)).headers()
@@ -199,13 +199,15 @@ def open_files() -> set[str]:
     "said",
     ["not json", "[]", '{"status": null}', "", credential(""), credential("t", "tomorrow")],
 )
-async def test_a_plugin_that_prints_garbage_is_told(make: Make, tmp_path: Path, said: str) -> None:
+async def test_a_plugin_that_prints_garbage_is_reported(
+    make: Make, tmp_path: Path, said: str
+) -> None:
     with pytest.raises(NotAllowedError, match="plugin"):
         await make(plugin(script(tmp_path, f"echo '{said}'"))).headers()
 
 
 @pytest.mark.parametrize("entry", [["list"], {"command": "true", "env": ["A=1"]}])
-async def test_a_broken_exec_entry_is_told(make: Make, entry: Any) -> None:
+async def test_a_broken_exec_entry_is_reported(make: Make, entry: Any) -> None:
     with pytest.raises(UsageError, match="broken"):
         await make({"exec": entry}).headers()
 
@@ -219,7 +221,7 @@ async def test_an_oidc_token_is_taken_from_its_provider(make: Make) -> None:
     assert (await known.headers())["Authorization"] == f"Bearer {token}"
 
 
-async def test_an_unknown_auth_provider_is_told(make: Make) -> None:
+async def test_an_unknown_auth_provider_is_reported(make: Make) -> None:
     with pytest.raises(NotAllowedError, match="auth-provider"):
         await make({"auth-provider": {"name": "nobody", "config": {}}}).headers()
 
@@ -286,7 +288,7 @@ async def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
         ({"client-certificate-data": "AAAA", "client-key-data": "AAAA"}, {}),
     ],
 )
-async def test_certificates_that_are_none_are_told(
+async def test_certificates_that_are_none_are_reported(
     make: Make, user: dict[str, Any], cluster: dict[str, Any]
 ) -> None:
     with pytest.raises(UsageError, match="cannot be used"):
@@ -297,7 +299,7 @@ async def test_a_server_without_tls_has_none(make: Make) -> None:
     assert await make({}, {"server": "http://127.0.0.1:8001"}).tls() is None
 
 
-def test_a_context_without_a_server_is_told(make: Make) -> None:
+def test_a_context_without_a_server_is_reported(make: Make) -> None:
     with pytest.raises(UsageError, match="names no API server"):
         make({}, {"server": ""})
 
@@ -306,7 +308,7 @@ def test_a_context_without_a_server_is_told(make: Make) -> None:
     "server",
     ["https://host:port", "https://[::1", "ftp://host", "host:6443", "https://", "\x1b[0m"],
 )
-def test_an_address_that_is_none_is_told(make: Make, server: str) -> None:
+def test_invalid_address_is_reported(make: Make, server: str) -> None:
     with pytest.raises(UsageError, match="is none") as caught:
         make({}, {"server": server})
     assert "\x1b" not in str(caught.value)

@@ -158,7 +158,9 @@ async def test_a_command_that_cannot_be_run_is_126(
     assert (await here(client, place, command)).exit_code == 126
 
 
-async def test_a_pod_or_container_that_is_not_there_is_told(client: KubeClient, place: str) -> None:
+async def test_a_pod_or_container_that_is_not_there_is_reported(
+    client: KubeClient, place: str
+) -> None:
     with pytest.raises(KubeError, match='"no-such-pod" not found') as caught:
         await run(client, place, "no-such-pod", "", ["true"])
     assert caught.value.status == 404
@@ -168,7 +170,7 @@ async def test_a_pod_or_container_that_is_not_there_is_told(client: KubeClient, 
         await run(client, place, f"../pods/{POD}", "", ["true"])
 
 
-async def test_without_the_right_it_is_told(kubernetes: Testbed, place: str) -> None:
+async def test_without_the_right_it_is_reported(kubernetes: Testbed, place: str) -> None:
     client = client_of(kubernetes.plane.user_kubeconfig("nobody-in-particular"))
     with pytest.raises(ForbiddenError, match="You may not") as caught:
         await here(client, place, "true")
@@ -207,7 +209,7 @@ async def test_a_token_that_rotated_is_read_again_within_the_same_request(
     await client.aclose()
 
 
-async def test_a_server_that_agrees_to_no_protocol_is_told(
+async def test_a_server_that_agrees_to_no_protocol_is_reported(
     client: KubeClient, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "V5", "v9.channel.k8s.io")
@@ -227,7 +229,7 @@ async def test_an_older_server_speaks_v4(
         assert b"hello" in await all_of(terminal)
 
 
-async def test_an_unreachable_server_is_told(client: KubeClient, place: str) -> None:
+async def test_an_unreachable_server_is_reported(client: KubeClient, place: str) -> None:
     client.credentials.server = "https://127.0.0.1:1"
     with pytest.raises(UnreachableError, match="cannot be reached"):
         await here(client, place, "true")
@@ -277,7 +279,7 @@ async def test_ctrl_d_ends_the_input_of_a_terminal(client: KubeClient, place: st
         assert await terminal.wait() == 0
 
 
-async def test_a_shell_that_is_not_there_says_so_in_the_terminal(
+async def test_a_shell_that_is_not_there_reports_it_in_the_terminal(
     client: KubeClient, place: str
 ) -> None:
     async with attached(client, place, "no-such-shell", tty=True) as terminal:
@@ -370,7 +372,7 @@ async def test_a_folder_with_a_long_name_is_not_used_for_the_socket(
 @pytest.mark.parametrize(
     ("name", "port", "why"), [(POD, 81, "refused"), ("no-such-pod", PORT, "not found")]
 )
-async def test_a_port_that_cannot_be_reached_is_told(
+async def test_a_port_that_cannot_be_reached_is_reported(
     client: KubeClient, place: str, name: str, port: int, why: str
 ) -> None:
     async with PortForward(client, place, name, port) as forward:

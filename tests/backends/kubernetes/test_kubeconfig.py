@@ -83,7 +83,7 @@ def test_without_a_variable_the_file_is_in_the_home_directory(
     assert read().current == "prod"
 
 
-def test_no_kubeconfig_at_all_says_where_it_looked_and_what_to_do(tmp_path: Path) -> None:
+def test_no_kubeconfig_at_all_reports_where_it_looked_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError) as caught:
         read([tmp_path / "config"])
     assert str(tmp_path / "config") in caught.value.why
@@ -107,13 +107,13 @@ def test_broken_yaml_names_the_file_and_the_line(tmp_path: Path) -> None:
         "contexts:\n- {name: a, context: 3}",
     ],
 )
-def test_what_is_not_a_kubeconfig_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+def test_file_that_is_no_kubeconfig_is_reported(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read([file(tmp_path, text)])
     assert str(tmp_path) in caught.value.what
 
 
-def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_bytes(b"\xff\xfe\x00binary")
     with pytest.raises(UsageError, match="cannot be read"):

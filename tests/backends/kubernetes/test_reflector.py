@@ -124,7 +124,9 @@ def list_requests(proxy: FaultyProxy) -> list[str]:
     return [request for request in proxy.asked("configmaps?") if "watch=1" not in request]
 
 
-async def test_what_is_there_is_told_and_then_every_change(client: KubeClient, maps: Maps) -> None:
+async def test_what_is_there_is_reported_and_then_every_change(
+    client: KubeClient, maps: Maps
+) -> None:
     await maps.make("a", "1")
     async with watching(client, maps.path) as (watched, _):
         await watched.until(lambda: watched.complete)
@@ -137,13 +139,13 @@ async def test_what_is_there_is_told_and_then_every_change(client: KubeClient, m
         assert all(health.ok for health in watched.healths)
 
 
-async def test_an_empty_list_is_told_as_complete(client: KubeClient, maps: Maps) -> None:
+async def test_an_empty_list_is_reported_as_complete(client: KubeClient, maps: Maps) -> None:
     async with watching(client, maps.path) as (watched, _):
         await watched.until(lambda: watched.complete)
         assert watched.now == {}
 
 
-async def test_the_first_page_is_told_before_the_rest_is_read(
+async def test_the_first_page_is_reported_before_the_rest_is_read(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps
 ) -> None:
     for number in range(4):
@@ -184,7 +186,7 @@ async def test_an_object_that_nobody_understands_hides_no_other(
         assert not reflector.skipped
 
 
-async def test_many_changes_are_told_together(client: KubeClient, maps: Maps) -> None:
+async def test_many_changes_are_reported_together(client: KubeClient, maps: Maps) -> None:
     await maps.make("busy", "0")
     async with watching(client, maps.path, coalesce_s=0.5) as (watched, _):
         await watched.until(lambda: watched.complete)
@@ -208,7 +210,7 @@ async def test_at_rest_there_is_one_list_and_one_watch(
     assert "allowWatchBookmarks=true" in watch_requests(proxy)[0]
 
 
-async def test_a_watch_cut_in_mid_line_goes_on_where_it_was(
+async def test_a_watch_cut_in_mid_line_continues_where_it_was(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps
 ) -> None:
     proxy.faults.append(Fault("watch=1", cut_after=600))
@@ -221,7 +223,7 @@ async def test_a_watch_cut_in_mid_line_goes_on_where_it_was(
     assert len(watch_requests(proxy)) == 2
 
 
-async def test_a_list_cut_in_the_middle_is_begun_anew(
+async def test_a_list_cut_in_the_middle_is_begun_again(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps
 ) -> None:
     for number in range(4):
@@ -242,7 +244,7 @@ def gone(in_stream: bool) -> bytes:
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-async def test_a_version_that_is_too_old_lists_again_and_forgets_nothing_meanwhile(
+async def test_a_version_that_is_too_old_lists_again_and_forgets_nothing_at_the_same_time(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps, in_stream: bool
 ) -> None:
     await maps.make("stays", "1")
@@ -262,7 +264,7 @@ async def test_a_version_that_is_too_old_lists_again_and_forgets_nothing_meanwhi
     assert len(list_requests(proxy)) == 2
 
 
-async def test_a_server_that_always_says_too_old_is_not_asked_in_a_circle(
+async def test_a_server_that_always_reports_too_old_is_not_asked_in_a_circle(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps
 ) -> None:
     proxy.faults += [Fault("watch=1", gone(True)) for _ in range(1000)]
@@ -286,7 +288,7 @@ async def test_a_server_that_ends_each_watch_at_once_is_not_asked_in_a_circle(
         assert len(watch_requests(proxy)) <= count + 1
 
 
-async def test_a_server_that_is_gone_is_told_and_found_again_at_once(
+async def test_a_server_that_no_longer_exists_is_reported_and_found_again_at_once(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps
 ) -> None:
     await maps.make("a", "1")
@@ -305,7 +307,7 @@ async def test_a_server_that_is_gone_is_told_and_found_again_at_once(
     assert len(list_requests(proxy)) == 1
 
 
-async def test_a_busy_server_is_asked_again_when_it_says(
+async def test_a_busy_server_is_asked_again_when_it_reports(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps
 ) -> None:
     await maps.make("a", "1")
@@ -318,7 +320,7 @@ async def test_a_busy_server_is_asked_again_when_it_says(
         await watched.until(lambda: watched.now == {maps.key("a"): "2"} and watched.well)
 
 
-async def test_a_watch_without_a_word_is_taken_for_dead(
+async def test_watch_without_events_is_reconnected(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SILENT_S", 0.3)
@@ -343,7 +345,7 @@ async def test_a_server_that_sends_no_bookmarks_is_not_taken_for_gone(
     assert len(list_requests(proxy)) == 1
 
 
-async def test_a_watch_that_is_never_answered_is_told(
+async def test_a_watch_that_is_never_answered_is_reported(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SILENT_S", 0.2)
@@ -363,7 +365,7 @@ async def test_a_bookmark_moves_the_version_on(
     assert "resourceVersion=77777" in watch_requests(proxy)[1]
 
 
-async def test_a_right_that_is_missing_is_told_and_not_asked_for_often(
+async def test_a_right_that_is_missing_is_reported_and_not_asked_for_often(
     control_plane: Testbed, maps: Maps
 ) -> None:
     client = client_of(control_plane.plane.user_kubeconfig("nobody-in-particular"))
@@ -377,7 +379,7 @@ async def test_a_right_that_is_missing_is_told_and_not_asked_for_often(
     await client.aclose()
 
 
-async def test_a_kind_that_is_not_installed_is_told_as_such(client: KubeClient) -> None:
+async def test_a_kind_that_is_not_installed_is_reported_as_such(client: KubeClient) -> None:
     async with watching(client, "/apis/ray.io/v1/nosuchthings") as (watched, _):
         await watched.until(lambda: watched.health is not None)
         assert watched.health is not None
