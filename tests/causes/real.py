@@ -152,7 +152,9 @@ def _is_complete(store: Store, ends: Ends, train: Collection[str]) -> bool:
     if set(train) - set(over) or not all(job is not None and job.status.is_over for job in known):
         return False
     failed = {job.id for job in known if job is not None and job.status is JobStatus.FAILED}
-    return failed <= {key for key, _ in store.excerpts}
+    wanted = {(job, 0) for job in failed}
+    wanted |= {(run.id, max(run.attempts)) for run in store.runs.values() if run.attempts}
+    return wanted <= store.excerpts.keys()
 
 
 def recording_of(ends: Ends, name: str) -> list[str]:

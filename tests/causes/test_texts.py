@@ -10,7 +10,13 @@ from cockpit.drills.faults.catalog import NAMES
 from cockpit.insight.causes.rules import ADVICE, DRILLS, RULES, match
 from cockpit.insight.causes.types import Advice, Category, Confidence
 from cockpit.insight.causes.verdict import causes_of_run, newest_cause
-from cockpit.model.event import AttemptEnded, AttemptStarted, DrillInjected, NodesListed
+from cockpit.model.event import (
+    AttemptEnded,
+    AttemptStarted,
+    DrillInjected,
+    LogExcerpted,
+    NodesListed,
+)
 from cockpit.model.run import RunState
 from cockpit.store.store import Store
 from tests.causes import corpus
@@ -90,6 +96,29 @@ def test_node_that_was_dead_when_first_seen_is_a_cause_of_medium_confidence() ->
         Confidence.MEDIUM,
     )
     assert found.quote == "received SIGTERM"
+
+
+def test_standard_error_of_a_rank_shows_that_it_crashed() -> None:
+    lines = (
+        ":actor_name:RayTrainWorker",
+        "*** SIGSEGV received at time=1795442717 on cpu 0 ***",
+        "PC: @ 0x7fbff8b85ad8 (unknown) (unknown)",
+        "Fatal Python error: Segmentation fault",
+        'File "fails.py", line 83 in crash',
+    )
+    read = LogExcerpted(
+        at_s=ENDED_S + 5,
+        source="deaths",
+        job_id=corpus.JOB,
+        log="log of rank 1",
+        lines=lines,
+        run_id=RUN,
+        attempt=1,
+        rank=1,
+    )
+    found = verdict(Case("x", Category.KILLED, attempt(f"rank 1: {DIED}", read)))
+    assert (found.sentence, found.quoted_from) == ("Rank 1 on w-1 crashed.", "log of rank 1")
+    assert found.quote == "*** SIGSEGV received at time=1795442717 on cpu 0 ***"
 
 
 def test_first_of_equal_clues_in_time_is_the_cause() -> None:
