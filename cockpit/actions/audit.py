@@ -1,4 +1,4 @@
-"""The audit log: one JSON line for each change that was asked of a cluster, the failed ones too.
+"""The audit log: one JSON line for each requested change of a cluster, including failed ones.
 
 `require_writable` before a change, `record` after it: a change that was made is reported as made,
 even if its line cannot be written.

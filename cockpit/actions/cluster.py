@@ -1,4 +1,4 @@
-"""Every change that can be asked of a cluster, from a key or a verb alike, with its audit line.
+"""Every change of a cluster, from a key or a verb, with its audit line.
 
 What was done is written down twice: on this machine in the audit log, also when it failed, and on
 the object itself, where the cluster has a way to (`Backend.announce`).

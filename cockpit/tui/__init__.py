@@ -1,4 +1,4 @@
-"""The screen. Textual is told here, before its first import, how soon a key may show."""
+"""The UI. Sets Textual's delay for keys before its first import."""
 
 import os
 

@@ -68,7 +68,7 @@ class CockpitApp(Connecting):
         self._told: set[str] = set()
         self._loud: Mapping[str, Severity] = {}
 
-    # -- what there is to look at
+    # -- what is shown
 
     def view_state(self) -> ViewState:
         connection = self.connection
@@ -197,7 +197,7 @@ class CockpitApp(Connecting):
             self.redraw()
 
     def redraw(self) -> None:
-        """Every screen of the stack that lives; a dialog lies over one that goes on living."""
+        """Every mounted screen of the stack; a dialog covers one that is still drawn."""
         view_state = self.view_state()
         for screen in self.screen_stack:
             if isinstance(screen, Live) and screen.is_mounted:

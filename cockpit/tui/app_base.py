@@ -40,12 +40,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Conducting:
-    """A drill, or a game day of several, that goes on."""
+    """A running drill, or a game day of several."""
 
     name: str
     abort: Callable[[], None]
     experiment: Callable[[], Experiment | None]
-    """The drill that goes on now, or went on last."""
+    """The running drill, or the last one."""
     said: str = ""
     """What a game day does now, in a line."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,7 +80,7 @@ class AppBase(App[int]):
 
     @property
     def actions(self) -> DrillActions:
-        """What can be asked of the cluster on screen. CockpitError while there is none."""
+        """The changes and reads of the cluster on screen. CockpitError while there is none."""
         if self.connection is None or self.connection.actions is None:
             raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
         return self.connection.actions
@@ -161,7 +161,7 @@ class AppBase(App[int]):
         self.notify(message or error.what, title=title, severity="error", timeout=12, markup=False)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """A fault of cockpit's own in a worker: said and logged, and the screen goes on."""
+        """Report and log a defect of cockpit in a worker; the UI keeps running."""
         error = event.worker.error
         if event.state is WorkerState.ERROR and error is not None:
             log.error("worker %s failed", event.worker.name, exc_info=error)
@@ -182,7 +182,7 @@ class AppBase(App[int]):
         )
 
     def is_new(self, where: str, error: Exception) -> bool:
-        """A fault of cockpit's own is said once, and the application goes on."""
+        """Report a defect of cockpit once; the application keeps running."""
         what = f"{type(error).__name__}: {error}"
         if (where, what) in self._faults:
             return False

@@ -1,4 +1,4 @@
-"""The way to a cluster, and from one to another, while the screen goes on living."""
+"""Connect to a cluster, and switch to another, while the UI keeps running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Connecting(AppBase):
-    """An application that connects after its first paint, and may look elsewhere later."""
+    """An application that connects after its first paint, and can switch clusters later."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Connecting(AppBase):
         await self.offer_undo()
 
     async def show_cluster(self, *, switched: bool) -> None:
-        """The connection is another one: draw from it, and nothing of the one before."""
+        """The connection is another one: draw from it, and drop the previous one."""
         raise NotImplementedError
 
     async def offer_undo(self) -> None:
-        """Ask about what killed cockpits have left on this cluster."""
+        """Offer to undo what killed cockpit processes have left on this cluster."""
         raise NotImplementedError
 
     async def ask_again(self) -> None:
@@ -144,7 +144,7 @@ class Connecting(AppBase):
             await in_thread(close, "cockpit-switch")
 
     async def _take(self, made: Connection) -> Callable[[], None] | None:
-        """Look through the new connection; returns what ends the session before it."""
+        """Show the new connection; returns what ends the session before it."""
         before = self.connection
         assert before is not None
         # A question about the cluster before must not be answered for the next one.

@@ -22,14 +22,14 @@ class ViewState:
     now_s: float
     connected: bool = True
     progress: tuple[str, ...] = ()
-    """What the start has said so far."""
+    """The output of the start so far."""
     failure: CockpitError | None = None
     """Why there will be no connection."""
     cluster: str = ""
     paused: bool = False
     read_only: bool = False
     chosen: bool = True
-    """Whether there is a cluster to look at, or only the fleet to choose one from."""
+    """Whether a cluster is shown, or only the fleet to choose one from."""
     switching: str = ""
     """The cluster that will be looked at next, while the way to it is being made."""
     fleet: Store | None = None

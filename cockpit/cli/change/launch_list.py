@@ -14,7 +14,7 @@ from cockpit.model.error import ExitCode
 
 NARROWEST, WIDEST = 80, 120
 DEFAULT_CELLS = 16
-"""Longest default that has its column; a longer one stands behind the help."""
+"""Longest default that has its own column; a longer one follows the help."""
 
 
 def run(args: argparse.Namespace) -> int:

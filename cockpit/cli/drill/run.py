@@ -63,7 +63,7 @@ class Left:
     recent: list[Entry]
     """Undone with the plan, first of all."""
     others: list[Entry]
-    """Each is asked about, on a terminal."""
+    """Each needs a confirmation on a terminal."""
     now_s: float
 
     @property

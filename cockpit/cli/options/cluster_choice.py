@@ -1,4 +1,4 @@
-"""Which of the clusters that there are, when the flags leave it open.
+"""Choose the cluster when the flags do not select one.
 
 Nothing here asks a cluster. `cockpit.cli.options.kubernetes` is imported only when needed.
 """

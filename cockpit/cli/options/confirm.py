@@ -1,4 +1,4 @@
-"""Ask before something changes."""
+"""Confirm changes on the command line."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _require_answer(args: argparse.Namespace, session: connect.Session, source: 
 def _require_kinds(
     args: argparse.Namespace, session: connect.Session, kinds: Sequence[str]
 ) -> None:
-    """What may not be listed is an error where it was asked for, elsewhere a line beside it."""
+    """A missing permission is an error for what the verb lists, otherwise a warning."""
     for kind in kinds:
         state = session.store.sources.get(f"backend:{kind}")
         if state is None or state.ok:

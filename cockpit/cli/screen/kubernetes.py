@@ -46,7 +46,7 @@ def connection(
 
 
 def _chosen(where: Place, configured: KubeConfig, log: Log) -> ClusterRef | None:
-    """None: the user chooses. A context that was not asked for and is down is no end of it all."""
+    """None: the user chooses. An unreachable context is no error unless it was selected."""
     try:
         return kubernetes.chosen(where, configured)
     except SeveralError as error:

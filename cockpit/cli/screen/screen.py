@@ -19,7 +19,7 @@ WITHOUT_SCREEN = "Without one: cockpit status -o json, or cockpit demo --headles
 
 
 def run(args: argparse.Namespace) -> int:
-    """The screen on the cluster that the flags name; on Kubernetes with all others beside it."""
+    """The UI on the cluster that the flags select; on Kubernetes also with the fleet."""
     streams.require_terminal(WITHOUT_SCREEN)
 
     def start(log: Log) -> Connection:
@@ -100,7 +100,7 @@ def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster:
 
 
 def _theme_name(args: argparse.Namespace) -> str:
-    """The theme that is asked for, or the default. UsageError when there is none such."""
+    """The selected theme, or the default. UsageError for an unknown one."""
     from cockpit.config.theme_files import theme_named
 
     return theme_named(args.theme).name if args.theme else DEFAULT_THEME

@@ -26,7 +26,7 @@ restart.
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A cluster to look at, and others beside it. The sessions are started."""
+    """The shown cluster, and the others. The sessions are started."""
 
     session: Session | None
     """None: no cluster is chosen yet, and the fleet is shown to choose from."""
@@ -34,11 +34,11 @@ class Connection:
     """None: nothing can be changed here."""
     log_source: LogSource | None = None
     ends_with_screen: str = ""
-    """What quitting takes down with it, as a noun phrase; quitting then asks first."""
+    """What quitting ends, as a noun phrase; quitting then asks for confirmation."""
     fleet: Session | None = None
     """Its store holds only `fleet` and the sources `context:NAME`."""
     reconnect: Reconnect | None = None
-    """How to look at another cluster; None where there is no other."""
+    """Connects to another cluster; None where there is no other."""
 
     def close(self) -> None:
         """End the sessions. Changes nothing on any cluster."""

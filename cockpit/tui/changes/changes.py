@@ -1,4 +1,4 @@
-"""Each change: refuse or ask first, do it on the session's loop, say what was done.
+"""Each change: refuse or confirm, do it on the session's loop, report the result.
 
 Coroutines for `AppBase.attempt`, which shows their CockpitError.
 """
@@ -109,7 +109,7 @@ async def launch(app: AppBase, chosen: str = "") -> None:
 
 
 async def leave(app: AppBase) -> None:
-    """Quit; asks first when something goes down with the screen, or a drill is to be undone."""
+    """Quit; asks for confirmation when quitting ends something, or a drill has to be undone."""
     ends = app.connection.ends_with_screen if app.connection else ""
     if ends and await _is_gone(app):
         ends = ""

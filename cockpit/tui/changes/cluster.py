@@ -15,7 +15,7 @@ from cockpit.tui.views.nodes.rows import OnNode, on_nodes
 
 
 async def suspend(app: AppBase, suspended: bool | None = None) -> None:
-    """Take all pods away, or make them anew; None: the other of what is."""
+    """Delete all pods, or create them again; None toggles."""
     actions = allowed(app, "suspend", "Nothing was suspended.")
     store, name = app.store, app.store.ref.name if app.store.ref else ""
     uid = store.uid

@@ -1,4 +1,4 @@
-"""Drills from the screen: choose, look at what it would do, confirm, conduct, abort.
+"""Drills from the UI: choose, preview, confirm, conduct, abort.
 
 Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 """
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
-    """Ask for a fault (unless it is named) and its fields, then go on as `inject`."""
+    """Ask for a fault (unless it is named) and its fields, then continue with `inject`."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     found = [(one, why) for one, why, _ in fault_rows(backend, app.capabilities)]
@@ -63,7 +63,7 @@ async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
 
 
 async def typed(app: AppBase, words: Sequence[str]) -> None:
-    """As it was typed after `:drill`; whoever names a fault is asked only whether to do it."""
+    """As typed after `:drill`; a named fault needs only the confirmation."""
     actions = ready(app)
     name = words[0]
     if name in shipped() or name.endswith(".toml"):

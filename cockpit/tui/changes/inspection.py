@@ -42,7 +42,7 @@ async def describe(app: AppBase, target: Target) -> None:
 
 
 def in_cluster(store: Store, target: Target) -> Target | None:
-    """The object in Kubernetes that stands behind what is selected."""
+    """The Kubernetes object of the selected row."""
     if target.kind == "job":
         job = store.jobs.get(target.name)
         return Target("rayjob", job.rayjob) if job is not None and job.rayjob else None

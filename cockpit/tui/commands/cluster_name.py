@@ -40,7 +40,7 @@ def short_names(found: Sequence[ClusterRef]) -> list[str]:
 def scope(
     found: Sequence[ClusterRef], contexts: Sequence[str], context: str, namespace: str
 ) -> list[ClusterRef]:
-    """The clusters there; empty words stand for all. Raises UsageError for what is not known."""
+    """The clusters there; empty values match all. Raises UsageError for unknown names."""
     if context and context not in contexts:
         raise UsageError(
             f"There is no context {context!r}.", f"Contexts: {', '.join(contexts) or 'none'}."

@@ -134,7 +134,7 @@ def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) 
 
 
 def _targets(store: Store) -> list[str]:
-    """Whom a drill can hit."""
+    """The targets of a drill."""
     ranks = [f"rank:{rank}" for rank in _names("rank", store, (), None)]
     return [*ranks, *_names("pod", store, (), None), "random", "head"]
 

@@ -20,7 +20,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A setting as it stands."""
+    """A setting with its current value."""
 
     setting: JobSetting
     text: str

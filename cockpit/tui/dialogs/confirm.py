@@ -1,4 +1,4 @@
-"""The question before a change: what will be done, to whom. The answer is No unless given."""
+"""The confirmation before a change: the plan with its targets. The default answer is No."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose a fault, whom it hits and what has to hold."""
+"""Choose a fault, its target and its hypothesis."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Prompt(Input):
     ]
 
     class Entered(Message):
-        """A command line, or the filter as it stands."""
+        """A command line, or the current filter."""
 
         def __init__(self, mode: str, line: str) -> None:
             super().__init__()

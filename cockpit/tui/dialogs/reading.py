@@ -17,7 +17,7 @@ from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.main.titles import entitle
 
 Laid: TypeAlias = Callable[[int], Content]
-"""A text for lines of so many cells."""
+"""Lays a text out for a width in cells."""
 
 
 class Reading(Dialog[None]):
@@ -68,7 +68,7 @@ class Reading(Dialog[None]):
 
 
 class _Text(Static):
-    """Laid out anew when its width changes, where the text is one that can be."""
+    """Laid out again when its width changes, if the text supports it."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)

@@ -10,7 +10,7 @@ SNOOZES = {"snooze": 15 * 60.0, "snooze_long": 60 * 60.0}
 
 
 class Alerting(Viewing):
-    """What is done about an alert is an event like any other: the store tells of it."""
+    """Acknowledging an alert is an event like any other, and the store shows it."""
 
     def action_acknowledge(self) -> None:
         self._handle(None)

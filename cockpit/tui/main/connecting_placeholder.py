@@ -1,4 +1,4 @@
-"""What stands in the place of every view until there is a cluster. The first paint is of it."""
+"""The placeholder of every view until there is a cluster. The first paint shows it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StartingView(View):
 
 
 def starting(state: ViewState) -> Content:
-    """What the start has said so far, or why it failed."""
+    """The output of the start so far, or why it failed."""
     parts: list[Content] = []
     if state.connected and not state.chosen and not state.switching:
         return Content.assemble(

@@ -1,4 +1,4 @@
-"""The main screen's actions on drills. Each asks first; see `cockpit.tui.changes.drills`."""
+"""The actions of the main screen on drills, each with a confirmation."""
 
 from __future__ import annotations
 

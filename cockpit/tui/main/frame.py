@@ -1,4 +1,4 @@
-"""What stands around every view: the views' names, the state of things, the keys."""
+"""The frame of every view: the names of the views, the state of the cluster, the keys."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def views_of(state: ViewState) -> tuple[str, ...]:
 def _labels(
     view: str, names: Sequence[str], *, gap: str = "", long: bool = True
 ) -> list[tuple[str, str]]:
-    """Each with its title, or with its number alone, but for the one that is shown."""
+    """Each with its title, or only its number; the shown view always has its title."""
     titles = {name: f"{TITLES[name]}{gap}" if long or name == view else "" for name in names}
     return [(name, f" {NUMBERS[name]} {title}") for name, title in titles.items()]
 
 
 class StatusLine(Line):
-    """The cluster, the run, and whoever has fallen silent."""
+    """The cluster, the run, and stale sources."""
 
     DEFAULT_CSS = """
     StatusLine { background: $surface; }
@@ -157,7 +157,7 @@ class StatusLine(Line):
 
 
 class DrillLine(Line):
-    """The drill that goes on, in every view but its own; there is no such line without one."""
+    """The running drill, in every view except its own; no line without one."""
 
     DEFAULT_CSS = """
     DrillLine { background: $warning 20%; display: none; }

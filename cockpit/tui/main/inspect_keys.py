@@ -1,4 +1,4 @@
-"""The keys that look closer: an object, its description, its log."""
+"""The keys that inspect: an object, its description, its log."""
 
 from __future__ import annotations
 

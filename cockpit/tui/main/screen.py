@@ -94,7 +94,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         await self.action_view(names[(at + by) % len(names)])
 
     async def look_anew(self, *, switched: bool) -> None:
-        """Another cluster, or the first one: nothing of the one before is shown any more."""
+        """Another cluster, or the first one: drop everything of the previous one."""
         for view in self.views.values():
             if switched and view.is_mounted:
                 view.forget()
@@ -102,7 +102,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         await self.action_view(name if self.cockpit.session is not None else "fleet")
 
     def draw_now(self) -> None:
-        """Even while the screen is held: the user has asked to see something else."""
+        """Even while the UI is paused: the user has selected something else."""
         self.redraw(self.cockpit.view_state(), held_too=True)
 
     def action_back(self) -> None:

@@ -194,4 +194,4 @@ class ReplayApp(CockpitApp):
         self.trouble(NotAllowedError("Nothing is marked.", "This is a recording."))
 
     def _tell_recoveries(self) -> None:
-        """They were told when they happened; the bar has them as marks."""
+        """They were reported when they happened; the bar has them as marks."""

@@ -1,4 +1,4 @@
-"""Where a replay stands: the time, the speed, and what happened when."""
+"""The position of a replay: the time, the speed, and the events."""
 
 from __future__ import annotations
 

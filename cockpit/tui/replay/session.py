@@ -1,4 +1,4 @@
-"""A recording as a session and a connection: what the screens look at, and what they may ask."""
+"""A recording as a session and a connection for the UI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table's filter asks of a row: words, comparisons such as `gpu<50`, and marks. Pure."""
+"""The filter of a table: words, comparisons such as `gpu<50`, and marks. Pure."""
 
 from __future__ import annotations
 

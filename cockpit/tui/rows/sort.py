@@ -13,7 +13,7 @@ SortKey: TypeAlias = tuple[int, float, str]
 """Numbers first, then words, then what is not known."""
 
 HEAD_LINES = 3
-"""What a table needs beside its rows: the border with its title, the columns' titles, and air."""
+"""What a table needs besides its rows: the border with its title, the columns' titles, and air."""
 
 _NUMBER = re.compile(r"^-?[\d,]+(\.\d+)?(e-?\d+)?")
 _SCALE = {

@@ -103,7 +103,7 @@ def cluster_name(ref: ClusterRef, room: int) -> str:
 
 
 def group_notes(groups: Iterable[WorkerGroup]) -> list[str]:
-    """What the counts of the groups alone do not say."""
+    """What the counts of the groups do not show."""
     return [f"{group.name}: {group.note}" for group in groups if group.note]
 
 

@@ -20,7 +20,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(maxsize=8192)
 def fit(text: str, width: int, align: Align = "left", cut: Cut = "end") -> str:
-    """The text in exactly `width` cells; an ellipsis stands for what does not fit."""
+    """The text in exactly `width` cells; an ellipsis replaces what does not fit."""
     if width <= 0:
         return ""
     if not text.isprintable():

@@ -21,7 +21,7 @@ class Symbols(StrEnum):
 
 
 def symbols_from(environ: Mapping[str, str]) -> Symbols:
-    """What the environment asks for; braille when it does not. UsageError on another word."""
+    """The symbol set of the environment; braille by default. UsageError on an unknown one."""
     word = environ.get(VARIABLE, "").strip().lower()
     if not word:
         return Symbols.BRAILLE
@@ -39,12 +39,12 @@ class _Choice:
 
 
 def symbols() -> Symbols:
-    """The symbol set in use: what was chosen last, else what the environment asks for."""
+    """The symbol set in use: the last one chosen, else that of the environment."""
     if _Choice.made is None:
         _Choice.made = symbols_from(os.environ)
     return _Choice.made
 
 
 def use_symbols(choice: Symbols | None) -> None:
-    """Choose the symbol set of every picture drawn from now on; None asks the environment again."""
+    """Set the symbol set of every picture drawn from now on; None reads the environment again."""
     _Choice.made = choice

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class View(Vertical):
-    """A view is drawn from a `ViewState` and says what is selected in it."""
+    """A view is drawn from a `ViewState` and returns what is selected in it."""
 
     NAME: ClassVar[str] = ""
     DEFAULT_CSS = """
@@ -42,7 +42,7 @@ class View(Vertical):
         raise NotImplementedError
 
     def draw(self, state: ViewState) -> None:
-        """`redraw`, where a fault of ours is told in the view and the application goes on."""
+        """`redraw`; a defect of ours is shown in the view, and the application keeps running."""
         try:
             self.redraw(state)
         except Exception as error:
@@ -104,4 +104,4 @@ class View(Vertical):
         """The other way round."""
 
     def forget(self) -> None:
-        """Another cluster is looked at: nothing of the one before is kept."""
+        """Another cluster is shown: drop everything of the previous one."""

@@ -18,7 +18,7 @@ StyledLine: TypeAlias = list[tuple[str, str]]
 
 
 def cut(line: StyledLine, width: int) -> StyledLine:
-    """The line in at most `width` cells; an ellipsis stands for what does not fit."""
+    """The line in at most `width` cells; an ellipsis replaces what does not fit."""
     if width_of("".join(text for text, _ in line).rstrip()) <= width:
         return line
     kept: StyledLine = []
@@ -46,7 +46,7 @@ def _markup(words: str) -> str:
 
 
 class FewLines(Widget):
-    """A subclass says what there is in `draw_lines`, and calls `draw_again` when that changed."""
+    """A subclass draws in `draw_lines`, and calls `draw_again` when its content has changed."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

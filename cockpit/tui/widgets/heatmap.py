@@ -71,7 +71,7 @@ def strip_lines(ranks: int, width: int, most: int) -> int:
 
 
 def strip_fold(ranks: int, width: int, most: int) -> int:
-    """How many ranks a cell stands for in at most `most` lines."""
+    """How many ranks one cell represents in at most `most` lines."""
     return max(1, math.ceil(ranks / (_per_line(ranks, width) * max(1, most))))
 
 
@@ -102,7 +102,7 @@ class HeatMap(Widget, can_focus=True):
     ]
 
     class Highlighted(Message):
-        """The cursor came to stand on another rank."""
+        """The cursor moved to another rank."""
 
         def __init__(self, rank: int) -> None:
             super().__init__()
@@ -128,7 +128,7 @@ class HeatMap(Widget, can_focus=True):
 
     @property
     def fold(self) -> int:
-        """How many ranks one cell stands for."""
+        """How many ranks one cell represents."""
         return self._fold
 
     @property
@@ -155,7 +155,7 @@ class HeatMap(Widget, can_focus=True):
             self.refresh(*dirty)
 
     def point_at(self, rank: int) -> None:
-        """Put the cursor there; nothing is said about it."""
+        """Put the cursor there without a message."""
         if rank != self._rank:
             self._paint_cursor()
             self._rank = rank
@@ -245,7 +245,7 @@ class HeatMap(Widget, can_focus=True):
         self._shown = tuple(_worst(self._cells[at : at + self._fold]) for at in parts)
 
     def _index(self) -> int:
-        """Which cell the cursor is on; a folded one stands for its neighbours too."""
+        """The cell of the cursor; a folded one represents its neighbours too."""
         found = next((n for n, cell in enumerate(self._cells) if cell.rank == self._rank), 0)
         return found // self._fold
 

@@ -1,4 +1,4 @@
-"""View 8: what somebody should look at, and how the run does."""
+"""View 8: alerts, and the diagnosis of the run."""
 
 from __future__ import annotations
 

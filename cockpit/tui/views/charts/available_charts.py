@@ -49,7 +49,7 @@ PLOTS = LOSS, THROUGHPUT, STEP_TIME, GPU, CPU, MEMORY = tuple(_PLOTS[name] for n
 """The charts of a rank's page, and the first of the charts."""
 STEP_PARTS = Plot("step-parts", "Step parts", "s", "", parts=tuple(PARTS.items()))
 COUNTERS = ("epoch", "step", "global_step", "iteration", "training_iteration")
-"""Reported numbers that only say how far it is."""
+"""Reported metrics that only show progress."""
 
 
 def plots_of(runs: Iterable[RunView]) -> list[Plot]:

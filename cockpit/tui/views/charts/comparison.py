@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cockpit.tui.views.charts.view import ChartsView
 
 MOST = 4
-"""Runs laid over one: more cannot be told apart."""
+"""Runs laid over one: more cannot be distinguished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def read(path: Path, name: str) -> Compared:
 
 
 async def compare(app: AppBase, view: ChartsView) -> None:
-    """Ask which runs, read them in a thread, and hand them to the view."""
+    """Ask which runs, read them in a thread, and pass them to the view."""
     store = app.store
     found = await asyncio.to_thread(choices, store, paths.state_dir())
     known = {one.key: one for one in found}

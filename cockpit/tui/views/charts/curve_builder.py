@@ -117,7 +117,7 @@ class CurveBuilder:
 
     @staticmethod
     def _band(bands: Curves, name: str) -> tuple[Series, Series] | None:
-        """Of the ranks; it has no place beside a sum over them."""
+        """Of the ranks; not shown with a sum over them."""
         low, high = bands[f"{name}.p10"], bands[f"{name}.p90"]
         metric = CURVES.get(name)
         drawn = len(low) and len(high) and metric is not None and not metric.total

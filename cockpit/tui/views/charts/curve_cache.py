@@ -17,7 +17,7 @@ KEPT = 400
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Where a run's points stand on the axis of the charts."""
+    """The place of a run's points on the axis of the charts."""
 
     progress: Series | None = None
     """The run's; its points are placed by step. None: by time."""

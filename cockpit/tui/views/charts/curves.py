@@ -78,7 +78,7 @@ class RunChart(LineChart):
         return run.reported[self.plot.curve] if self.plot.reported else run.curves[self.plot.curve]
 
     def show_rank(self, run: RunView, rank: RankView, marks: Sequence[Mark], now_s: float) -> None:
-        """What is reported is kept for the run alone: its mean stands in."""
+        """Reported metrics are kept for the run only: their mean is used."""
         plot = self.plot
         series = self._of_run(run) if plot.reported else rank.curves[plot.curve]
         self.show([Curve("", series.times, series.values)], marks, end(run, now_s))
@@ -119,7 +119,7 @@ def shown_for(
 
 
 def has_gpus(run: RunView | None) -> bool:
-    """Whether any rank has told of a GPU: without, there is no chart of it."""
+    """Whether any rank has reported a GPU: else there is no chart of it."""
     return run is not None and "gpu_utilization_percent" in run.curves
 
 

@@ -134,7 +134,7 @@ class ChartsView(View):
         )
 
     def _room(self, plots: int) -> int:
-        """How many charts the view shows at once; sets the columns that they stand in."""
+        """How many charts the view shows at once; sets the number of columns."""
         width, height = self.size.width - 2, self.size.height - 1
         columns = min(max(1, width // CHART_CELLS), MOST_COLUMNS)
         rows = min(max(1, height // CHART_ROWS), MOST_ROWS)

@@ -1,4 +1,4 @@
-"""The drill that goes on, in words: where it is, what its probes said, what the run does. Pure."""
+"""The running drill as text: its stage, the results of its probes, the state of the run. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEFORE_S = 30.0
 """How much of the curves before the fault is shown."""
 LEAST_AFTER_S = 30.0
 GAP_S = 2.5
-"""Ranks tell of themselves once a second: after this, one has fallen silent."""
+"""Ranks report once a second: after this time, a rank is stale."""
 VERDICT_STYLES = {
     Verdict.PASSED: "good",
     Verdict.FAILED: "bad",
@@ -37,7 +37,7 @@ STAGES_BEFORE = (Stage.PREPARING, Stage.BEFORE)
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A drill that goes on, or the newest one, with what was injected by now."""
+    """A running drill, or the newest one, with the faults injected so far."""
 
     view: DrillView
     recoveries: tuple[Recovery, ...]
@@ -57,7 +57,7 @@ def is_going(view: DrillView) -> bool:
 
 
 def going(store: Store) -> DrillView | None:
-    """The drill that goes on; there is one at most on a cluster."""
+    """The running drill; there is at most one on a cluster."""
     return next((view for view in reversed(store.drilling.values()) if is_going(view)), None)
 
 
@@ -88,7 +88,7 @@ def line(found: Live, now_s: float) -> StyledLine:
 
 
 def headline(found: Live, now_s: float) -> list[StyledLine]:
-    """Where it is and whom it hit; what decided, once it is over."""
+    """Its stage and targets; the reason for its verdict once it is over."""
     view, last, record = found.view, found.last, found.view.record
     if record is not None:
         head: StyledLine = [
@@ -108,7 +108,7 @@ def headline(found: Live, now_s: float) -> list[StyledLine]:
 
 
 def _whom(found: Live) -> StyledLine:
-    """Whom the newest fault hit, and which one it is of several."""
+    """The target of the newest fault, and its number among several."""
     last = found.last
     assert last is not None
     drill, count = last.drill, len(found.recoveries)
@@ -136,7 +136,7 @@ def _waits(measured: Recovery, *, lasts: bool = False) -> str:
 
 
 def probe_lines(probes: Sequence[ProbeResult], most: int) -> list[StyledLine]:
-    """The newest answer of each probe at each time it was asked."""
+    """The newest result of each probe at each stage."""
     newest = {(one.probe, one.when): one for one in probes}
     shown = sorted(newest.values(), key=lambda one: one.at_s)[-most:]
     return [_probe(one) for one in shown]

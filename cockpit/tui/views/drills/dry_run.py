@@ -1,4 +1,4 @@
-"""A dry run in sentences: what is done to whom, how far it reaches, what has to hold. Pure."""
+"""A dry run as text: the actions with their targets, the blast radius, the hypothesis. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def said(
 
 
 def day_said(day: GameDay, there: Here) -> list[str]:
-    """Its steps, and what of them will not go here as it says."""
+    """Its steps, and which of them are not possible here."""
     about, *steps = step_lines(day, there)
     end = "The targets of each drill are chosen when it begins. X aborts all of it."
     return [about, "\n".join(step.strip() for step in steps), end]

@@ -1,4 +1,4 @@
-"""Lines of the view of drills: those that change while one goes on, and on what is chosen."""
+"""Lines of the view of drills: for a running drill, and for the selected row."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PROBES = 200
 
 
 def title(measured: Recovery) -> StyledLine:
-    """What was done to whom, when."""
+    """Each action with its target and time."""
     drill = measured.drill
     parts: StyledLine = [
         (drill.fault, "bold"),
@@ -39,7 +39,7 @@ def title(measured: Recovery) -> StyledLine:
 
 
 def timeline(measured: Recovery) -> list[StyledLine]:
-    """Each instant: when, how long after the one before, and who said so."""
+    """Each milestone: its time, the time since the one before, and its source."""
     lines: list[StyledLine] = [
         [(f"{'AFTER':>9}  {'TOOK':>9}  {'MILESTONE':<{MILESTONE}}  SOURCE", "muted")]
     ]
@@ -110,7 +110,7 @@ def story(past: Past) -> list[StyledLine]:
 
 
 def beside(past: Past) -> list[StyledLine]:
-    """Each number beside those of the drills of the same kind before it."""
+    """Each number with those of earlier drills of the same kind."""
     record = past.record
     measures = compared(record, past.earlier) if record is not None else ()
     if not any(one.earlier for one in measures):

@@ -1,4 +1,4 @@
-"""View 6: the drill that goes on, what can be broken here, and how earlier drills went."""
+"""View 6: the running drill, the available faults, and the results of earlier drills."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_KEPT = 200
 LINGERS_S = 120.0
 """How long a drill that is over stays above the catalogue, unless it is closed before."""
 LOOK_EVERY_S = 2.0
-"""How often it is asked whether another cockpit has kept a drill."""
+"""How often to check for drills of other cockpit processes."""
 LEAST_TABLE = 4
 """Lines: the title, the columns' titles, and two rows."""
 LEAST_BOTH, LEAST_ALL = 12, 15

@@ -23,7 +23,7 @@ SHOWN = 300
 
 
 class EventRows:
-    """Makes them anew only when something has happened."""
+    """Updates them only when something has happened."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []

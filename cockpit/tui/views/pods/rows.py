@@ -116,7 +116,7 @@ _REASON = _Field(
 
 
 class PodRows:
-    """Sorts and filters anew only when the pods, or what is asked of them, have changed."""
+    """Sorts and filters again only when the pods, the order or the filter have changed."""
 
     def __init__(self) -> None:
         self.shown: list[Pod] = []
@@ -152,7 +152,7 @@ class PodRows:
         return LazyRows(self._keys, make, self._widest)
 
     def _learn(self, store: Store) -> None:
-        """What rows say of a pod that its own object does not."""
+        """What rows show of a pod that its own object does not contain."""
         run = current_run(store)
         attempt = run.attempt if run else None
         if attempt is not None and attempt.ended_s is not None:
@@ -192,7 +192,7 @@ class PodRows:
         return pods
 
     def _text(self, pod: Pod) -> str:
-        """What a filter looks through."""
+        """The text that a filter searches."""
         known = self._words.get(pod.name)
         if known is not None and known[0] is pod:
             return known[1]
@@ -216,7 +216,7 @@ class PodRows:
 
 
 def _fields(store: Store) -> tuple[_Field, ...]:
-    """The columns that somebody has something for."""
+    """The columns that have a value in some row."""
     kubernetes = store.ref is not None and store.ref.backend == "kuberay"
     pods = store.pods.values()
     least = min(NAME_CELLS, max(map(len, store.pods), default=0)) or None

@@ -1,4 +1,4 @@
-"""View 4: pods, what is to be said of the chosen one, and below them what happened."""
+"""View 4: pods, details of the selected one, and the events below them."""
 
 from __future__ import annotations
 

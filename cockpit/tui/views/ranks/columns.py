@@ -31,7 +31,7 @@ class RankLine:
     age_s: float | None = None
     is_stale: bool = False
     is_silent: bool = False
-    """The stream itself says that nothing comes from it."""
+    """The stream itself reports it as stale."""
     straggler: float | None = None
     checkpoint_s: float | None = None
     """Seconds since the run's newest checkpoint."""
@@ -58,9 +58,9 @@ class Field:
     text: Callable[[Value], str] = field(default=lambda value: str(value or format.DASH))
     cell: Callable[[RankLine], Cell] | None = None
     names: tuple[str, ...] = ()
-    """What a filter may call it, beside the key of its column."""
+    """Its names in a filter, besides the key of its column."""
     attribute: str = ""
-    """The field of `RankSample` that it is, where it is one as it stands."""
+    """The field of `RankSample` that it shows unchanged, if there is one."""
     low_is_bad: bool = False
     is_number: bool = True
 
@@ -212,7 +212,7 @@ COLOURS = (STEP_TIME, GPU, MFU, LOSS, DATA, COMM, TEMPERATURE, STRAGGLER)
 
 
 def score_text(score: float) -> str:
-    """With its sign, and one zero: `-0.0` says less than nothing."""
+    """With its sign; `-0.0` is shown as 0."""
     return f"{score:+.1f}" if abs(score) >= 0.05 else "0.0"
 
 
@@ -247,7 +247,7 @@ def _trend(rank: RankView) -> float | None:
 
 
 def fields_of(run: RunView | None, *, straggler: bool = False) -> tuple[Field, ...]:
-    """The columns that somebody has something for."""
+    """The columns that have a value in some row."""
     there = _known(run)
     fields: list[Field] = [RANK, POD, AGE, *SPEED]
     fields += [TOKENS] if "tokens_per_s" in there else []

@@ -24,7 +24,7 @@ Part = tuple[str, str]
 """Text, and its style."""
 OUTLIERS_SAID = 6
 LEAST_RANKS = 8
-"""Of fewer ranks, quantiles say nothing."""
+"""With fewer ranks, quantiles have no meaning."""
 
 
 def cells(

@@ -55,9 +55,9 @@ FRAME_LINES = 3
 CHART_LINES = 6
 """What a chart needs to be read."""
 SHORT = 30
-"""Lines of a screen; on a shorter one only the newest attempt is told."""
+"""Lines of a screen; a shorter one shows only the newest attempt."""
 STRAGGLES = 3.5
-"""Scores above it are worth a look (cockpit.insight.detectors.straggler)."""
+"""Scores above it are highlighted (cockpit.insight.detectors.straggler)."""
 
 
 class RankScreen(DetailScreen):
@@ -107,7 +107,7 @@ class RankScreen(DetailScreen):
             chart.show_rank(run, rank, marks, state.now_s)
 
     def _charts(self, run: RunView, about_lines: int) -> list[RunChart]:
-        """Those that are told of and have room to be read; the others are hidden."""
+        """Those with data and enough room; the others are hidden."""
         columns = 3 if self.has_class("-wide") else 2
         rows = max(1, (self.size.height - about_lines - FRAME_LINES) // CHART_LINES)
         shown: list[RunChart] = []

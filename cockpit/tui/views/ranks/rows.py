@@ -17,15 +17,15 @@ from cockpit.tui.views.ranks.distribution import Distribution, distribution
 from cockpit.tui.widgets.table.table import Column, LazyRows, Row
 
 TOLD_A_TICK = 64
-"""Of a larger world, so many ranks are told in turn, once a second."""
+"""In a larger world, this number of ranks reports each second, in rotation."""
 SCORES_EVERY_S = 5.0
 MARKS = ("stale", "silent", "warning")
-"""What a filter can ask of a rank by one word."""
+"""Keywords of the filter for ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The rows, and what there is to say about them."""
+    """The rows, and the text about them."""
 
     rows: LazyRows
     total: int
@@ -150,7 +150,7 @@ class RankRows:
 
 
 def rank_columns(run: RunView | None) -> tuple[Column, ...]:
-    """The columns that somebody has something for."""
+    """The columns that have a value in some row."""
     return tuple(field.column for field in fields_of(run))
 
 

@@ -105,7 +105,7 @@ class RanksView(SortedView):
             self.heat = "off"
 
     def next_colour(self) -> None:
-        """Colour the heat map by the next number that some rank tells of."""
+        """Color the heat map by the next metric that some rank reports."""
         there = [field.column.key for field in self._colours()]
         at = there.index(self.colour) if self.colour in there else -1
         self.colour = there[(at + 1) % len(there)] if there else self.colour

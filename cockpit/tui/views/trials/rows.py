@@ -29,7 +29,7 @@ _STYLES = {
     TrialStatus.ERROR: "bad",
 }
 MARKS = ("best", "failed")
-"""What a filter can ask of a trial by one word."""
+"""Keywords of the filter for trials."""
 _INTERNAL = frozenset({"time_this_iter_s", "timestamp", "pid", "done", "iterations_since_restore"})
 """Bookkeeping of Tune's own that no one compares trials by."""
 
@@ -91,7 +91,7 @@ class TrialRows:
         return tuple(field.column for field in self._fields)
 
     def rows(self, store: Store, now_s: float, order: Order) -> LazyRows:
-        """In the order asked for; unasked, the best first, then those without a result."""
+        """In the chosen order; by default the best first, then those without a result."""
         experiments = [e for e in store.experiments.values() if e.trials]
         trials = [trial for e in experiments for trial in e.trials.values()]
         metrics = {e.metric for e in experiments if e.metric}

@@ -188,7 +188,7 @@ def _shares(
 def named(
     found: tuple[Phase, ...], width: int, symbols: Symbols, scale_s: float | None = None
 ) -> frozenset[Phase]:
-    """Those whose name and seconds stand in the bar itself."""
+    """Those whose name and seconds are in the bar itself."""
     edge = symbols is Symbols.ASCII
     return frozenset(
         phase

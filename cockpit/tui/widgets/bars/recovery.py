@@ -1,4 +1,4 @@
-"""A recovery as a bar by phase, live while it goes on."""
+"""A recovery as a bar by phase, live while it lasts."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class ShareBar(FewLines):
         self._empty = ""
 
     def show_parts(self, parts: Sequence[Part], empty: str = "") -> None:
-        """`empty` is said when there is no part."""
+        """`empty` is shown when there is no part."""
         self._parts, self._empty = tuple(parts), empty
         self.draw_again()
 

@@ -49,7 +49,7 @@ def value_text(value: float, unit: Unit) -> str:
 def y_axis(
     low: float, high: float, rows: int, unit: Unit
 ) -> tuple[float, float, list[tuple[float, str]]]:
-    """The range to draw, and where which label stands."""
+    """The range to draw, and the labels with their places."""
     scale, suffix = _scale(max(abs(low), abs(high)), unit)
     bottom, top, ticks = y_range(low / scale, high / scale, rows)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else nice_step(top - bottom, 2)

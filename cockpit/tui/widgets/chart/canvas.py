@@ -41,7 +41,7 @@ _CELLS = {
 
 
 def pixels_wide(cells: int, symbols: Symbols) -> int:
-    """How many pixel columns so many cells have."""
+    """The number of pixel columns of a number of cells."""
     return cells * _CELLS[symbols].wide
 
 

@@ -80,11 +80,11 @@ class LineChart(Widget):
         self._restyle(options)
 
     def set_empty(self, text: str) -> None:
-        """What to say without any point."""
+        """The text without any point."""
         self._restyle(replace(self._options, empty=text))
 
     def set_curves(self, curves: Sequence[Curve], now_s: float | None = None) -> None:
-        """Show these curves. Their arrays may have grown since: they are read anew."""
+        """Show these curves. Their arrays may have grown since: they are read again."""
         self._curves, self._now_s = tuple(map(self._folded, curves)), now_s
         self._redraw()
 

@@ -48,7 +48,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class ChartOptions:
-    """How a chart is drawn, whatever its data."""
+    """How a chart is drawn, independent of its data."""
 
     title: str = ""
     unit: Unit = ""
@@ -66,7 +66,7 @@ class ChartOptions:
     """Fixed ends of the value axis."""
     log: bool = False
     cursor: float | None = None
-    """A place whose values are told instead of the newest."""
+    """A place whose values are shown instead of the newest."""
     left: int = 0
     """Cells that are left of the plot at least, so that charts above each other are in line."""
     selected: bool = False
@@ -222,7 +222,7 @@ class _Drawing:
         return canvas
 
     def _value(self, number: int, stretch: Stretch) -> float | None:
-        """What the legend tells of a curve: at the cursor, else its newest."""
+        """The value of a curve in the legend: at the cursor, else its newest."""
         if self.options.cursor is None:
             return self.curves[number].values[-1]
         return self.points[number].at(self.options.cursor, stretch.cell_size)

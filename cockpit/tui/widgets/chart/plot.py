@@ -28,7 +28,7 @@ class Trace:
     odd: bytearray
     """INFINITE or NOT_A_NUMBER where there is such a value: the line is broken there."""
     joined: list[int]
-    """Columns whose first point goes on from the point before it."""
+    """Columns whose first point continues from the point before it."""
 
     def in_powers(self) -> Trace:
         """For a logarithmic axis: of each value the power of ten. What has none is at -inf."""

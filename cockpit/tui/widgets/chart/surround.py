@@ -1,4 +1,4 @@
-"""What stands around the curves of a chart: its title, its legend and its axes. Pure."""
+"""The surroundings of the curves of a chart: its title, its legend and its axes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines of a log are shown, and what in them stands out. Pure."""
+"""Which lines of a log are shown, and what is highlighted in them. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def level(line: str) -> str:
 
 
 def origin_cells(line: str) -> int:
-    """How many characters at the start only say where the line came from."""
+    """How many characters at the start only name the origin of the line."""
     found = _ORIGIN.match(line)
     return found.end() if found else 0
 

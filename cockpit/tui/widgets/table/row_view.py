@@ -83,7 +83,7 @@ class RowLines(ScrollView):
         return tuple(place.column.key for place in self._places)
 
     def set_empty(self, text: str) -> None:
-        """What to say when there are no rows."""
+        """The text when there are no rows."""
         if text != self._empty:
             self._empty = text
             if not self._rows:

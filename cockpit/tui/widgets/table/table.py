@@ -36,7 +36,7 @@ class LineTable(RowLines, can_focus=True):
     ]
 
     class Highlighted(Message):
-        """The cursor came to stand on another row."""
+        """The cursor moved to another row."""
 
         def __init__(self, table: LineTable, key: str) -> None:
             super().__init__()
