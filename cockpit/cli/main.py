@@ -121,7 +121,7 @@ def _run(argv: list[str]) -> int:
     module.arguments(inner, name)
     ours, command = rest, []
     if getattr(module, "COMMAND_AFTER_DASHES", False) and "--" in rest:
-        # Argparse takes no list of arguments when flags stand between them and the one before.
+        # Argparse takes no list of arguments when flags are between them and the one before.
         at = rest.index("--")
         ours, command = rest[:at], rest[at + 1 :]
     args = inner.parse_args(ours, first)

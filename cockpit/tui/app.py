@@ -213,7 +213,7 @@ class CockpitApp(Connecting):
         from cockpit.insight.recovery.measurement import is_settled, recovery
 
         for drill in self.store.drills:
-            # One of an experiment is told with its verdict, by `cockpit.tui.changes.drills`.
+            # That of an experiment is reported with its verdict, by `cockpit.tui.changes.drills`.
             if drill.id in self._told or drill.id.partition(".")[0] in self.store.drilling:
                 continue
             measured = recovery(self.store, drill)
@@ -232,7 +232,7 @@ class CockpitApp(Connecting):
             self.bell()
 
     def switch(self, ref: ClusterRef) -> None:
-        """Not while a drill goes on: its measurement and its undo need the connection."""
+        """Not while a drill runs: its measurement and its undo need the connection."""
         if self.conducting is not None:
             todo = "Wait for it, or abort it with X."
             self.trouble(CockpitError(f"A drill is running: {self.conducting.name}.", todo=todo))

@@ -136,7 +136,7 @@ class Connecting(AppBase):
             self.switching = None
             raise
         if self.switching is not ref or not self.is_running:
-            # The user has thought better of it meanwhile, or has left.
+            # The user has cancelled it, or has quit.
             close = made.session.close if made.session else None
         else:
             close = await self._take(made)

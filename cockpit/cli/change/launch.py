@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         )
     spec = replace(_spec(args), recovery=profile(args.recovery))
     uploads = folder(spec.directory) if spec.directory is not None else None
-    # It takes nothing away, so it does not ask; it prints what it does.
+    # It deletes nothing, so it needs no confirmation; it prints what it does.
     args.yes = args.yes or uploads is None or not is_large(uploads)
     on_another = options is not None and options.own_cluster
     kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()

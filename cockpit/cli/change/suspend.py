@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     suspended = args.verb == "suspend"
-    # A suspension also ends the run: ask the telemetry for it.
+    # A suspension also ends the run: the telemetry shows which one.
     sources = ("ray", "telemetry") if suspended else ()
     with connect.session(args, sources=sources, kinds=("cluster", "pods", "rayjobs")) as session:
         confirm.require_permission(session, "suspend")

@@ -181,7 +181,7 @@ def _plan_lines(session: Session, experiment: Experiment) -> list[str]:
         lines += commands_of((*plan.hypothesis, *plan.abort))
         lines.append(f"Seed {experiment.seed}. The same seed selects the same targets.")
         lines += [f"Note: {line}." for line in await experiment.caution(armed)]
-        # Headed, for with --yes what comes of it stands right below.
+        # With a heading, since with --yes the result follows directly.
         return ["The plan:", *(f"  {line}" for line in lines)]
 
     return waited(session, prepared())

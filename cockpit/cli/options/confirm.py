@@ -107,7 +107,7 @@ def _require_named(args: argparse.Namespace, on: ClusterRef) -> None:
 
 
 def answered_yes(question: str) -> bool:
-    """Ask on the terminal; no is what Enter answers."""
+    """Ask on the terminal; Enter means no."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

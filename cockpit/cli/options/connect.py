@@ -77,7 +77,7 @@ def rayjob(store: Store, name: str) -> Job | None:
 
 
 def cluster_of(args: argparse.Namespace, session: Session, job: Job) -> Backend:
-    """Where a job runs: a RayJob may have a cluster of its own beside the chosen one."""
+    """Where a job runs: a RayJob may have a cluster of its own."""
     own = session.backend
     if job.cluster in ("", own.ref.name):
         return own
@@ -88,7 +88,7 @@ def cluster_of(args: argparse.Namespace, session: Session, job: Job) -> Backend:
 
 
 def _local(where: Place, log: Log) -> Backend | None:
-    """A local cluster, if one is meant: it is asked for, or runs and nothing else is named."""
+    """A local cluster, if it is selected, or if one runs and no other cluster is selected."""
     from cockpit.backends.local import list_clusters
 
     there = list_clusters()

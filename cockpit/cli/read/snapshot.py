@@ -54,7 +54,7 @@ KINDS = {
     "events": ("events",),
     "status": ("pods", "rayjobs"),
 }
-"""What a verb lists on Kubernetes beside the RayCluster; by default pods."""
+"""What a verb lists on Kubernetes besides the RayCluster; by default pods."""
 ONE_SHOT_VERBS = ("status", "groups", "runs", "ranks")
 """Verbs that list pods as a table, without their objects."""
 HINTS = {

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stuck(store: Store, name: str, now_s: float) -> Verdict | None:
-    """Why the current run makes no progress, if it is the one that is asked for."""
+    """Why the current run makes no progress, if it is the selected one."""
     of = going_run(store)
     if of is None or (name and name not in (of.id, of.name, of.submission_id)):
         return None

@@ -1,1 +1,1 @@
-"""What a user changes from the screen: ask first, do it, report the result."""
+"""Changes from the UI: confirm, do it, report the result."""

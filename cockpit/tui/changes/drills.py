@@ -79,7 +79,7 @@ async def typed(app: AppBase, words: Sequence[str]) -> None:
 
 
 async def inject(app: AppBase, actions: DrillActions, form: DrillForm) -> bool:
-    """Show what it would do, ask, and conduct it; whether it was wanted."""
+    """Preview it, confirm, and conduct it; returns whether it was confirmed."""
     experiment = actions.experiment(drill_form.plan(form))
     armed = await app.submit(experiment.prepare())
     notes = await app.submit(experiment.caution(armed))
@@ -125,7 +125,7 @@ async def kill(app: AppBase, target: str, grace_s: float = 0.0) -> None:
 
 
 async def hold_day(app: AppBase, day: GameDay) -> None:
-    """Ask for a game day as a whole, and conduct its steps."""
+    """Confirm a game day as a whole, and conduct its steps."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     there = here(app.store, backend, app.capabilities)
@@ -166,7 +166,7 @@ async def _conducted(
 
 
 def notify_verdict(app: AppBase, record: DrillRecord) -> None:
-    """How it ended: a bell, and the words where the view of drills does not say them itself."""
+    """Report its end: a bell, and a message where the view of drills does not show it."""
     app.bell()
     if isinstance(app.screen, Viewing) and app.screen.shown == "drills":
         return

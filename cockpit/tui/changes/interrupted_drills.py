@@ -11,7 +11,7 @@ QUESTION = "Undo what earlier drills left?"
 
 
 async def offer(app: AppBase) -> None:
-    """Ask about what is too old, or from too far away, to be undone without a question."""
+    """Offer to undo what is too old, or from another host, to be undone without confirmation."""
     actions = app.connection.actions if app.connection is not None else None
     if app.read_only or actions is None or app.session is None:
         return

@@ -43,7 +43,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
 
 
 def _told(name: Any, value: Any) -> Any:
-    """A time as people write it: `created_s: 1763712000.0` says nothing to a reader."""
+    """A readable time: `created_s: 1763712000.0` is not."""
     if str(name).endswith("_s") and isinstance(value, float) and value > FIRST_TIME_S:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
     return value

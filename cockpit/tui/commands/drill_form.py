@@ -1,4 +1,4 @@
-"""What a drill is asked for with, as text: the fields of the dialog, and a typed line. Pure."""
+"""The order of a drill as text: the fields of the dialog, and a typed line. Pure."""
 
 from __future__ import annotations
 

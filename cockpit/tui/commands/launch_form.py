@@ -1,4 +1,4 @@
-"""What a launch is asked for with: a job, and what was typed for its settings. Pure."""
+"""The order of a launch: a job, and what was typed for its settings. Pure."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class DrillDialog(Dialog[DrillForm | None]):
         value.value = texts[(at + 1) % len(texts)]
 
     def action_order(self) -> None:
-        """With what is typed, unless that cannot be meant: then that is said, and it stays."""
+        """With what is typed; if that is invalid, show why and stay open."""
         own = {name: self.query_one(f"#{name}", Input).value for name, _, _ in _FIELDS}
         given = {
             field.name: field.value

@@ -72,7 +72,7 @@ class SettingsList(OptionList):
         return shown if isinstance(shown, Line) else None
 
     def fill(self, words: str) -> None:
-        """Anew: the cursor stays where it was, or goes to what is looked for."""
+        """Fill again: the cursor stays, or moves to the match of the search."""
         before = self.highlighted_option
         at = before.id or "" if before is not None else ""
         if words != self.words:
@@ -132,7 +132,7 @@ class SettingsList(OptionList):
                 Content.styled(f"{sign} {line.title}", "bold"), Content.styled(count, "$muted")
             )
         name_cells = max(len(setting.name) for setting in self.form.job.settings) + 1
-        # The mark says without a colour what is not as it was.
+        # The mark shows changed values without a color.
         mark = "!" if line.complaint else "*" if line.is_changed else " "
         style = "$bad bold" if line.complaint else "$accent bold" if line.is_changed else ""
         room = self.scrollable_content_region.width - name_cells - self.value_cells - 4

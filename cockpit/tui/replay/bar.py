@@ -30,7 +30,7 @@ class ReplayBar(Line):
     """
 
     def draw(self, player: Player) -> None:
-        """From what the player says now; painted only when that has changed."""
+        """From the state of the player; painted only when that has changed."""
         length_s = player.end_s - player.begin_s
         at_s = player.position_s - player.begin_s
         width = self.size.width

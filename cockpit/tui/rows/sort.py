@@ -59,7 +59,7 @@ def sort_key(value: float | str | None) -> SortKey:
 
 
 def _key(text: str) -> SortKey:
-    """Numbers by size whatever their unit, then words, then what is not known."""
+    """Numbers by size regardless of their unit, then words, then unknown values."""
     match = _NUMBER.match(text)
     if match is None:
         return (2 if text in ("", "–") else 1, 0.0, text.casefold())

@@ -30,7 +30,7 @@ _FAMILY = re.compile(r"font-family:\s*(?:Fira Code|arial)[^;]*;")
 
 
 def svg_of(app: App[int], title: str = "cockpit") -> str:
-    """The screen as SVG that loads nothing: Textual's own asks another host for its font."""
+    """The UI as SVG that loads nothing: Textual's own loads its font from another host."""
     svg = _FONT_FACE.sub("", app.export_screenshot(title=title))
     return _TEXT.sub(_placed, _FAMILY.sub(f"font-family: {FONTS};", svg))
 

@@ -137,7 +137,7 @@ class HeatMap(Widget, can_focus=True):
         return self._rank if self._rank >= 0 else None
 
     def show(self, cells: Sequence[HeatCell], title: Sequence[Words]) -> None:
-        """`title`: what stands above, in parts; of more than fit, the first."""
+        """`title`: the line above, in parts; the first ones if not all fit."""
         cells, title = tuple(cells), tuple(title)
         if title != self._title:
             self._title = title

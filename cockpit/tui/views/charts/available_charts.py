@@ -64,7 +64,7 @@ def plots_of(runs: Iterable[RunView]) -> list[Plot]:
 
 
 def in_place_of(plots: Sequence[Plot], run: RunView | None) -> Sequence[Plot]:
-    """These plots; of a run that tells nothing by step what it reports, as many at most."""
+    """These plots; for a run without steps the metrics that it reports, up to the same number."""
     if run is None or not only_reports(run):
         return plots
     names = sorted(run.reported, key=_weight)

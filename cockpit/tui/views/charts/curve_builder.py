@@ -18,9 +18,9 @@ from cockpit.tui.widgets.chart.picture import Curve
 from training.telemetry.metric_table import CURVES
 
 COLOURS = 8
-"""How many curves a theme has colours for; of more ranks, so many are drawn."""
+"""How many curves a theme has colors for; of more ranks, this number is drawn."""
 CHOSEN_FOR_S = 10
-"""So long the same ranks are drawn of a large world: the outliers of one second say little."""
+"""For this time the same ranks of a large world are drawn: outliers of one second mean little."""
 NEWEST = 8
 """Points over which a rank is judged to be high or low."""
 
@@ -47,7 +47,7 @@ class CurveBuilder:
     def curves(
         self, plot: Plot, run: RunView, compared: Sequence[Compared], viewport: Viewport
     ) -> list[Curve]:
-        """The whole run, then the others, which begin where it began or stand by step."""
+        """The whole run, then the others, which begin where it began or are placed by step."""
         placing = placing_of(run, run, viewport)
         breaks = breaks_of(run, viewport)
         if plot.parts:
@@ -141,7 +141,7 @@ def _newest(series: Series) -> float:
 
 
 def placing_of(run: RunView, first: RunView, viewport: Viewport) -> Placing:
-    """Where a run's points stand, such that it begins together with the first one."""
+    """The places of a run's points, such that it begins together with the first run."""
     if viewport.by_step:
         return Placing(progress=run.progress)
     if run is first:
@@ -150,7 +150,7 @@ def placing_of(run: RunView, first: RunView, viewport: Viewport) -> Placing:
 
 
 def breaks_of(run: RunView, viewport: Viewport, shift_s: float = 0.0) -> list[float]:
-    """Where attempts began. By step there is no hole: the next goes on where the last was."""
+    """Where attempts began. By step there is no gap: the next continues where the last was."""
     if viewport.by_step:
         return []
     started = (attempt.started_s for attempt in run.attempts.values())
@@ -190,7 +190,7 @@ def reach_of(
 
 
 def marks_on(marks: Sequence[Mark], run: RunView, viewport: Viewport) -> list[Mark]:
-    """Marks by time, where they stand on the axis; by step, none from before the first."""
+    """Marks at their place on the axis; by step, none from before the first."""
     if not viewport.by_step:
         return list(marks)
     placed = ((step_at(run, mark.at), mark) for mark in marks)

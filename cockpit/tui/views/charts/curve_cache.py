@@ -100,7 +100,7 @@ def time_at(run: RunView, step: float) -> float | None:
 
 
 def begun_s(run: RunView) -> float | None:
-    """Its first sample: what two runs are laid over each other by, whatever they waited for."""
+    """Its first sample: two runs are aligned by it, regardless of what they waited for."""
     if len(run.progress):
         return run.progress.times[0]
     firsts = [run.curves[name].times[0] for name in run.curves if len(run.curves[name])]

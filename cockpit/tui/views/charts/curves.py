@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 COLOURS = 8
-"""How many curves a theme has colours for; of more ranks, so many are drawn."""
+"""How many curves a theme has colors for; of more ranks, this number is drawn."""
 
 
 class RunChart(LineChart):

@@ -1,4 +1,4 @@
-"""View 3: every curve of the run, zoomed and pointed at together, beside other runs."""
+"""View 3: all curves of the run with one zoom and cursor, compared with other runs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ DAY_CELLS = 72
 DAY = "day:"
 """Before the name in the key of a game day's row."""
 AVAILABLE, NOT_HERE = "yes", "no"
-"""Why not is a sentence: it is told in full below the table, for the row that is selected."""
+"""The reason is a sentence: it is shown in full below the table, for the selected row."""
 
 
 def fault_rows(

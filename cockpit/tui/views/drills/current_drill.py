@@ -122,7 +122,7 @@ def _whom(found: Live) -> StyledLine:
 
 
 def _waits(measured: Recovery, *, lasts: bool = False) -> str:
-    """`lasts`: the fault itself goes on, and the run with it, as far as is known."""
+    """`lasts`: the fault itself still lasts, and the run continues, as far as is known."""
     waited = waits_for(measured)
     if waited is None:
         return "all of it was seen"

@@ -41,7 +41,7 @@ LOOK_EVERY_S = 2.0
 LEAST_TABLE = 4
 """Lines: the title, the columns' titles, and two rows."""
 LEAST_BOTH, LEAST_ALL = 12, 15
-"""Lines beside the drill that are shared with the earlier drills; with the words on a row too."""
+"""Lines shared by the drill and the earlier drills; with the text on a row too."""
 NONE_YET = "No drill yet: enter on a fault above begins one."
 FIRST_GOES_ON = "None yet: the first one is running."
 
@@ -150,7 +150,7 @@ class DrillsView(SortedView):
         return lines
 
     def _progress_lines(self, found: current_drill.Live, state: ViewState) -> list[StyledLine]:
-        """What the probes said, and what the run does."""
+        """The results of the probes, and the state of the run."""
         view, last = found.view, found.last
         lines = current_drill.probe_lines(view.probes, self._most_probes())
         if last is None:
@@ -163,7 +163,7 @@ class DrillsView(SortedView):
         return [*lines, current_drill.ray_says(run, over=not found.going)]
 
     def _shown(self, state: ViewState) -> DrillView | None:
-        """The one that goes on, or the newest for a while."""
+        """The running drill, or the newest one for some time."""
         view = current_drill.going(state.store)
         if view is None and state.store.drilling:
             last = next(reversed(state.store.drilling.values()))
@@ -172,7 +172,7 @@ class DrillsView(SortedView):
         return view
 
     def _share(self, room: int, earlier: int) -> None:
-        """Who is shown beside the drill: the faults first, then the earlier drills."""
+        """What is shown with the drill: the faults first, then the earlier drills."""
         catalogue, history = self.query_one("#catalogue"), self.query_one("#history")
         before = catalogue.display, history.display
         small = self.screen.has_class("-short") or self.screen.has_class("-tiny")
@@ -285,7 +285,7 @@ class DrillsView(SortedView):
 
 
 def folder_state() -> FolderState:
-    """Much cheaper than to read them, but it asks the file system: not from the UI."""
+    """Much cheaper than reading them, but it uses the file system: not from the UI."""
     folder = DrillHistory().directory
     try:
         return folder.stat().st_mtime_ns, frozenset(path.name for path in folder.iterdir())

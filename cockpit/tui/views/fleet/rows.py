@@ -39,7 +39,7 @@ class FleetRow:
 
 
 def contexts(fleet: Store) -> list[str]:
-    """Every context that was heard of."""
+    """Every known context."""
     sources = [name.removeprefix(SOURCE) for name in fleet.sources if name.startswith(SOURCE)]
     return sorted({*fleet.fleet, *sources})
 

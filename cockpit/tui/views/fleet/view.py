@@ -1,4 +1,4 @@
-"""View 0: every cluster of every context; enter looks at one."""
+"""View 0: every cluster of every context; enter opens one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _REST = (
 
 
 def _message(job: Job) -> str:
-    """Of a job that goes on, Ray only says that it does."""
+    """Of a running job, Ray reports only that it runs."""
     return one_line(job.message) if job.status.is_over else ""
 
 

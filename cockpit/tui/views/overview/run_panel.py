@@ -126,7 +126,7 @@ def _to_begin(job: Job, now_s: float) -> str:
 
 
 def _reported(run: RunView) -> list[tuple[str, str]]:
-    """What is known of a script without telemetry beside its loss and epoch."""
+    """The metrics of a script without telemetry besides its loss and epoch."""
     saved = run.checkpoint
     pairs = []
     if saved is not None and saved.size_bytes is not None:
@@ -140,7 +140,7 @@ def _reported(run: RunView) -> list[tuple[str, str]]:
 
 
 def alarms(view_state: ViewState, most: int) -> Content | None:
-    """The alerts that nobody has dealt with, the gravest first; None when there are none."""
+    """The open alerts, most severe first; None when there are none."""
     raised = [
         view.alert
         for view in view_state.store.alerts.values()
@@ -283,7 +283,7 @@ def _checkpoint(run: RunView, now_s: float) -> str:
 
 
 def _grid(pairs: Sequence[tuple[str, str]], style: str, broken: set[str]) -> list[Content]:
-    """Two pairs a line: labels grey, values aligned; those of `broken` stand out."""
+    """Two pairs a line: labels grey, values aligned; those of `broken` are highlighted."""
     lines = []
     for at in range(0, len(pairs), 2):
         cells = []

@@ -263,7 +263,7 @@ def fields_of(run: RunView | None, *, straggler: bool = False) -> tuple[Field, .
 
 
 def _known(run: RunView | None) -> set[str]:
-    """Which of the columns that are not for everybody some rank has told something for."""
+    """The optional columns for which some rank has a value."""
     if run is None:
         return set()
     found = {

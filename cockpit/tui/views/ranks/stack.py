@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 SECONDS = 5
 MOST_SECONDS = 60
-"""What Ray allows where RAY_DASHBOARD_PROFILING_MAX_DURATION_S says nothing else."""
+"""Ray's default of RAY_DASHBOARD_PROFILING_MAX_DURATION_S."""
 FUNCTIONS_SHOWN = 25
 LEFT_ALONE = "The rank's process was left alone."
 
@@ -85,7 +85,7 @@ async def show_stack(app: AppBase, rank: int) -> None:
 
 
 async def show_profile(app: AppBase, rank: int) -> None:
-    """Ask for how long, sample, write the flame graph, and say what is on top."""
+    """Ask for the duration, sample, write the flame graph, and list the top functions."""
     actions = allowed(app, "profile", LEFT_ALONE)
     process = process_of(app.store, rank)
     about = f"py-spy samples {process} 100 times a second. The run continues."
@@ -100,7 +100,7 @@ async def show_profile(app: AppBase, rank: int) -> None:
 
 
 async def show_memory(app: AppBase, rank: int) -> None:
-    """Ask for how long, let memray follow its allocations, and write its page."""
+    """Ask for the duration, record allocations with memray, and write its page."""
     actions = allowed(app, "profile", LEFT_ALONE)
     process = process_of(app.store, rank)
     about = f"memray follows what {process} allocates. The run continues, somewhat slower."

@@ -120,7 +120,7 @@ class RanksView(SortedView):
         message.stop()
         table = self.query_one("#ranks", LineTable)
         if table.move_to(str(message.rank)):
-            # Not by the table: what a widget says at its parent's behest does not rise past it.
+            # Not by the table: a message posted on behalf of a parent does not bubble past it.
             self.post_message(LineTable.Selected(table, str(message.rank)))
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:

@@ -30,7 +30,7 @@ class Phase:
 
 
 _UNTIL = {
-    # What the time until then is called, while it goes on, and its colour.
+    # The name of the time until then, while it lasts, and its color.
     Milestone.SYMPTOM: ("symptom", "curve-2"),
     Milestone.DETECTED: ("detect", "bad"),
     Milestone.STOPPED: ("stop", "curve-6"),
@@ -114,7 +114,7 @@ def waits_for(recovery: Recovery) -> Milestone | None:
 
 
 def is_open(recovery: Recovery) -> bool:
-    """Whether the run may yet go on in its attempt: then nothing of a restart may ever come."""
+    """Whether the run may still continue in its attempt: then there may be no restart."""
     seen = {one.milestone for one in instants(recovery)}
     return (
         bool(recovery.drill.run_id)

@@ -94,7 +94,7 @@ def ticks(grid: Grid, marks: Sequence[Mark], stretch: Stretch, character: str, f
 
 
 def flags(grid: Grid, shown: dict[int, Mark], top: int, canvas: Canvas, stretch: Stretch) -> None:
-    """The letter of each mark, over whatever is there; its label where nothing is in the way."""
+    """The letter of each mark, over the curves; its label where there is room."""
     places = sorted(shown)
     left, right = stretch.left, stretch.left + stretch.cells
     for number, x in enumerate(places):

@@ -265,7 +265,7 @@ def compose(
     now: float,
     symbols: Symbols,
 ) -> Picture:
-    """Draw the chart in so many cells. `now`: the newest place of the axis."""
+    """Draw the chart in `width` x `height` cells. `now`: the newest place of the axis."""
     grid = Grid(max(0, width), max(0, height))
     if width < 1 or height < 1:
         return Picture(grid)

@@ -34,7 +34,7 @@ class Column:
 
     @property
     def least(self) -> int:
-        """The room that it needs whatever its cells hold."""
+        """The width that it needs regardless of its cells."""
         return self.width or max(self.min_width or 0, width_of(self.title) + 1, 3)
 
 
