@@ -368,9 +368,9 @@ async def test_nothing_stays_open_after_closing(control_plane: Testbed) -> None:
     client = client_of(control_plane.kubeconfig)
     before = sockets()
     await asyncio.gather(*(client.get(NODES) for _ in range(5)))
-    assert sockets() != before
+    assert sockets() - before
     await client.aclose()
-    assert sockets() == before
+    assert not sockets() - before  # one of an earlier test may be collected meanwhile
 
 
 def test_a_request_loads_no_more_than_it_needs(control_plane: Testbed) -> None:
