@@ -19,7 +19,7 @@ from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, So
 from cockpit.model.scale import ScaleRequest
 
 GROUP = "gpu"
-TIMEOUT_S = 90.0
+TIMEOUT_S = 240.0
 
 E = TypeVar("E", bound=Event)
 

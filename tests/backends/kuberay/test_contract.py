@@ -161,7 +161,7 @@ class TestOnKubernetes(BackendContract):
         assert job.status is JobStatus.SUCCEEDED, job.message
         assert job.cluster not in ("", "demo")
         fleet = FleetSource("here", lambda: backend.client.credentials)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             async for event in fleet.events():
                 if isinstance(event, ClustersListed) and len(event.clusters) == 1:
                     break
