@@ -75,7 +75,7 @@ class Running:
     """Standard error so far."""
     out: list[str] = field(default_factory=list)
 
-    def saw(self, words: str, timeout_s: float = 90.0) -> str:
+    def saw(self, words: str, timeout_s: float = 240.0) -> str:
         """Wait for a line of either stream with the words; the line."""
         deadline = time.monotonic() + timeout_s
         while True:
