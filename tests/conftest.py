@@ -43,6 +43,7 @@ def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 GPU = Path("/dev/nvidiactl")
 """There when a driver of NVIDIA's is loaded."""
+TURN = pytest.StashKey[lanes.Turn]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -110,8 +111,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
     """Outside of everything else, so that no test's time-out runs while it waits for its turn."""
     if not lanes.is_worker(item.config):
         return (yield)
-    with lanes.turn(alone=item.get_closest_marker("alone") is not None):
+    turn = item.stash[TURN] = lanes.Turn()
+    try:
+        turn.take()
         return (yield)
+    finally:
+        turn.end()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a timed test that failed beside others run again alone."""
+    if getattr(item, "execution_count", 1) > 1 and TURN in item.stash:
+        item.stash[TURN].take(alone=True)
 
 
 @pytest.hookimpl(trylast=True)

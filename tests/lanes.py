@@ -6,16 +6,17 @@ marker is named (`pytest -m soak`).
 
 **Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
 tests on Kubernetes, one those that start local clusters, one those of training and of sources on
-Ray, and all of them the light tests. The tests of a file stay in one process, as its fixtures do. A
-test marked `alone` compares times with a bound of seconds: while it runs, the other processes wait.
+Ray, and all of them the light tests. The tests of a file stay in one process, as its fixtures do.
+
+**Timed tests.** A test marked `timed` compares times with a bound of seconds, which load exceeds.
+When it fails beside other tests, it runs again while the other processes wait. Only the second
+result counts; the summary lists the first one as a rerun.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from tests.cluster.fixtures import cluster_wanted
 ROOT = Path(__file__).parent
 PROCESSES = 3
 KUBERNETES, LOCAL, RAY = "kubernetes", "local", "ray"
+TWO_ATTEMPTS_S = 1_800
+"""Time limit of both attempts of a timed test, with the wait between them."""
 OF_JOBS = ("training", "sources")
 """Folders whose tests on Ray run in a process of their own."""
 
@@ -73,6 +76,9 @@ def divide(items: list[pytest.Item]) -> None:
             is_of_jobs = item.path.relative_to(ROOT).parts[0] in OF_JOBS
             group, order[item] = (RAY, (2, 0)) if is_of_jobs else (LOCAL, (1, 0))
         item.add_marker(pytest.mark.xdist_group(group))
+        if item.get_closest_marker("timed") and is_worker(item.config):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.timeout(TWO_ATTEMPTS_S), append=False)
     items.sort(key=order.__getitem__)
 
 
@@ -84,22 +90,30 @@ class FailuresAtOnce:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if report.failed and reporter is not None:
+        what = {"failed": "FAILED", "rerun": "RERUN"}.get(str(report.outcome))
+        if what and reporter is not None:
             seconds = f"{report.when}, {report.duration:.1f} s"
-            reporter.write_line(f"FAILED {report.nodeid} ({seconds})", red=True)
+            reporter.write_line(f"{what} {report.nodeid} ({seconds})", red=True)
 
 
-@contextmanager
-def turn(alone: bool) -> Iterator[None]:
-    """Run beside the tests of the other processes, or alone; who waits to be alone is next."""
-    room = os.open(ROOT, os.O_RDONLY)
-    try:
+class Turn:
+    """A test's permission to run, beside those of other processes or alone.
+
+    No test begins while another one waits to run alone.
+    """
+
+    def __init__(self) -> None:
+        self._room = os.open(ROOT, os.O_RDONLY)
+
+    def take(self, alone: bool = False) -> None:
+        """Wait until no other test runs alone, and with `alone` until none runs at all."""
+        fcntl.flock(self._room, fcntl.LOCK_UN)  # who holds the gate may wait for this process
         gate = os.open(ROOT.parent, os.O_RDONLY)
         try:
             fcntl.flock(gate, fcntl.LOCK_EX)
-            fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            fcntl.flock(self._room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         finally:
             os.close(gate)
-        yield
-    finally:
-        os.close(room)
+
+    def end(self) -> None:
+        os.close(self._room)

@@ -23,7 +23,7 @@ from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.local_cluster import running_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 WAIT_S = 180.0
 FROZEN_S = 8

@@ -47,7 +47,7 @@ def two_workers(ray_on_kubernetes: RealCluster, cockpit: Cockpit) -> Iterator[No
 
 
 @pytest.mark.ray
-@pytest.mark.alone
+@pytest.mark.timed
 @pytest.mark.usefixtures("two_workers")
 def test_a_run_recovers_from_the_kill_of_a_worker_pod(
     ray_on_kubernetes: RealCluster, cockpit: Cockpit

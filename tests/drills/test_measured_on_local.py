@@ -33,7 +33,7 @@ from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.local_cluster import running_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 NAME = "measured"
 SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "stepping.py"

@@ -32,7 +32,7 @@ from tests.cluster.raycluster import STORAGE
 from tests.drills.conducted import conduct, plan
 from tests.insight.test_hang import LOOP, dump
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 OOM_KILLS = "import re,pathlib;print(*[re.findall('oom_kill (.*)',p.read_text())[0] for p in map("
 OOM_KILLS += "pathlib.Path,('/sys/fs/cgroup/memory/memory.oom_control',"
 OOM_KILLS += "'/sys/fs/cgroup/memory.events')) if p.exists()])"

@@ -32,7 +32,7 @@ from cockpit.store.store import Store
 from tests.drills.conducted import conduct, plan
 from tests.drills.script import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 NAME = "processes"
 
 

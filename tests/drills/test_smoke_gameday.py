@@ -19,7 +19,7 @@ from cockpit.drills.engine.journal import Journal
 from cockpit.recorder.drills import DrillHistory
 from tests.local_cluster import running_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

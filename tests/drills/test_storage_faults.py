@@ -19,7 +19,7 @@ from cockpit.store.store import Store
 from tests.drills.conducted import conduct, plan
 from tests.local_cluster import running_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 START_TIMEOUT_S = 360.0
 

@@ -1,0 +1,55 @@
+"""Which tests run beside others, and which alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import lanes
+
+
+@pytest.fixture
+def turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[lanes.Turn, lanes.Turn]:
+    """Two turns in a directory that the running test has not locked."""
+    (tmp_path / "tests").mkdir()
+    monkeypatch.setattr(lanes, "ROOT", tmp_path / "tests")
+    return lanes.Turn(), lanes.Turn()
+
+
+def waiting(directory: Path) -> bool:
+    """Return whether someone waits for a lock of `directory`; proc(5) marks it with `->`."""
+    inode = f":{directory.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").open())
+
+
+def test_tests_run_beside_each_other(turns: tuple[lanes.Turn, lanes.Turn]) -> None:
+    for turn in turns:
+        turn.take()
+    for turn in turns:
+        turn.end()
+
+
+def test_a_test_that_runs_alone_waits_until_the_others_have_ended(
+    turns: tuple[lanes.Turn, lanes.Turn],
+) -> None:
+    one, other = turns
+    one.take()
+    other.take()
+    alone = threading.Event()
+
+    def again() -> None:
+        other.take(alone=True)
+        alone.set()
+
+    thread = threading.Thread(target=again)
+    thread.start()
+    while not waiting(lanes.ROOT):
+        time.sleep(0.01)
+    assert not alone.is_set()
+    one.end()
+    thread.join(10)
+    assert alone.is_set()
+    other.end()
