@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.event import Event
 from cockpit.model.scale import ScaleRequest
 
@@ -50,8 +51,10 @@ class RayJobSpec:
 
     name: str
     entrypoint: str
-    env_vars: Mapping[str, str] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    """Ray's runtime environment, without the working directory."""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    driver: DriverResources = NOTHING_RESERVED
     package: bytes = b""
     """The working directory as a zip, for a cluster of its own; empty with `working_dir`."""
     working_dir: str = ""
@@ -60,6 +63,8 @@ class RayJobSpec:
     """Run on a cluster made for it, after the pattern of this one, and removed with it."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """For a cluster of its own: replicas by worker group; unnamed groups are as in the pattern."""
+    image: str = ""
+    """For a cluster of its own: the image of its Ray containers; empty: as in the pattern."""
     ttl_s: int | None = None
     """Seconds after its end at which it is deleted; None: never by itself."""
     deadline_s: int | None = None

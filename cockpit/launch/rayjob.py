@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cockpit.backends.protocol import RayJobSpec
+from cockpit.launch.environment import is_uri
 from cockpit.launch.package import Package, package_together, package_training
 from cockpit.launch.submission import WORKING_DIR, LaunchSpec, environment, metadata
 from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
 from cockpit.sources.ray.dashboard import Dashboard
 
 NAME_LIMIT = 47
@@ -25,6 +27,8 @@ class RayJobOptions:
     """Run on a cluster made for it, after the pattern of the present one."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """By worker group of its own cluster."""
+    image: str = ""
+    """Of the pods of its own cluster; empty: as in the pattern."""
     ttl_s: int | None = None
     deadline_s: int | None = None
     backoff_limit: int = 0
@@ -37,17 +41,32 @@ def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
     for what, seconds in (("--ttl", options.ttl_s), ("--deadline", options.deadline_s)):
         if seconds is not None and seconds < (1 if what == "--deadline" else 0):
             raise UsageError(f"{what} {seconds} is no number of seconds to wait.")
+    wants = spec.environment
     package = _package(spec, own_cluster=options.own_cluster)
     working_dir = "" if options.own_cluster else package.uri
+    runtime_env = {**wants.others, "env_vars": environment(spec)}
+    modules = wants.py_modules
+    if is_uri(wants.working_dir):
+        if options.own_cluster:
+            raise UsageError(
+                f"{one_line(wants.working_dir)} cannot be the code on a cluster of the job's own.",
+                "The telemetry travels to it in the working directory.",
+                "Use a folder, or launch on the present cluster.",
+            )
+        modules, working_dir = (*modules, package.uri), wants.working_dir
+    if modules:
+        runtime_env["py_modules"] = list(modules)
     return RayJobSpec(
         name=resource_name(spec.submission_id),
         entrypoint=spec.command,
-        env_vars=environment(spec),
+        runtime_env=runtime_env,
         metadata={**metadata(spec), **({WORKING_DIR: working_dir} if working_dir else {})},
+        driver=wants.driver,
         package=package.read() if options.own_cluster else b"",
         working_dir=working_dir,
         own_cluster=options.own_cluster,
         replicas=dict(options.replicas),
+        image=options.image,
         ttl_s=options.ttl_s,
         deadline_s=options.deadline_s,
         backoff_limit=options.backoff_limit,

@@ -7,6 +7,7 @@ script shows its attempts and reports.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import shlex
 import time
@@ -16,12 +17,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cockpit.launch.closest_name import did_you_mean
+from cockpit.launch.environment import AS_DEFAULT, JobEnvironment, is_uri
 from cockpit.launch.job import bundled_job, flags
 from cockpit.launch.package import Package, cached_package, package_directory, package_training
+from cockpit.model import limited_json
+from cockpit.model.driver import DriverResources
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile
 from cockpit.model.run import Job
 from cockpit.model.secret import MASKED, masked, masked_command
+from cockpit.model.text import one_line
 from cockpit.sources.mlflow import source
 from cockpit.sources.ray.dashboard import Dashboard, Submission
 from cockpit.sources.ray.http import AnswerError, MissingError
@@ -39,8 +44,9 @@ BUNDLED = "cockpit.job"
 RESUMED_FROM = "cockpit.resumed_from"
 WORKING_DIR = "cockpit.working_dir"
 RECOVERY = "cockpit.recovery"
-"""Metadata of a job: the bundled job's name, the job that it continues, its package, and its
-recovery profile, so that drills are compared with their like."""
+DRIVER = "cockpit.driver"
+"""Metadata of a job: the bundled job's name, the job that it continues, its package, its recovery
+profile, so that drills are compared with their like, and what its driver reserves, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +56,11 @@ class LaunchSpec:
     entrypoint: tuple[str, ...]
     submission_id: str
     directory: Path | None = None
-    """The user's own code, which becomes the working directory; None for a bundled job."""
-    env_vars: Mapping[str, str] = field(default_factory=dict)
-    """The user's; they win over the defaults, and CALLBACKS is added to."""
+    """The user's own code, which becomes the working directory; None for a bundled job and for
+    `environment.working_dir` that is a URI."""
+    environment: JobEnvironment = AS_DEFAULT
+    """Its variables win over the defaults, and CALLBACKS is added to."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    entrypoint_cpus: float | None = None
-    entrypoint_gpus: float | None = None
-    entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
-    """What the driver reserves; nothing by default."""
     recovery: RecoveryProfile = FAST
 
     @property
@@ -99,12 +102,17 @@ def bundled_spec(
     workers: int | None = None,
     *,
     submission_id: str = "",
-    env_vars: Mapping[str, str] | None = None,
+    environment: JobEnvironment = AS_DEFAULT,
 ) -> LaunchSpec:
     """A bundled job, with its run named, so that `resume` finds its checkpoints.
 
     Raises UsageError for a job or a setting that does not exist, or a value of the wrong type.
     """
+    if environment.working_dir:
+        raise UsageError(
+            "A bundled job brings its own working directory.",
+            todo="To run your code: cockpit launch --working-dir DIR -- python train.py",
+        )
     job = bundled_job(name)
     given = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
     if workers is not None:
@@ -117,7 +125,7 @@ def bundled_spec(
     return LaunchSpec(
         entrypoint=("python", "-m", job.module, *flags(job, given)),
         submission_id=submission_id,
-        env_vars=dict(env_vars or {}),
+        environment=environment,
         metadata={BUNDLED: name},
     )
 
@@ -127,9 +135,9 @@ def script_spec(
     directory: Path,
     *,
     submission_id: str = "",
-    env_vars: Mapping[str, str] | None = None,
+    environment: JobEnvironment = AS_DEFAULT,
 ) -> LaunchSpec:
-    """Any command, run in a copy of `directory`."""
+    """Any command, run in a copy of `environment.working_dir`, by default of `directory`."""
     if not argv:
         raise UsageError("There is no command to launch", todo="cockpit launch -- python train.py")
     scripts = [Path(word).stem for word in argv if word.endswith(".py")]
@@ -137,9 +145,19 @@ def script_spec(
     return LaunchSpec(
         entrypoint=argv,
         submission_id=submission_id or new_submission_id(name),
-        directory=directory,
-        env_vars=dict(env_vars or {}),
+        directory=_working_directory(environment.working_dir, directory),
+        environment=environment,
     )
+
+
+def _working_directory(given: str, default: Path) -> Path | None:
+    """None for a URI. Raises UsageError when there is no such folder."""
+    if is_uri(given):
+        return None
+    directory = Path(given).expanduser() if given else default
+    if not directory.is_dir():
+        raise UsageError(f"{one_line(str(directory))} is not a folder.")
+    return directory
 
 
 def new_submission_id(name: str) -> str:
@@ -155,17 +173,18 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
     with_training = not spec.has_own_training
     for package in filter(None, (own, training if with_training else None)):
         await _provide(dashboard, package)
-    working_dir = (own or training).uri
+    wants = spec.environment
+    working_dir = own.uri if own is not None else wants.working_dir or training.uri
+    beside = (training.uri,) if working_dir != training.uri and with_training else ()
     submission = Submission(
         entrypoint=spec.command,
         submission_id=spec.submission_id,
         working_dir=working_dir,
-        py_modules=(training.uri,) if own is not None and with_training else (),
+        py_modules=(*wants.py_modules, *beside),
         env_vars=environment(spec),
+        other_runtime_env=wants.others,
         metadata={**metadata(spec), WORKING_DIR: working_dir},
-        entrypoint_cpus=spec.entrypoint_cpus,
-        entrypoint_gpus=spec.entrypoint_gpus,
-        entrypoint_resources=spec.entrypoint_resources,
+        driver=wants.driver,
     )
     return await _submit(dashboard, submission)
 
@@ -176,7 +195,7 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
     With it the runs that it logs to MLflow name their user.
     """
     ours = {**DEFAULT_ENV, **spec.recovery.job_env, **source.context(spec.submission_id)}
-    env = {**ours, **spec.env_vars}
+    env = {**ours, **spec.environment.env_vars}
     if not spec.has_own_training:
         train = (CALLBACK, *(spec.recovery.callbacks if spec.has_recovery else ()))
         for variable, own in ((CALLBACKS, train), (TUNE_CALLBACKS, (TUNE_CALLBACK,))):
@@ -187,7 +206,10 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
 
 def metadata(spec: LaunchSpec) -> dict[str, str]:
     """What Ray keeps beside a launched job."""
-    return {**spec.metadata, RECOVERY: spec.recovery.name}
+    kept = {**spec.metadata, RECOVERY: spec.recovery.name}
+    if reserved := spec.environment.driver.as_fields():
+        kept[DRIVER] = json.dumps(reserved)
+    return kept
 
 
 async def resume(dashboard: Dashboard, job_id: str) -> Job:
@@ -207,8 +229,19 @@ async def resume(dashboard: Dashboard, job_id: str) -> Job:
         before,
         submission_id=new_submission_id(name),
         metadata={**before.metadata, RESUMED_FROM: job_id},
+        driver=_driver(before.metadata.get(DRIVER, "")),
     )
     return await _submit(dashboard, again)
+
+
+def _driver(kept: str) -> DriverResources:
+    """What the driver of the job before reserved; Ray does not tell, so the metadata does."""
+    if not kept:
+        return DriverResources()
+    try:
+        return DriverResources.from_fields(limited_json.loads(kept))
+    except (ValueError, AttributeError) as error:
+        raise UsageError(f"The job's metadata {DRIVER} is not understood.") from error
 
 
 async def stop(dashboard: Dashboard, job_id: str) -> Job:

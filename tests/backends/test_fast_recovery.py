@@ -14,6 +14,7 @@ from cockpit.backends.local import GroupSpec, LocalBackend, status
 from cockpit.backends.local.files import RunFiles
 from cockpit.backends.local.pods.process import find
 from cockpit.launch import submission
+from cockpit.launch.environment import JobEnvironment
 from cockpit.model.recovery import FAST
 from cockpit.session import builder
 from cockpit.session.session import Session
@@ -106,7 +107,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         "checkpointed",
         settings,
         2,
-        env_vars={"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(FROZEN_S)},
+        environment=JobEnvironment({"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(FROZEN_S)}),
     )
     with running_cluster("fast", [group], recovery=FAST) as backend:
 

@@ -164,9 +164,38 @@ def test_settings_come_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "--epochs=7" in spec("checkpointed", "--settings", "-").entrypoint
 
 
+def test_a_plan_shows_what_a_job_runs_in_without_the_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend())
+    flags = "--env A=first --env HF_TOKEN=hunter2 --uv einops --driver-memory 2Gi --driver-cpus 1"
+    assert cli.main(["launch", "ddp", *flags.split(), "--dry-run"]) == 0
+    plan = capsys.readouterr().err
+    assert "Set A, HF_TOKEN in its environment." in plan
+    assert "HF_TOKEN looks like a secret: everyone who may list jobs" in plan
+    assert "Install packages on each node with uv: einops." in plan
+    assert "Reserve 1 CPU, 2.0 GiB of memory for its driver." in plan
+    assert "hunter2" not in plan
+    assert "first" not in plan
+
+
+def test_flags_win_over_the_file_of_the_runtime_environment(tmp_path: Path) -> None:
+    file = tmp_path / "env.yaml"
+    file.write_text("env_vars: {A: '1', B: '2'}\npip: [rich]\nworking_dir: /none\n")
+    flags = ["--runtime-env", str(file), "--env", "A=3", "--uv", "einops"]
+    made = spec(*flags, "--working-dir", str(tmp_path), "--", "python", "train.py")
+    assert made.environment.env_vars == {"A": "3", "B": "2"}
+    assert made.environment.others == {"uv": ["einops"]}
+    assert made.directory == tmp_path
+
+
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
+        (["ddp", "--pip", "a", "--uv", "b"], "--pip and --uv cannot be combined"),
+        (["ddp", "--driver-cpus", "-1"], "--driver-cpus -1 is below 0"),
+        (["ddp", "--working-dir", "."], "A bundled job brings its own working directory"),
+        (["ddp", "--via", "rayjob", "--image", "a:1"], "--image is for a cluster of the job's own"),
         (["checkpointed", "--settings", "none.json"], "none.json cannot be read"),
         (["checkpointed", "--set", "precision=fp8"], "precision=fp8 is not one of its choices"),
         (["--settings", "epochs.toml"], "Nothing was named to launch"),

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from cockpit.launch import submission
+from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.rayjob import NAME_LIMIT, RayJobOptions, provide, rayjob_spec, resource_name
 from cockpit.launch.submission import CALLBACKS, WORKING_DIR
+from cockpit.model.driver import DriverResources
 from cockpit.model.error import UsageError
 from cockpit.model.recovery import FAST
 from cockpit.sources.ray.dashboard import Dashboard
@@ -26,7 +28,9 @@ def names(package: bytes) -> list[str]:
 
 def script(folder: Path) -> submission.LaunchSpec:
     (folder / "train.py").write_text("print('hello')\n")
-    return submission.script_spec(("python", "train.py"), folder, env_vars={"MINE": "1"})
+    return submission.script_spec(
+        ("python", "train.py"), folder, environment=JobEnvironment({"MINE": "1"})
+    )
 
 
 async def test_on_the_present_cluster_the_code_is_what_a_submission_would_have(
@@ -39,7 +43,7 @@ async def test_on_the_present_cluster_the_code_is_what_a_submission_would_have(
     assert made.working_dir == f"gcs://{ray.uploads[0]}" == made.metadata[WORKING_DIR]
     assert made.package == b""
     assert "--epochs=3" in made.entrypoint
-    assert made.env_vars[CALLBACKS] == ",".join([CALLBACK, *FAST.callbacks])
+    assert made.runtime_env["env_vars"][CALLBACKS] == ",".join([CALLBACK, *FAST.callbacks])
     assert (made.ttl_s, made.deadline_s, made.own_cluster) == (60, 900, False)
     await provide(dashboard, spec)
     assert len(ray.uploads) == 1
@@ -53,7 +57,7 @@ async def test_a_script_has_the_telemetry_in_its_own_folder(
     await provide(dashboard, spec)
     [package] = ray.packages.values()
     assert {"train.py", "training/telemetry/callback.py"} <= set(names(package))
-    assert made.env_vars["MINE"] == "1"
+    assert made.runtime_env["env_vars"]["MINE"] == "1"
 
 
 def test_for_a_cluster_of_its_own_the_code_travels_under_one_folder(tmp_path: Path) -> None:
@@ -69,7 +73,7 @@ def test_a_training_folder_of_the_users_stays_the_users(tmp_path: Path) -> None:
     (tmp_path / "training" / "mine.py").write_text("")
     made = rayjob_spec(script(tmp_path), RayJobOptions(own_cluster=True))
     assert [n for n in names(made.package) if "training" in n] == ["code/training/mine.py"]
-    assert CALLBACKS not in made.env_vars
+    assert CALLBACKS not in made.runtime_env["env_vars"]
 
 
 @pytest.mark.parametrize(
@@ -88,3 +92,17 @@ def test_times_that_are_none_are_refused() -> None:
     for options in (RayJobOptions(ttl_s=-1), RayJobOptions(deadline_s=0)):
         with pytest.raises(UsageError, match="no number of seconds"):
             rayjob_spec(spec, options)
+
+
+def test_a_rayjob_runs_in_the_same_as_a_submission(tmp_path: Path) -> None:
+    driver = DriverResources(cpus=1)
+    wants = JobEnvironment({}, "s3://bucket/code.zip", (), {"uv": ["einops"]}, driver)
+    spec = submission.script_spec(("python", "train.py"), tmp_path, environment=wants)
+    made = rayjob_spec(spec, RayJobOptions())
+    assert made.working_dir == "s3://bucket/code.zip"
+    assert made.runtime_env["uv"] == ["einops"]
+    (telemetry,) = made.runtime_env["py_modules"]
+    assert telemetry.startswith("gcs://")
+    assert made.driver == driver
+    with pytest.raises(UsageError, match="cannot be the code on a cluster of the job's own"):
+        rayjob_spec(spec, RayJobOptions(own_cluster=True))

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from cockpit.launch import submission
+from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.model.driver import DriverResources
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import DEFAULT, FAST
 from cockpit.sources.ray.dashboard import Dashboard
@@ -106,14 +108,17 @@ def test_the_users_callbacks_and_variables_are_kept() -> None:
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "9",
         "MLFLOW_RUN_CONTEXT": "{}",
     }
-    spec = submission.LaunchSpec(("python", "train.py"), "mine-1", env_vars=own)
+    spec = submission.LaunchSpec(("python", "train.py"), "mine-1", environment=JobEnvironment(own))
     env = submission.environment(spec)
     assert env["RAY_TRAIN_CALLBACKS"].startswith(f"mine.Callback,{CALLBACK}")
     assert env["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "9"
     assert env["MLFLOW_RUN_CONTEXT"] == "{}"
-    again = submission.environment(replace(spec, env_vars=env))
+    again = submission.environment(replace(spec, environment=JobEnvironment(env)))
     assert again == env
-    assert "mine-1" in submission.environment(replace(spec, env_vars={}))["MLFLOW_RUN_CONTEXT"]
+    assert (
+        "mine-1"
+        in submission.environment(replace(spec, environment=JobEnvironment()))["MLFLOW_RUN_CONTEXT"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,3 +212,47 @@ async def test_a_submission_that_ray_refuses_reports_why(
     with pytest.raises(AnswerError, match="did not take the job twice") as raised:
         await submission.launch(dashboard, spec)
     assert "submission_id twice exists" in raised.value.why
+
+
+async def test_what_a_job_runs_in_reaches_ray_and_is_kept_when_it_is_resumed(
+    ray: JobsApi, dashboard: Dashboard, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    wants = JobEnvironment(
+        {"NCCL_DEBUG": "INFO"},
+        str(tmp_path),
+        ("s3://bucket/lib.zip",),
+        {"pip": ["einops"], "config": {"setup_timeout_seconds": 60}},
+        DriverResources(cpus=2, memory_bytes=4 << 30, custom={"slot": 1}),
+    )
+    spec = submission.script_spec(("python", "train.py"), Path("/"), environment=wants)
+    first = await submission.launch(dashboard, spec)
+    sent = ray.jobs[first.id]
+    assert sent["entrypoint_num_cpus"] == 2
+    assert sent["entrypoint_memory"] == 4 << 30
+    assert sent["entrypoint_resources"] == {"slot": 1}
+    assert "entrypoint_num_gpus" not in sent
+    assert sent["runtime_env"]["pip"] == ["einops"]
+    assert sent["runtime_env"]["config"] == {"setup_timeout_seconds": 60}
+    assert sent["runtime_env"]["env_vars"]["NCCL_DEBUG"] == "INFO"
+    assert sent["runtime_env"]["py_modules"][0] == "s3://bucket/lib.zip"
+    ray.jobs[first.id] |= {"status": "FAILED"}
+    again = ray.jobs[(await submission.resume(dashboard, first.id)).id]
+    for name in ("runtime_env", "entrypoint_num_cpus", "entrypoint_memory", "entrypoint_resources"):
+        assert again[name] == sent[name]
+
+
+async def test_code_that_is_a_uri_is_not_uploaded(ray: JobsApi, dashboard: Dashboard) -> None:
+    wants = JobEnvironment(working_dir="s3://bucket/code.zip")
+    spec = submission.script_spec(("python", "train.py"), Path("/"), environment=wants)
+    sent = ray.jobs[(await submission.launch(dashboard, spec)).id]
+    assert sent["runtime_env"]["working_dir"] == "s3://bucket/code.zip"
+    assert sent["runtime_env"]["py_modules"] == [f"gcs://{name}" for name in ray.uploads]
+    assert len(ray.uploads) == 1, "the telemetry"
+
+
+def test_a_working_directory_is_for_a_command_and_must_be_there() -> None:
+    with pytest.raises(UsageError, match="brings its own working directory"):
+        submission.bundled_spec("ddp", environment=JobEnvironment(working_dir="/tmp"))
+    with pytest.raises(UsageError, match="is not a folder"):
+        submission.script_spec(("a",), Path("/"), environment=JobEnvironment(working_dir="/none"))

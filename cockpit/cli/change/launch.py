@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Backend
+from cockpit.cli.change import launch_environment
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
@@ -69,6 +70,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         metavar="N",
         help="keep running, and submit it again up to N times when the head was lost",
     )
+    launch_environment.arguments(parser)
     how = parser.add_argument_group("on Kubernetes")
     how.add_argument(
         "--via", choices=("job", "rayjob"), default="job", help="over HTTP, or as a RayJob resource"
@@ -82,6 +84,9 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         default=[],
         metavar="GROUP=N",
         help="RayJob: the worker groups of its own cluster",
+    )
+    how.add_argument(
+        "--image", default="", metavar="IMAGE", help="RayJob: the image of its own cluster's pods"
     )
     how.add_argument(
         "--ttl",
@@ -120,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         plan = _plan(session.backend, spec, options)
         if spec.shown_command != spec.command:
             plan.append(SECRET_IN_COMMAND)
+        plan += launch_environment.plan(spec.environment)
         if uploads is not None:
             in_map = f"{resource_name(spec.submission_id)}-package" if on_another else ""
             plan += files_summary(uploads, in_map)
@@ -184,31 +190,35 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
 def _options(args: argparse.Namespace) -> RayJobOptions | None:
     """None for a job over HTTP. UsageError for flags that are a RayJob's alone."""
     replicas = dict(_number_of(text) for text in args.replicas)
-    given = RayJobOptions(args.own_cluster, replicas, args.ttl, args.deadline, args.retries)
+    given = RayJobOptions(
+        args.own_cluster, replicas, args.image, args.ttl, args.deadline, args.retries
+    )
     if args.via == "rayjob":
-        if (replicas or args.ttl is not None) and not given.own_cluster:
+        if (replicas or args.image or args.ttl is not None) and not given.own_cluster:
+            flag = "--replicas" if replicas else "--image" if args.image else "--ttl"
             raise UsageError(
-                f"{'--replicas' if replicas else '--ttl'} is for a cluster of the job's own.",
+                f"{flag} is for a cluster of the job's own.",
                 "The cluster that is there stays as it is.",
                 "Add --own-cluster, or scale this one: cockpit scale GROUP N",
             )
         return given
     if given != RayJobOptions():
         raise UsageError(
-            "--own-cluster, --replicas, --ttl, --deadline and --retries are for a RayJob.",
+            "--own-cluster, --replicas, --image, --ttl, --deadline and --retries are for a RayJob.",
             todo="Add --via rayjob.",
         )
     return None
 
 
 def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
+    wants = launch_environment.given(args)
     if args.command:
         if args.set or args.settings or args.workers is not None:
             raise UsageError(
                 "--set, --settings and --workers are for bundled jobs, not for a command."
             )
         command = (args.job, *args.command) if args.job else args.command
-        return submission.script_spec(command, Path.cwd())
+        return submission.script_spec(command, Path.cwd(), environment=wants)
     given = settings_file.read(args.settings) if args.settings else None
     name = args.job or (given.job if given else "")
     if not name:
@@ -222,7 +232,7 @@ def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
         given.require(bundled_job(name))
         settings |= given.settings
     settings |= {key.replace("-", "_"): value for key, value in map(_pair, args.set)}
-    return submission.bundled_spec(name, settings, args.workers)
+    return submission.bundled_spec(name, settings, args.workers, environment=wants)
 
 
 def _pair(text: str, flag: str = "--set", example: str = "epochs=5") -> tuple[str, str]:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from cockpit.model.cluster import DashboardRoute, Node
 from cockpit.model.death import MemoryKill
+from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.sources.http.lines import split_lines
@@ -52,10 +53,10 @@ class Submission:
     """A `gcs://` address, or empty for none."""
     py_modules: Sequence[str] = ()
     env_vars: Mapping[str, str] = field(default_factory=dict)
+    other_runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the runtime environment, as Ray takes them: `pip`, `conda`, …"""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    entrypoint_cpus: float | None = None
-    entrypoint_gpus: float | None = None
-    entrypoint_resources: Mapping[str, float] = field(default_factory=dict)
+    driver: DriverResources = NOTHING_RESERVED
 
 
 class Dashboard:
@@ -112,7 +113,10 @@ class Dashboard:
 
     async def submit(self, submission: Submission) -> str:
         """The submission id. Raises AnswerError when it is taken or the request is bad."""
-        runtime_env: dict[str, Any] = {"env_vars": dict(submission.env_vars)}
+        runtime_env: dict[str, Any] = {
+            **submission.other_runtime_env,
+            "env_vars": dict(submission.env_vars),
+        }
         if submission.working_dir:
             runtime_env["working_dir"] = submission.working_dir
         if submission.py_modules:
@@ -122,15 +126,13 @@ class Dashboard:
             "submission_id": submission.submission_id,
             "runtime_env": runtime_env,
             "metadata": dict(submission.metadata),
-            "entrypoint_num_cpus": submission.entrypoint_cpus,
-            "entrypoint_num_gpus": submission.entrypoint_gpus,
-            "entrypoint_resources": dict(submission.entrypoint_resources) or None,
+            **submission.driver.as_fields(),
         }
         raw = await self._http.ask("POST", "/api/jobs/", body=body, timeout_s=SUBMIT_TIMEOUT_S)
         return _read("/api/jobs/", raw, lambda raw: str(raw["submission_id"]))
 
     async def submission(self, job_id: str) -> Submission:
-        """What a job was submitted with, except what its entrypoint reserved: Ray forgets that.
+        """What a job was submitted with, except what its driver reserved: Ray does not tell.
 
         A driver that was not submitted has no submission id: AnswerError.
         """
@@ -254,6 +256,11 @@ def _submission(raw: Mapping[str, Any]) -> Submission:
         working_dir=str(runtime_env.get("working_dir") or ""),
         py_modules=tuple(str(uri) for uri in runtime_env.get("py_modules") or ()),
         env_vars={str(k): str(v) for k, v in (runtime_env.get("env_vars") or {}).items()},
+        other_runtime_env={
+            str(name): value
+            for name, value in runtime_env.items()
+            if name not in ("working_dir", "py_modules", "env_vars") and not name.startswith("_")
+        },  # Ray's own begin with an underscore
         metadata={str(k): str(v) for k, v in (raw.get("metadata") or {}).items()},
     )
 

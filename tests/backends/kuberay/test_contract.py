@@ -117,7 +117,7 @@ class TestOnKubernetes(BackendContract):
         await terminal.aclose()
 
     async def test_a_rayjob_on_this_cluster_runs_to_its_end(self, backend: KubeRayBackend) -> None:
-        spec = RayJobSpec("count", "python -c 'print(6 * 7)'", env_vars={"A": "1"})
+        spec = RayJobSpec("count", "python -c 'print(6 * 7)'", runtime_env={"env_vars": {"A": "1"}})
         assert await backend.create_rayjob(spec) == "count"
         job = await _job(backend, "count", lambda job: job.status.is_over)
         with pytest.raises(ReplacedError, match="RayJob count was replaced"):
@@ -150,7 +150,7 @@ class TestOnKubernetes(BackendContract):
         spec = RayJobSpec(
             "own",
             "python -m fit",
-            env_vars={"WORD": "learnt"},
+            runtime_env={"env_vars": {"WORD": "learnt"}},
             package=packed.getvalue(),
             own_cluster=True,
             replicas={"gpu": 1},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from cockpit.backends.kuberay.resources.rayjob import PACKAGE_LIMIT_BYTES, resource
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterRef
+from cockpit.model.driver import DriverResources
 from cockpit.model.error import NotAllowedError, ReplacedError, UsageError
 from cockpit.model.event import JobsListed
 from tests.backends.contract import seen
@@ -19,7 +21,9 @@ from tests.backends.kuberay.by_hand import Place
 from tests.cluster.raycluster import Group, ray_cluster
 
 REF = ClusterRef("kuberay", "demo", "ml", "here")
-SPEC = RayJobSpec("fit-1", "python -m fit", env_vars={"EPOCHS": "3"}, metadata={"owner": "jane"})
+SPEC = RayJobSpec(
+    "fit-1", "python -m fit", runtime_env={"env_vars": {"EPOCHS": "3"}}, metadata={"owner": "jane"}
+)
 OWN = replace(SPEC, own_cluster=True, package=b"zip", replicas={"gpu": 4})
 
 
@@ -154,3 +158,31 @@ async def test_each_state_is_stopped_in_its_way(
     found = place.ask("GET", place.path("rayjobs", "fit-1"))["spec"]
     told = {key: found[key] for key in ("suspend", "activeDeadlineSeconds") if key in found}
     assert told == change
+
+
+def test_what_the_driver_reserves_is_in_the_object() -> None:
+    driver = DriverResources(cpus=1, gpus=0.5, custom={"slot": 2})
+    made = resource(REF, pattern(), replace(SPEC, driver=driver))["spec"]
+    assert (made["entrypointNumCpus"], made["entrypointNumGpus"]) == (1, 0.5)
+    assert json.loads(made["entrypointResources"]) == {"slot": 2}
+    with pytest.raises(UsageError, match="--driver-memory"):
+        resource(REF, pattern(), replace(SPEC, driver=DriverResources(memory_bytes=1)))
+
+
+def test_an_image_replaces_that_of_rays_containers_alone() -> None:
+    raw = pattern()
+    for group in (raw["spec"]["headGroupSpec"], *raw["spec"]["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        pod["initContainers"] = [{"name": "data", "image": "busybox:1"}]
+        pod["containers"].append({"name": "sidecar", "image": "fluent-bit:3"})
+    cluster = resource(REF, raw, replace(OWN, image="registry/team/train:7"))["spec"]
+    for group in (
+        cluster["rayClusterSpec"]["headGroupSpec"],
+        *cluster["rayClusterSpec"]["workerGroupSpecs"],
+    ):
+        pod = group["template"]["spec"]
+        images = [each["image"] for each in (*pod["initContainers"], *pod["containers"])]
+        assert images == ["busybox:1", "registry/team/train:7", "fluent-bit:3"]
+    for wrong in (replace(OWN, image="a b"), replace(SPEC, image="train:7")):
+        with pytest.raises(UsageError, match="cannot be used"):
+            resource(REF, raw, wrong)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,7 @@ FOLDER = "/cockpit"
 """Where the package is mounted in the pods of a cluster of its own."""
 FILE = "package.zip"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?")
+_IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
 _OVER = ("Complete", "Failed")
 
 
@@ -107,7 +109,7 @@ async def delete(client: KubeClient, ref: ClusterRef, name: str, uid: str) -> No
 def resource(ref: ClusterRef, raw: Any, spec: RayJobSpec) -> dict[str, Any]:
     """The RayJob's object. UsageError for what Kubernetes or KubeRay would not take."""
     _check(spec)
-    runtime: dict[str, Any] = {"env_vars": dict(spec.env_vars)} if spec.env_vars else {}
+    runtime: dict[str, Any] = dict(spec.runtime_env)
     if working_dir := _working_dir(spec):
         runtime["working_dir"] = working_dir
     body: dict[str, Any] = {
@@ -118,6 +120,12 @@ def resource(ref: ClusterRef, raw: Any, spec: RayJobSpec) -> dict[str, Any]:
     }
     if runtime:
         body["runtimeEnvYAML"] = _yaml(runtime)
+    if spec.driver.cpus is not None:
+        body["entrypointNumCpus"] = spec.driver.cpus
+    if spec.driver.gpus is not None:
+        body["entrypointNumGpus"] = spec.driver.gpus
+    if spec.driver.custom:
+        body["entrypointResources"] = json.dumps(dict(spec.driver.custom))
     if spec.deadline_s is not None:
         body["activeDeadlineSeconds"] = spec.deadline_s
     if spec.own_cluster:
@@ -162,8 +170,10 @@ def own_cluster(raw: Any, spec: RayJobSpec) -> dict[str, Any]:
         group["minReplicas"] = min(group.get("minReplicas") or 0, replicas)
         if isinstance(group.get("maxReplicas"), int):
             group["maxReplicas"] = max(group["maxReplicas"], replicas)
-    if spec.package:
-        for group in (mapping(made, "headGroupSpec"), *groups):
+    for group in (mapping(made, "headGroupSpec"), *groups):
+        if spec.image:
+            _set_image(group, spec.image)
+        if spec.package:
             _mount(group, spec.name)
     return made
 
@@ -180,6 +190,17 @@ def _check(spec: RayJobSpec) -> None:
             " RayJob with a cluster of its own.",
             todo="Launch it on the present cluster, or put the code into the image.",
         )
+    if spec.image and not (spec.own_cluster and _IMAGE.fullmatch(spec.image)):
+        raise UsageError(
+            f"The image {one_line(spec.image, 80)!r} cannot be used.",
+            "A cluster of the job's own takes one, as NAME:TAG or NAME@DIGEST.",
+        )
+    if spec.driver.memory_bytes is not None:
+        raise UsageError(
+            "--driver-memory cannot be set for a RayJob.",
+            "KubeRay 1.7 has no field for it.",
+            "Omit --via rayjob, or reserve a custom resource: --driver-resource NAME=N",
+        )
     if any(count < 0 for count in spec.replicas.values()):
         raise UsageError("Replicas of a cluster of its own cannot be below 0.")
 
@@ -189,6 +210,16 @@ def _working_dir(spec: RayJobSpec) -> str:
     if spec.own_cluster and spec.package:
         return f"file://{FOLDER}/{FILE}"
     return spec.working_dir
+
+
+def _set_image(group: Mapping[str, Any], image: str) -> None:
+    """The image of Ray's container, which is the first, and of init containers that use it too."""
+    pod = mapping(mapping(group, "template"), "spec")
+    ray, *_ = items(pod, "containers")
+    before = ray.get("image")
+    for container in (ray, *items(pod, "initContainers")):
+        if container.get("image") == before:
+            container["image"] = image
 
 
 def _mount(group: Mapping[str, Any], name: str) -> None:
