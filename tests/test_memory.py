@@ -10,10 +10,10 @@ import pytest
 
 PROGRAM = """
 import ctypes, sys, threading
-from cockpit.session.memory import limit_arenas
+from cockpit.session.memory import set_allocator
 
 if sys.argv[1] == "limited":
-    limit_arenas()
+    set_allocator()
 libc = ctypes.CDLL(None)
 barrier = threading.Barrier(8)
 
@@ -42,6 +42,33 @@ def test_threads_share_two_arenas() -> None:
 
     assert arenas("default") > 2
     assert arenas("limited") <= 2
+
+
+LARGE = """
+import ctypes, sys
+from cockpit.session.memory import set_allocator
+
+if sys.argv[1] == "set":
+    set_allocator()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+libc.free(libc.malloc(20_000_000))
+heap = ctypes.CDLL(None).sbrk
+heap.restype = ctypes.c_void_p
+before = heap(0)
+kept = libc.malloc(4_000_000)
+print(heap(0) - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="sbrk is the heap of glibc")
+def test_large_blocks_stay_out_of_the_heap_after_a_larger_one() -> None:
+    def heap_grew_by(how: str) -> int:
+        argv = [sys.executable, "-c", LARGE, how]
+        return int(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+
+    assert heap_grew_by("default") > 0
+    assert heap_grew_by("set") == 0
 
 
 GARBAGE = """

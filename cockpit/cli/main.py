@@ -20,6 +20,9 @@ from cockpit.model.error import CockpitError, ExitCode, NotAllowedError, UsageEr
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 
+LASTING = frozenset({"demo", "guard", "record", "replay", "watch"})
+"""Verbs that run for hours."""
+
 
 class Parser(argparse.ArgumentParser):
     """Argparse whose complaint is one of our errors."""
@@ -103,6 +106,10 @@ def _run(argv: list[str]) -> int:
     if first.help:
         print(help_text())
         return int(ExitCode.DONE)
+    if name is None or name in LASTING:
+        from cockpit.session.memory import set_allocator
+
+        set_allocator()  # imports make holes in the heap too
     if name is None:
         from cockpit.cli.screen.screen import run
 

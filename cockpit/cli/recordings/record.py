@@ -18,7 +18,7 @@ from cockpit.model.event import Notice
 from cockpit.model.text import one_line
 from cockpit.recorder.writing.recorder import Recorder
 from cockpit.session import monitored
-from cockpit.session.memory import collect_often, limit_arenas
+from cockpit.session.memory import collect_often
 from cockpit.session.monitored import MonitoredSession
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.logs import JobLogSource
@@ -45,7 +45,6 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    limit_arenas()
     collect_often()
     backend = connect.backend(args, log=log)
     session = monitored.monitored_session_on(backend, record=args.run)

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 
 from cockpit.cli.output import streams
-from cockpit.session.memory import collect_often, limit_arenas
+from cockpit.session.memory import collect_often
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
@@ -83,7 +83,6 @@ def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster:
         collect_often()
         return connection
 
-    limit_arenas()
     app = CockpitApp(
         started,
         read_only=args.read_only,
