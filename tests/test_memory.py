@@ -71,6 +71,34 @@ def test_large_blocks_stay_out_of_the_heap_after_a_larger_one() -> None:
     assert heap_grew_by("set") == 0
 
 
+HOLES = """
+import ctypes, os
+from cockpit.session.memory import set_allocator, trim
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+set_allocator()
+libc = ctypes.CDLL(None)
+libc.calloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+blocks = [libc.calloc(1, 40_000) for _ in range(500)]
+for block in blocks:
+    ctypes.memset(block, 1, 40_000)
+for block in blocks[:-1]:  # the last one keeps the heap from shrinking
+    libc.free(block)
+before = resident_bytes()
+trim()
+print(before - resident_bytes())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is of glibc")
+def test_freed_memory_below_a_block_that_stays_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 10_000_000
+
+
 GARBAGE = """
 import gc
 from cockpit.session.memory import collect_often

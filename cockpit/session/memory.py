@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
+import time
 from contextlib import suppress
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
@@ -11,6 +13,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 ARENAS = 2
 LARGE_BYTES = 64 * 1024
 THRESHOLDS = (1_000, 5, 5)
+TRIM_EVERY_S = 60.0
 
 
 def set_allocator() -> None:
@@ -33,9 +36,9 @@ def set_allocator() -> None:
 
 
 def collect_often() -> None:
-    """Collect cyclic garbage often, and never look at what is there now again.
+    """Collect cyclic garbage often, and give freed memory back every TRIM_EVERY_S.
 
-    To be called when everything is imported.
+    To be called when everything is imported: what is there now is never looked at again.
 
     Each redraw leaves some 500 objects in cycles (Textual's strips and their caches). With the
     thresholds that a verb starts with, 60,000 of them waited, 8 MB, and memory that was used once
@@ -43,3 +46,20 @@ def collect_often() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    threading.Thread(target=_trim_for_ever, name="trim", daemon=True).start()
+
+
+def trim() -> None:
+    """Give back the pages of the heap that hold nothing; only glibc's allocator can.
+
+    Without this it gives back the end of the heap alone, and the UI of a run of 2 ranks grew by
+    0.5 MB in 3 minutes; with it, not at all.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _trim_for_ever() -> None:
+    while True:
+        time.sleep(TRIM_EVERY_S)
+        trim()
