@@ -21,6 +21,7 @@ from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.store import Store
 from cockpit.tui.changes.actions import READ_ONLY, Connection
 from cockpit.tui.diagnosis_cache import DiagnosisCache
+from cockpit.tui.terminal.driver import TerminalDriver
 from cockpit.tui.view_state import ViewState
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class AppBase(App[int]):
     def __init__(
         self, *, read_only: bool = False, protected: Sequence[ClusterPattern] = ()
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=TerminalDriver)
         self.read_only = read_only
         self.protected = protected
         self.paused = False

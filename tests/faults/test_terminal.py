@@ -7,11 +7,15 @@ import pty
 import signal
 import sys
 import time
+from typing import TextIO, cast
 
 import pytest
+from textual.app import App
+from textual.drivers._writer_thread import WriterThread
 
 from cockpit.backends.local import list_clusters
 from cockpit.model.error import ExitCode
+from cockpit.tui.terminal.driver import TerminalDriver, _Output
 from tests.local_cluster import separate_state
 
 TIMEOUT_S = 90.0
@@ -54,6 +58,34 @@ def test_a_screen_that_found_no_cluster_ends_with_the_code_for_it() -> None:
     os.write(terminal, b"q")
     assert ended(pid) == ExitCode.UNREACHABLE
     os.close(terminal)
+
+
+def test_a_screen_ends_when_its_terminal_goes_away() -> None:
+    """As when an SSH connection is lost; the kernel sends SIGHUP and SIGCONT."""
+    pid, terminal = screen()
+    read_until(terminal, b"with exit code 3")
+    os.close(terminal)
+    ended(pid)
+
+
+async def test_what_is_written_to_a_terminal_that_is_gone_is_dropped() -> None:
+    ours, theirs = pty.openpty()
+    driver = TerminalDriver(App())
+    file = os.fdopen(theirs, "w", closefd=False)
+    driver.fileno, driver._file = theirs, cast(TextIO, _Output(file))
+    os.close(ours)
+    writer = driver._writer_thread = WriterThread(driver._file)
+    writer.start()
+    for _ in range(100):  # the queue has 30 places
+        driver.write("a frame")
+        driver.flush()
+    driver._auto_restart = True
+    driver._sigcont_application()
+    assert driver._writer_thread is writer
+    driver.close()
+    with pytest.raises(OSError, match="Input/output"):
+        file.close()  # with what it could not write
+    os.close(theirs)
 
 
 @pytest.mark.slow

@@ -1,0 +1,69 @@
+"""Textual's driver, on a terminal that can go away under it, as when an SSH connection is lost."""
+
+from __future__ import annotations
+
+import errno
+import termios
+from typing import Any, TextIO, cast
+
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+
+GONE = frozenset({errno.EIO, errno.ENXIO, errno.EPIPE})
+
+
+class TerminalDriver(LinuxDriver):
+    """Writes nothing to a terminal that is gone, instead of waiting for it without end.
+
+    When a terminal goes away, the kernel sends SIGHUP and then SIGCONT. Textual takes the latter
+    for the end of a suspension, and sets up the terminal again with a new thread that writes. That
+    thread ends at the first write that fails, the 30 places of its queue fill up, and the event
+    loop waits for the next one for ever (Textual 8.2, textual/drivers/_writer_thread.py).
+    """
+
+    def __init__(
+        self,
+        app: App[Any],
+        *,
+        debug: bool = False,
+        mouse: bool = True,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._file = cast(TextIO, _Output(self._file))
+
+    def _sigcont_application(self, *_: object) -> None:
+        if not self._is_gone():
+            super()._sigcont_application()
+
+    def _is_gone(self) -> bool:
+        try:
+            termios.tcgetattr(self.fileno)
+        except termios.error as error:
+            return error.args[0] in GONE
+        return False
+
+
+class _Output:
+    """A terminal as a file; what is written after it is gone is dropped."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        try:
+            return self._file.write(text)
+        except OSError as error:
+            return self._dropped(error, len(text))
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError as error:
+            self._dropped(error, 0)
+
+    @staticmethod
+    def _dropped(error: OSError, count: int) -> int:
+        if error.errno not in GONE:
+            raise error
+        return count
