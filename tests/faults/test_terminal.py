@@ -7,7 +7,7 @@ import pty
 import signal
 import sys
 import time
-from typing import TextIO, cast
+from typing import Any
 
 import pytest
 from textual.app import App
@@ -72,9 +72,10 @@ async def test_what_is_written_to_a_terminal_that_is_gone_is_dropped() -> None:
     ours, theirs = pty.openpty()
     driver = TerminalDriver(App())
     file = os.fdopen(theirs, "w", closefd=False)
-    driver.fileno, driver._file = theirs, cast(TextIO, _Output(file))
+    output: Any = _Output(file)
+    driver.fileno, driver._file = theirs, output
     os.close(ours)
-    writer = driver._writer_thread = WriterThread(driver._file)
+    writer = driver._writer_thread = WriterThread(output)
     writer.start()
     for _ in range(100):  # the queue has 30 places
         driver.write("a frame")

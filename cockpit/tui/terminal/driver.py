@@ -30,7 +30,7 @@ class TerminalDriver(LinuxDriver):
         size: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._file = cast(TextIO, _Output(self._file))
+        self._file = cast(Any, _Output(cast(TextIO, self._file)))
 
     def _sigcont_application(self, *_: object) -> None:
         if not self._is_gone():
