@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cockpit.format import plural
 from cockpit.launch.job import bundled_job
 from cockpit.launch.submission import BUNDLED, LaunchSpec
-from cockpit.model.cluster import WorkerGroup
+from cockpit.model.cluster import Resources, WorkerGroup
 from cockpit.model.run import Job, JobStatus
 
 ALONE = frozenset({"baseline"})
@@ -20,18 +20,43 @@ def shortage(spec: LaunchSpec, groups: Iterable[WorkerGroup]) -> str:
     it is unknown: for the user's own command, or for a cluster whose groups are not known.
 
     A pod counts as many workers as it has CPUs or GPUs, whichever are more, so that what is
-    reported as too little is so for either.
+    reported as too little is so for either; fewer, if each worker reserves more than one.
     """
     told = list(groups)
     wanted = workers(spec)
-    room = sum(it.max * math.ceil(max(it.resources.cpus, it.resources.gpus)) for it in told)
+    each = reserved(spec)
+    room = sum(it.max * _per_pod(it.resources, each) for it in told)
     if wanted is None or not told or wanted <= room:
         return ""
     pods = sum(it.max for it in told)
+    takes = " and ".join(plural(count, name) for name, count in each.items())
     return (
-        f"{wanted} workers take a CPU or GPU each, and the worker groups have room for {room} at "
-        f"most ({plural(pods, 'pod')}): the job would wait."
+        f"{wanted} workers take {takes or 'a CPU or GPU'} each, and the worker groups have room "
+        f"for {room} at most ({plural(pods, 'pod')}): the job would wait."
     )
+
+
+def _per_pod(there: Resources, each: Mapping[str, float]) -> int:
+    counts = {"CPU": there.cpus, "GPU": there.gpus}
+    if not each:
+        return math.ceil(max(counts.values()))
+    return min(int(counts[name] / count) for name, count in each.items())
+
+
+def reserved(spec: LaunchSpec) -> dict[str, float]:
+    """CPUs and GPUs that each worker reserves, of those that the settings give."""
+    given = _given(spec)
+    flags = {"CPU": "cpus-per-worker", "GPU": "gpus-per-worker"}
+    return {
+        name: count for name, flag in flags.items() if (count := float(given.get(flag, "0"))) > 0
+    }
+
+
+def _given(spec: LaunchSpec) -> dict[str, str]:
+    """The settings of a bundled job by flag; of another command, nothing."""
+    if not spec.metadata.get(BUNDLED):
+        return {}
+    return dict(word[2:].split("=", 1) for word in spec.entrypoint if word.startswith("--"))
 
 
 def workers(spec: LaunchSpec) -> int | None:
@@ -39,7 +64,7 @@ def workers(spec: LaunchSpec) -> int | None:
     name = spec.metadata.get(BUNDLED, "")
     if not name or name in ALONE or not (job := bundled_job(name)).has("workers"):
         return None
-    given = dict(word[2:].split("=", 1) for word in spec.entrypoint if word.startswith("--"))
+    given = _given(spec)
     counts = [
         int(given.get(one.replace("_", "-"), job.setting(one).default_text))
         for one in ("min_workers", "workers")

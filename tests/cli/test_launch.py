@@ -76,6 +76,16 @@ def test_what_the_worker_groups_can_never_have_is_reported(
     assert shortage(spec(*argv), []) == ""
 
 
+def test_workers_that_reserve_more_than_one_cpu_need_more_room() -> None:
+    groups = [WorkerGroup("cpu", 1, 1, 0, 4, resources=Resources(cpus=3))]
+    argv = ("checkpointed", "--workers", "5", "--set", "cpus_per_worker=2")
+    assert shortage(spec(*argv), groups) == (
+        "5 workers take 2 CPUs each, and the worker groups have room for 4 at most (4 pods): the "
+        "job would wait."
+    )
+    assert shortage(spec("checkpointed", "--workers", "5"), groups) == ""
+
+
 @pytest.mark.parametrize(("workers", "lacks"), [("64", True), ("4", False)])
 def test_a_dry_run_reports_when_there_can_never_be_so_many(
     workers: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from training.jobs import elastic, fsdp2, missing_resources
 from training.jobs.fit import check_losses, fit
 from training.jobs.missing_resources import Room
+from training.jobs.placement import Placement, scaling
 
 FOUR = Room("CPU", most=4, free=4)
 
@@ -93,6 +95,56 @@ def test_half_a_cpu_here_and_half_a_cpu_there_are_none(monkeypatch: pytest.Monke
         "ray._private.state.available_resources_per_node", lambda: {"a": {"CPU": 0.5}, "b": {}}
     )
     assert missing_resources.room("CPU") == Room("CPU", most=3, free=0)
+
+
+def test_what_each_rank_reserves_is_counted_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes: list[Any] = [Node("a", 4), Node("b", 3)]
+    nodes[0].resources["memory"] = nodes[1].resources["memory"] = 6 * 2**30
+    monkeypatch.setattr("training.recovery.nodes.alive", lambda: nodes)
+    monkeypatch.setattr("ray._private.state.available_resources_per_node", lambda: {})
+    two = Placement(cpus_per_worker=2)
+    assert missing_resources.room("CPU", two).most == 3
+    assert missing_resources.room("CPU", replace(two, placement="strict_spread")).most == 2
+    assert missing_resources.room("CPU", replace(two, memory_per_worker="4Gi")).most == 2
+    with pytest.raises(SystemExit) as ended:
+        missing_resources.found(
+            "false", 4, "fail", wanted=replace(two, memory_per_worker="4Gi", placement="spread")
+        )
+    assert ended.value.code == (
+        "4 workers take 2 CPU, 4 GiB of memory each, and the cluster has room for 2: "
+        "launch with --workers 2, or scale the cluster up"
+    )
+
+
+def test_settings_of_placement_are_what_ray_takes() -> None:
+    settings = Placement(
+        cpus_per_worker=2,
+        gpus_per_worker=0.5,
+        memory_per_worker="1.5G",
+        placement="strict_spread",
+        label_selector="region=in(eu,us),market=!spot",
+    )
+    assert scaling(settings, "GPU") == {
+        "use_gpu": True,
+        "resources_per_worker": {"CPU": 2, "GPU": 0.5, "memory": 1.5e9},
+        "placement_strategy": "STRICT_SPREAD",
+        "label_selector": {"region": "in(eu,us)", "market": "!spot"},
+    }
+    assert scaling(Placement(), "CPU") == {
+        "use_gpu": False,
+        "resources_per_worker": {"CPU": 1},
+        "placement_strategy": "PACK",
+        "label_selector": None,
+    }
+    assert scaling(Placement(), "GPU")["resources_per_worker"] == {"GPU": 1}
+
+
+@pytest.mark.parametrize(
+    "settings", [Placement(memory_per_worker="lots"), Placement(label_selector="spot")]
+)
+def test_a_wrong_setting_of_placement_is_a_sentence(settings: Placement) -> None:
+    with pytest.raises(SystemExit, match=r"take, say"):
+        scaling(settings, "CPU")
 
 
 def test_groups_that_a_lost_worker_would_break_are_refused(

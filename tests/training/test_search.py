@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch.optim import Optimizer
 
-from training.jobs.missing_resources import Room
 from training.jobs.tune import Settings, check, kept, report_best, searchable
 from training.loop.world import alone
 from training.parallel.single_device import Whole
 from training.search.best import TrialResult, chosen, commands, ranked, table
 from training.search.folder import BEST, SEARCH, Folder, changed
 from training.search.space import Draw, SpaceError, parse_space, within
-from training.search.trial_resources import HEAD, parallel, resources
+from training.search.trial_resources import HEAD, parallel, trial_resources
 from training.techniques.average import Average
 from training.techniques.optimizer import optimizer
 
@@ -113,13 +112,13 @@ def test_so_many_trials_run_as_their_ranks_have_room_and_no_more_than_asked() ->
 
 
 def test_a_trial_holds_a_ticket_of_those_that_run_at_a_time() -> None:
-    plain = resources(Room("CPU", 8, 8), workers=1, max_parallel=0)
+    plain = trial_resources({"CPU": 1.0}, 8, workers=1, max_parallel=0)
     assert plain.bundles == [{"CPU": 1.0}]
-    held = resources(Room("GPU", 8, 8), workers=1, max_parallel=7).bundles
+    held = trial_resources({"GPU": 1.0}, 8, workers=1, max_parallel=7).bundles
     assert held[0] == {"GPU": 1.0}
     ticket = held[1][HEAD]
     assert 7 * ticket <= 0.9 < 8 * ticket
-    ranks = resources(Room("CPU", 8, 8), workers=4, max_parallel=0)
+    ranks = trial_resources({"CPU": 1.0}, 8, workers=4, max_parallel=0)
     assert ranks.bundles == [{HEAD: 0.45}], "its ranks have their own"
 
 

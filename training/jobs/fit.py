@@ -10,6 +10,7 @@ from typing import Any
 
 from training.checkpoint.storage import RunDirectory
 from training.jobs import missing_resources, network_interface
+from training.jobs.placement import Placement, scaling
 from training.loop.settings import TrainSettings
 from training.settings import setting
 from training.techniques import environment
@@ -17,7 +18,7 @@ from training.techniques.memory import OutOfMemory
 
 
 @dataclass(frozen=True)
-class OnRay(TrainSettings):
+class OnRay(Placement, TrainSettings):
     """On Ray"""
 
     max_failures: int = setting(5, "restarts before the run fails; -1: unlimited")
@@ -61,7 +62,9 @@ def fit(
     if not ray.is_initialized():
         ray.init()
     falls = "workers" if least == settings.workers else "min-workers"
-    takes = missing_resources.found(settings.gpu, least, settings.when_lacking, flag=falls).resource
+    takes = missing_resources.found(
+        settings.gpu, least, settings.when_lacking, flag=falls, wanted=settings
+    ).resource
 
     # The workers are told the name too, which the tracker and the checkpoints go by.
     name = settings.run_name or time.strftime(f"{name}-%Y%m%d-%H%M%S")
@@ -87,7 +90,7 @@ def fit(
             num_workers=settings.workers
             if least == settings.workers
             else (least, settings.workers),
-            use_gpu=takes == "GPU",
+            **scaling(settings, takes),
             **elastic,
         ),
         run_config=run_config,

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from training.jobs.placement import Placement, per_node, resources
+
+ONE_EACH = Placement()
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Workers that take one of a resource each: how many could run."""
+    """How many workers could run."""
 
     resource: str
-    """As Ray names it: CPU or GPU."""
+    """What each takes, as Ray names it: CPU or GPU."""
     most: int
     """With nothing else on the cluster's nodes."""
     free: int
     """With what runs there now."""
 
 
-def room(resource: str) -> Room:
+def room(resource: str, wanted: Placement = ONE_EACH) -> Room:
     """Counted node by node: half a CPU here and half a CPU there are none for a worker."""
     from ray._private.state import available_resources_per_node  # Ray 2.60
 
@@ -25,22 +29,30 @@ def room(resource: str) -> Room:
 
     free = available_resources_per_node()
     nodes = alive()
+    each, strict = resources(wanted, resource), wanted.placement == "strict_spread"
     return Room(
         resource,
-        sum(int(node.resources.get(resource, 0)) for node in nodes),
-        sum(int(free.get(node.id, {}).get(resource, 0)) for node in nodes),
+        sum(per_node(each, node.resources, strict_spread=strict) for node in nodes),
+        sum(per_node(each, free.get(node.id, {}), strict_spread=strict) for node in nodes),
     )
 
 
-def found(gpu: str, workers: int, when_lacking: str, of: str = "workers", flag: str = "") -> Room:
+def found(
+    gpu: str,
+    workers: int,
+    when_lacking: str,
+    of: str = "workers",
+    flag: str = "",
+    wanted: Placement = ONE_EACH,
+) -> Room:
     """The room for so many workers, of what each takes. Says what is lacking, or exits with it.
 
     `of` is what the job calls them, and its setting, unless that is `flag`.
     """
-    there = room("GPU")
+    there = room("GPU", wanted)
     if (takes := resource(gpu, workers, there.most)) != there.resource:
-        there = room(takes)
-    report_missing(there, workers, when_lacking, of, flag)
+        there = room(takes, wanted)
+    report_missing(there, workers, when_lacking, of, flag, wanted)
     return there
 
 
@@ -55,13 +67,29 @@ def resource(gpu: str, workers: int, gpus: int) -> str:
 
 
 def report_missing(
-    there: Room, workers: int, when_lacking: str, of: str = "workers", flag: str = ""
+    there: Room,
+    workers: int,
+    when_lacking: str,
+    of: str = "workers",
+    flag: str = "",
+    wanted: Placement = ONE_EACH,
 ) -> None:
     """Print what is lacking for this number of workers; exit when that is an error."""
     if there.free >= workers:
         return
     flag = flag or of
-    lack = f"{workers} {of} take {workers} {there.resource}, and the cluster has {there.most}"
+    each = resources(wanted, there.resource)
+    if each == resources(ONE_EACH, there.resource) and wanted.placement != "strict_spread":
+        lack = f"{workers} {of} take {workers} {there.resource}, and the cluster has {there.most}"
+    else:
+        listed = ", ".join(
+            f"{amount / 2**30:.3g} GiB of memory" if name == "memory" else f"{amount:g} {name}"
+            for name, amount in each.items()
+        )
+        where = " on a node of its own" if wanted.placement == "strict_spread" else ""
+        lack = (
+            f"{workers} {of} take {listed} each{where}, and the cluster has room for {there.most}"
+        )
     todo = f"launch with --{flag} {there.free}" if there.free else "end what runs there"
     if there.most >= workers:
         lack += f" ({there.free} free)"

@@ -19,6 +19,7 @@ import numpy as np
 
 from training.jobs import ddp, job, missing_resources
 from training.jobs.fit import OnRay, storage
+from training.jobs.placement import resources as rank_resources
 from training.jobs.worker import work
 from training.loop.settings import RunSettings, TrainSettings
 from training.parallel.replicated import replicated
@@ -26,7 +27,7 @@ from training.search.best import TrialResult, chosen, commands, ranked, table
 from training.search.folder import BEST, SEARCH, Folder, changed
 from training.search.settings import METRICS, SearchSettings
 from training.search.space import KEEPS_SHAPE, Draw, SpaceError, domains, parse_space
-from training.search.trial_resources import resources
+from training.search.trial_resources import trial_resources
 from training.settings import Setting, describe, parse, setting
 from training.stop import Stop
 from training.telemetry.wire import TUNE_CALLBACK
@@ -55,7 +56,7 @@ def trial(config: dict[str, Any], settings: Settings, name: str, variables: dict
     if settings.workers == 1:
         result = train_alone(settings, variables)
     else:
-        result = train_ranks(train_on_ray, settings, settings.placement, variables)
+        result = train_ranks(train_on_ray, settings, variables)
     if stopped := result.get("stopped"):
         raise Stop(stopped)
 
@@ -77,14 +78,18 @@ def search(settings: Settings, draws: tuple[Draw, ...]) -> None:
 
     if not ray.is_initialized():
         ray.init()
-    room = missing_resources.found(settings.gpu, settings.workers, settings.when_lacking)
+    room = missing_resources.found(
+        settings.gpu, settings.workers, settings.when_lacking, wanted=settings
+    )
     settings = replace(settings, gpu="true" if room.resource == "GPU" else "false")
 
     name = settings.run_name or time.strftime("tune-%Y%m%d-%H%M%S")
     path = storage(settings.storage_path or "~/ray_results")
     folder = Folder(f"{path}/{name}")
     trains = tune.with_parameters(trial, settings=settings, name=name, variables=train_variables())
-    trains = tune.with_resources(trains, resources(room, settings.workers, settings.max_parallel))
+    each = rank_resources(settings, room.resource)
+    takes = trial_resources(each, room.most, settings.workers, settings.max_parallel)
+    trains = tune.with_resources(trains, takes)
     mode = METRICS[settings.metric]
     callbacks = telemetry(settings.metric, mode)
     names = [*(item.name for item in describe(SearchSettings)), "epochs", "workers"]

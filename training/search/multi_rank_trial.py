@@ -21,6 +21,7 @@ from ray.train.v2.api.callback import UserCallback
 from ray.util.queue import Queue
 
 from training.jobs.fit import OnRay
+from training.jobs.placement import scaling
 from training.techniques import environment as of_ranks
 
 POLL_S = 0.2
@@ -47,7 +48,6 @@ class _Tell(UserCallback):  # type: ignore[misc]
 def train_ranks(
     train_on_ray: Callable[[dict[str, Any]], dict[str, Any]],
     settings: OnRay,
-    placement: str,
     environment: Mapping[str, str],
 ) -> dict[str, Any]:
     """Train on `settings.workers` ranks; returns what they returned.
@@ -65,8 +65,7 @@ def train_ranks(
         torch_config=TorchConfig(timeout_s=int(settings.timeout_s)),
         scaling_config=ScalingConfig(
             num_workers=settings.workers,
-            use_gpu=settings.gpu == "true",
-            placement_strategy=placement.upper(),
+            **scaling(settings, "GPU" if settings.gpu == "true" else "CPU"),
         ),
         run_config=RunConfig(
             # Another one each time, so that it begins with the checkpoint that it is given.

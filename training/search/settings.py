@@ -29,6 +29,3 @@ class SearchSettings:
     max_parallel: int = setting(
         0, "maximum number of simultaneous trials; 0: limited by resources only"
     )
-    placement: str = setting(
-        "pack", "place the ranks of a trial on few nodes or on many", ("pack", "spread")
-    )

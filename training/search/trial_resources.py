@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
-
-from training.jobs import missing_resources
 
 HEAD = "node:__internal_head__"
 """Every head node has one of it, and no other node any."""
@@ -22,15 +21,15 @@ def parallel(workers: int, max_parallel: int, most: int) -> int:
     return min(fit, max_parallel) if fit and max_parallel else fit or max_parallel
 
 
-def resources(there: missing_resources.Room, workers: int, max_parallel: int) -> Any:
-    """Of one trial, for `tune.with_resources`.
+def trial_resources(each: Mapping[str, float], most: int, workers: int, max_parallel: int) -> Any:
+    """Of one trial, whose ranks take `each`, for `tune.with_resources`. `most` ranks can run.
 
     A ticket is held by each trial that runs. Tune's own limit counts trials that are paused too, so
     that a population or a bracket would never be whole (Ray 2.60, BasicVariantGenerator).
     """
     from ray.tune import PlacementGroupFactory
 
-    own = [{there.resource: 1.0}] if workers == 1 else []
-    many = parallel(workers, max_parallel, there.most)
+    own = [dict(each)] if workers == 1 else []
+    many = parallel(workers, max_parallel, most)
     ticket = [{HEAD: int(TICKETS / many * 10_000) / 10_000}] if many else []  # as Ray counts
     return PlacementGroupFactory([*own, *ticket], strategy="SPREAD")

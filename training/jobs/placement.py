@@ -1,0 +1,77 @@
+"""What each rank reserves of a node, and on which nodes ranks run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from training.settings import setting
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?)?B?")
+_UNITS = {None: 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", start=1)}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Placement"""
+
+    cpus_per_worker: float = setting(
+        0.0, "CPUs that each rank reserves; 0: one, or none with a GPU", at_least=0
+    )
+    gpus_per_worker: float = setting(
+        0.0, "GPUs that each rank reserves when it uses GPUs; 0: one", at_least=0
+    )
+    memory_per_worker: str = setting("", "memory that each rank reserves, as 4Gi; empty: none")
+    placement: str = setting(
+        "pack",
+        "place ranks on few nodes or on many; strict: on one node, or each on another node",
+        ("pack", "spread", "strict_pack", "strict_spread"),
+    )
+    label_selector: str = setting(
+        "", "Ray labels of the nodes to use, as region=eu,market=!spot; empty: all nodes"
+    )
+
+
+def resources(settings: Placement, takes: str) -> dict[str, float]:
+    """Of one rank, as Ray counts them; `takes` is CPU or GPU. Exits when a setting is wrong."""
+    found: dict[str, float] = {}
+    if cpus := settings.cpus_per_worker or float(takes == "CPU"):
+        found["CPU"] = cpus
+    if takes == "GPU":
+        found["GPU"] = settings.gpus_per_worker or 1.0
+    if settings.memory_per_worker:
+        match = _SIZE.fullmatch(settings.memory_per_worker)
+        if match is None:
+            raise SystemExit(f"--memory-per-worker {settings.memory_per_worker}: take, say, 4Gi")
+        found["memory"] = float(int(float(match[1]) * _UNITS[match[2]]))
+    return found
+
+
+def labels(settings: Placement) -> dict[str, str] | None:
+    """The selector as Ray takes it; None for every node. Exits when it is wrong."""
+    found: dict[str, str] = {}
+    for part in filter(None, re.split(r",\s*(?![^()]*\))", settings.label_selector)):
+        key, separator, value = part.partition("=")
+        if not separator or not key or not value:
+            raise SystemExit(f"--label-selector {part}: take, say, region=eu or market=!spot")
+        found[key] = value
+    return found or None
+
+
+def scaling(settings: Placement, takes: str) -> dict[str, Any]:
+    """The arguments of Ray's `ScalingConfig` that these settings give."""
+    return {
+        "use_gpu": takes == "GPU",
+        "resources_per_worker": resources(settings, takes),
+        "placement_strategy": settings.placement.upper(),
+        "label_selector": labels(settings),
+    }
+
+
+def per_node(each: Mapping[str, float], there: Mapping[str, float], *, strict_spread: bool) -> int:
+    """How many ranks of these resources fit into those of one node."""
+    fit = min((int(there.get(name, 0) / amount) for name, amount in each.items()), default=0)
+    return min(fit, 1) if strict_spread else fit
