@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.config.process_identity import ProcessId, ProcessState
 

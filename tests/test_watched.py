@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cockpit.model.event import RankSampled, SourceHealth
 from cockpit.recorder.reading.library import Library

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.drills.engine import interrupted

@@ -12,10 +12,11 @@ import json
 import re
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from cockpit.actions import audit
 from cockpit.actions.drills import DrillActions

@@ -14,10 +14,12 @@ headers = { Authorization = "Bearer …" }
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from cockpit.insight.detectors import thresholds
 from cockpit.insight.detectors.thresholds import Thresholds
@@ -27,13 +29,13 @@ from cockpit.model.error import UsageError
 TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Hook:
     """A program or a URL that is told of alerts; exactly one of `command` and `url` is set."""
 
     command: tuple[str, ...] = ()
-    url: str = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str = dataclasses.field(default="", repr=False)
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     shell: bool = False
     """Hand `command`, one text, to the shell."""
     severity: Severity = Severity.WARNING
@@ -50,8 +52,7 @@ class Hook:
         return f"webhook {urlsplit(self.url).hostname or ''}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class AlertSettings:
+class AlertSettings(Struct, frozen=True):
     limits: Thresholds = field(default_factory=Thresholds)
     hooks: tuple[Hook, ...] = ()
 

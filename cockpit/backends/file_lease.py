@@ -14,9 +14,10 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from cockpit.config import paths
 from cockpit.config.process_identity import ProcessId, ProcessState
@@ -47,7 +48,7 @@ def hold(cluster: str, holder: str, ttl_s: float, expired: str = "") -> None:
             "renewal": f"{time.time_ns()}-{os.getpid()}",
             "renewed_s": time.time(),
             "ttl_s": ttl_s,
-            "process": asdict(ProcessId.own()),
+            "process": to_builtins(ProcessId.own()),
         }
         _write(fd, lease)
 

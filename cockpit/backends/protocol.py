@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
@@ -28,8 +29,7 @@ VERBS = (
 """The keys of `capabilities`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(Struct, frozen=True):
     """What a scale request did: counts before and after, and what the user should know."""
 
     group: str
@@ -38,15 +38,13 @@ class Scaled:
     warning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecResult:
+class ExecResult(Struct, frozen=True):
     exit_code: int
     stdout: str
     stderr: str
 
 
-@dataclass(frozen=True, slots=True)
-class RayJobSpec:
+class RayJobSpec(Struct, frozen=True):
     """A RayJob resource to make: one submission with a life of its own in Kubernetes."""
 
     name: str
@@ -73,8 +71,7 @@ class RayJobSpec:
     """How often KubeRay tries again with a new submission."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A change that was made, as the audit log has it."""
 
     action: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(NamedTuple):
     """`module` is under cockpit.cli; it has `arguments(parser, verb)` and `run(args) -> int`."""
 
     name: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.model.error import UsageError
 
@@ -11,8 +13,7 @@ KUBERNETES = ("context", "namespace", "kubeconfig", "dashboard_url", "token_secr
 """What only a cluster on Kubernetes has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What one of flags, environment and profile gives, or all of them together."""
 
     local: bool = False
@@ -49,7 +50,7 @@ class Place:
             )
 
 
-FLAGS = tuple(item.name for item in fields(Place))
+FLAGS = Place.__struct_fields__
 
 
 def settle(levels: Iterable[Place]) -> Place:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.config import paths
 from cockpit.config.cluster_flags import FLAGS, Place
@@ -67,8 +69,7 @@ _OWN = (*FLAGS, "theme", "read_only", "protected", "guard")
 _PATTERN = ("context", "namespace", "cluster")
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A named place and the settings for it."""
 
     name: str = ""
@@ -83,8 +84,7 @@ class Profile:
     """The settings of the guard that are set here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     path: Path
     profile: str = ""
     """The name of the profile that is taken when none is given."""

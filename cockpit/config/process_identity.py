@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 
 class ProcessState(Enum):
@@ -23,8 +24,7 @@ class ProcessState(Enum):
     """It is on another node, or in another container."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessId:
+class ProcessId(Struct, frozen=True):
     """Identifies one process for good. Empty strings: the system did not report it."""
 
     pid: int

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from cockpit.config.paths import config_dir
 from cockpit.model.error import CockpitError, UsageError
@@ -41,8 +42,7 @@ _ANSI = "black|red|green|yellow|blue|magenta|cyan|white"
 _COLOR = re.compile(rf"#[0-9a-fA-F]{{6}}|ansi_(default|(bright_)?({_ANSI}))")
 
 
-@dataclass(frozen=True, slots=True)
-class ThemeFile:
+class ThemeFile(Struct, frozen=True):
     """A theme that can be chosen by name; its content is not read yet."""
 
     name: str
@@ -51,8 +51,7 @@ class ThemeFile:
     """Whether it lies in the user's configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThemeColors:
+class ThemeColors(Struct, frozen=True):
     """The content of one theme file. Colours are `#rrggbb` or `ansi_…`."""
 
     name: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from cockpit.guard.policy import Trigger, Trouble
 from cockpit.insight.hang.text import lines
@@ -16,11 +18,11 @@ def captured(store: Store, trouble: Trouble, now_s: float) -> dict[str, Any]:
     run = store.runs.get(trouble.run_id)
     found = verdict(run, now_s) if run is not None else None
     if found is None or trouble.trigger is not Trigger.HANG:
-        return {"at_s": now_s, **asdict(trouble)}
+        return {"at_s": now_s, **to_builtins(trouble)}
     assert run is not None
     ranks = {
         rank: {
-            **asdict(replace(one.dump, threads=())),
+            **to_builtins(replace(one.dump, threads=())),
             "stacks": {
                 thread.name or "training": one.stack(thread).frames for thread in one.dump.threads
             },
@@ -30,9 +32,9 @@ def captured(store: Store, trouble: Trouble, now_s: float) -> dict[str, Any]:
     text = lines(found)
     return {
         "at_s": now_s,
-        **asdict(trouble),
+        **to_builtins(trouble),
         "text": text,
-        "verdict": asdict(found),
+        "verdict": to_builtins(found),
         "silent": run.hang.silent,
         "ranks": ranks,
     }

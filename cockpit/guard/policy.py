@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit import format
 from cockpit.insight.hang.types import Confidence
@@ -59,8 +61,7 @@ EFFECT = {
 _ORDER = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A rank that is the cause, and where it runs."""
 
     rank: int
@@ -73,8 +74,7 @@ class Target:
     node_uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """A hang, or a series of failures."""
 
     trigger: Trigger
@@ -96,8 +96,7 @@ class Trouble:
     """None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     hang: Action = Action.OBSERVE
     repeated_failure: Action = Action.OBSERVE
     failures: int = 3
@@ -150,8 +149,7 @@ class Policy:
         return tuple(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     trouble: Trouble
     action: Action
     reason: str
@@ -160,8 +158,7 @@ class Decision:
     """A change that is only reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What was decided before."""
 
     acted: frozenset[str] = frozenset()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.drills.plan.warnings import no_restart
 from cockpit.guard.policy import HOUR_S, Target, Trigger, Trouble
@@ -82,8 +83,7 @@ def _of(store: Store, wanted: str) -> Sequence[RunView]:
     return [run for run in runs if wanted in ("", run.id, run.name, run.submission_id)]
 
 
-@dataclass(slots=True)
-class Failures:
+class Failures(Struct):
     """Attempts that ended badly, with the pods and nodes on which their causes were.
 
     `see` has to be called while an attempt runs: its pods may be deleted when it has ended.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.error import UsageError
@@ -29,8 +30,7 @@ _LOCAL = re.compile(r"(-e|--editable|-r|--requirement|-c|--constraint|\.{0,2}/|f
 """How a line of a requirements file that names another local file or folder begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnvironment:
+class JobEnvironment(Struct, frozen=True):
     """What the user asks for beyond the command; each field is empty by default."""
 
     env_vars: Mapping[str, str] = field(default_factory=dict)

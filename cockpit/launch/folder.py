@@ -11,10 +11,11 @@ import fnmatch
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
@@ -53,23 +54,20 @@ class Why(StrEnum):
     LINK = "link to a folder, or to outside the folder"
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     name: str
     """Relative to the folder, with `/`."""
     path: Path
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     name: str
     """Relative to the folder; a folder ends with `/`."""
     why: Why
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """What of a folder is uploaded, and what is not. Caches and the like are in neither."""
 
     directory: Path

@@ -6,12 +6,12 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct, convert
 
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.package import training_directory
 from cockpit.model.error import UsageError
-from cockpit.model.plain import from_plain
 
 Value = bool | int | float | str
 
@@ -21,8 +21,7 @@ NAMED_AT_MOST = 12
 """More names than this do not help after a mistyped one."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSetting:
+class JobSetting(Struct, frozen=True):
     name: str
     type: str
     """`bool`, `int`, `float` or `str`."""
@@ -80,8 +79,7 @@ class JobSetting:
         return text
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Settings that belong together."""
 
     title: str
@@ -90,8 +88,7 @@ class Group:
     """What one looks at before a launch: the job's own, and how long and on what it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundledJob:
+class BundledJob(Struct, frozen=True):
     name: str
     module: str
     summary: str
@@ -156,7 +153,7 @@ _ARTICLES = {"int": "a whole number", "float": "a number", "bool": "true or fals
 
 def bundled_jobs() -> tuple[BundledJob, ...]:
     raw = json.loads((training_directory() / "jobs" / "catalogue.json").read_text("utf-8"))
-    return tuple(from_plain(BundledJob, job) for job in raw)
+    return convert(raw, tuple[BundledJob, ...])
 
 
 def bundled_job(name: str) -> BundledJob:

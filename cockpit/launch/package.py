@@ -7,8 +7,9 @@ import importlib.util
 import io
 import os
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cockpit.config import paths
 from cockpit.launch.folder import Folder, folder
@@ -21,8 +22,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can store: the same content is the same package."""
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(Struct, frozen=True):
     name: str
     """`_ray_pkg_<hash>.zip`, as Ray's own launcher has it."""
     path: Path

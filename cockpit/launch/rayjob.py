@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.launch.environment import is_uri
@@ -19,8 +20,7 @@ NAME_LIMIT = 47
 FOLDER = "code"
 
 
-@dataclass(frozen=True, slots=True)
-class RayJobOptions:
+class RayJobOptions(Struct, frozen=True):
     """Options of a RayJob that a plain submission does not have."""
 
     own_cluster: bool = False

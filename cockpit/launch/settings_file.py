@@ -12,9 +12,10 @@ import json
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.launch.job import BundledJob
 from cockpit.model.error import UsageError
@@ -23,8 +24,7 @@ from cockpit.model.text import one_line
 STANDARD_INPUT = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFile:
+class SettingsFile(Struct, frozen=True):
     name: str
     """As it is called in a sentence."""
     job: str

@@ -13,8 +13,10 @@ import shlex
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment, is_uri
@@ -49,8 +51,7 @@ DRIVER = "cockpit.driver"
 profile, so that drills are compared with their like, and what its driver reserves, as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchSpec:
+class LaunchSpec(Struct, frozen=True):
     """A job to submit."""
 
     entrypoint: tuple[str, ...]

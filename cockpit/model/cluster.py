@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ssl
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
 
 from cockpit.model.text import one_line
 
@@ -30,8 +32,7 @@ class NodeType(StrEnum):
     WORKER = "worker"
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """What one pod offers to Ray."""
 
     cpus: float = 1.0
@@ -40,8 +41,7 @@ class Resources:
     """0: not told to Ray, which then takes what the machine has."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerGroup:
+class WorkerGroup(Struct, frozen=True):
     """Pods of one shape, scaled together. Counts are pods, `min` and `max` too.
 
     Where a replica spans several hosts, `hosts` pods make one replica: they are made and removed
@@ -64,8 +64,7 @@ class WorkerGroup:
     until idle`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True):
     """One Ray node's container, or on the local backend its process group."""
 
     name: str
@@ -90,8 +89,7 @@ class Pod:
     """Never given to another pod, unlike the name; empty where the cluster has no such thing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU of a node, as NVML numbers it."""
 
     index: int
@@ -103,8 +101,7 @@ class Gpu:
     temperature_c: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A Ray node, as the dashboard reports it."""
 
     id: str
@@ -122,8 +119,7 @@ class Node:
     """Ray's words on why a node is dead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A Kubernetes node."""
 
     name: str
@@ -159,8 +155,7 @@ class ClusterHealth(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRef:
+class ClusterRef(Struct, frozen=True):
     """Which cluster: enough to name it on a screen and to find it again."""
 
     backend: str
@@ -183,8 +178,7 @@ class ClusterRef:
         return f"local cluster {name}" if self.backend == "local" else f"Ray cluster at {name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSummary:
+class ClusterSummary(Struct, frozen=True):
     """One cluster as a row among many, from what its own object says alone."""
 
     ref: ClusterRef
@@ -201,7 +195,7 @@ class ClusterSummary:
     autoscaled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class DashboardRoute:
     """A live way to the Ray dashboard: base URL without a trailing slash, and headers to send.
 
@@ -209,29 +203,29 @@ class DashboardRoute:
     """
 
     base_url: str
-    headers: dict[str, str] = field(default_factory=dict, repr=False)
-    tls: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
+    headers: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    tls: ssl.SSLContext | None = dataclasses.field(default=None, repr=False, compare=False)
     """For https: whom to trust and the client's certificate. None: what the system trusts."""
     socket_path: str = ""
     """A Unix socket to connect to in place of the URL's host (a port-forward of our own)."""
-    proxy: str = field(default="", repr=False)
+    proxy: str = dataclasses.field(default="", repr=False)
     """The HTTP or SOCKS proxy on the way, as a URL."""
     via: str = ""
     """How it goes, in a few words for the screen: `service proxy`, `port-forward`."""
-    check_peer: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    check_peer: Callable[[], None] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
     """Called when a connection is open and nothing was sent on it; raises to refuse the peer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capability:
+class Capability(Struct, frozen=True):
     """Whether this user may do one verb here, and if not why, in one line."""
 
     allowed: bool
     why_not: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPattern:
+class ClusterPattern(Struct, frozen=True):
     """Glob patterns, all of which a cluster has to match: `*`, `?` and `[…]`, as in a shell."""
 
     context: str = "*"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.model.run import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryKill:
+class MemoryKill(Struct, frozen=True):
     """A worker process that Ray's memory monitor killed."""
 
     worker_id: str
@@ -21,8 +21,7 @@ class MemoryKill:
     """Ray's exit detail: how full the node was, and which processes used most."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadEnd:
+class BadEnd(Struct, frozen=True):
     """An attempt or a job that ended badly, whose logs are to be read."""
 
     job_id: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Drill:
+
+class Drill(Struct, frozen=True):
     """A fault that was injected, with what was known of the run at that instant."""
 
     id: str
@@ -59,8 +59,7 @@ class Milestone(StrEnum):
     """Within 5 % of before the fault, or of what the new world size can do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
+class Instant(Struct, frozen=True):
     """When a milestone was reached, and who said so."""
 
     milestone: Milestone
@@ -70,8 +69,7 @@ class Instant:
     """`backend`, `ray`, `telemetry`, `user`: that of the event; what was derived says from what."""
 
 
-@dataclass(frozen=True, slots=True)
-class Continuity:
+class Continuity(Struct, frozen=True):
     """The loss after the recovery against the curve before the fault."""
 
     before: float
@@ -83,8 +81,7 @@ class Continuity:
     continuous: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """How the run came back from one drill. Seconds count from the injection; None: not yet."""
 
     drill: Drill
@@ -169,8 +166,7 @@ class Verdict(StrEnum):
     """The drill itself failed: a fault could not be injected or undone."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     """What one probe of the hypothesis found, once."""
 
     probe: str
@@ -184,8 +180,7 @@ class ProbeResult:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class DrillRecord:
+class DrillRecord(Struct, frozen=True):
     """A drill from its beginning to its end: what history, reports and verbs show."""
 
     id: str
@@ -217,8 +212,7 @@ class DrillRecord:
         return "+".join(dict.fromkeys(kinds)) or self.name
 
 
-@dataclass(frozen=True, slots=True)
-class KeptCurve:
+class KeptCurve(Struct, frozen=True):
     """Points of one curve of the run, around the drill."""
 
     name: str
@@ -228,8 +222,7 @@ class KeptCurve:
     values: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KeptDrill:
+class KeptDrill(Struct, frozen=True):
     """A drill as it is kept for later: its record, and the run's curves around it."""
 
     record: DrillRecord

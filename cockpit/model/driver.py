@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class DriverResources:
+
+class DriverResources(Struct, frozen=True):
     """Ray reserves nothing by default."""
 
     cpus: float | None = None

@@ -6,7 +6,7 @@ A source yields events, the store reduces them; recordings are files of them. An
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cockpit.model.alert import Alert
 from cockpit.model.cluster import (
@@ -35,8 +35,7 @@ from cockpit.model.run import (
 from cockpit.model.tracking import GpuActivity, TrackedRun
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """What all events share."""
 
     at_s: float
@@ -45,8 +44,7 @@ class Event:
     """`backend`, `ray`, `telemetry`, `logs`, `user`, …"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceHealth(Event):
+class SourceHealth(Event, frozen=True, kw_only=True):
     """A source speaks of itself: each successful poll or read says `ok`, each failure why."""
 
     ok: bool
@@ -56,8 +54,7 @@ class SourceHealth(Event):
     """Not broken, just not there (no telemetry file yet, no Prometheus configured)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSeen(Event):
+class ClusterSeen(Event, frozen=True, kw_only=True):
     ref: ClusterRef
     health: ClusterHealth
     message: str = ""
@@ -66,45 +63,38 @@ class ClusterSeen(Event):
     """Never given to another cluster, unlike the name; empty where there is no such thing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsListed(Event):
+class GroupsListed(Event, frozen=True, kw_only=True):
     groups: tuple[WorkerGroup, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodsListed(Event):
+class PodsListed(Event, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     more: bool = False
     """The first list is still coming in, page by page: pods that are missing are not gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesListed(Event):
+class NodesListed(Event, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachinesListed(Event):
+class MachinesListed(Event, frozen=True, kw_only=True):
     machines: tuple[Machine, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClustersListed(Event):
+class ClustersListed(Event, frozen=True, kw_only=True):
     """All RayClusters that one context shows; the source is `context:NAME`."""
 
     context: str
     clusters: tuple[ClusterSummary, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobsListed(Event):
+class JobsListed(Event, frozen=True, kw_only=True):
     """The jobs as Ray has them (source `ray`), or as RayJobs (source `backend`)."""
 
     jobs: tuple[Job, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(Event):
+class Notice(Event, frozen=True, kw_only=True):
     """One line of what happened to an object, like a Kubernetes Event."""
 
     kind: str
@@ -116,8 +106,7 @@ class Notice(Event):
     warning: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSeen(Event):
+class RunSeen(Event, frozen=True, kw_only=True):
     """A run exists, or changed state."""
 
     run_id: str
@@ -134,8 +123,7 @@ class RunSeen(Event):
     """Restarts that it may have, of Ray Train's FailureConfig; -1: without end, None: not told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStarted(Event):
+class AttemptStarted(Event, frozen=True, kw_only=True):
     """A worker group is up: the ranks have their processes."""
 
     run_id: str
@@ -144,8 +132,7 @@ class AttemptStarted(Event):
     placements: tuple[Placement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnded(Event):
+class AttemptEnded(Event, frozen=True, kw_only=True):
     run_id: str
     attempt: int
     reason: str
@@ -155,8 +142,7 @@ class AttemptEnded(Event):
     costs nothing, empty where nobody says."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSampled(Event):
+class RankSampled(Event, frozen=True, kw_only=True):
     """One tick. Of a large world some ranks are told in turn, and of all of them the spreads."""
 
     run_id: str
@@ -170,8 +156,7 @@ class RankSampled(Event):
     """With spreads: ranks of the attempt that gave none for some seconds, the longest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanksDumped(Event):
+class RanksDumped(Event, frozen=True, kw_only=True):
     """Ranks that make no progress: the stacks of their threads, and their collectives."""
 
     run_id: str
@@ -183,8 +168,7 @@ class RanksDumped(Event):
     """Ranks of the attempt whose process sends nothing at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseEntered(Event):
+class PhaseEntered(Event, frozen=True, kw_only=True):
     """An attempt is in another phase since `at_s`."""
 
     run_id: str
@@ -193,8 +177,7 @@ class PhaseEntered(Event):
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsReported(Event):
+class MetricsReported(Event, frozen=True, kw_only=True):
     """What the job gave to `ray.train.report`, the mean over the ranks that gave a number."""
 
     run_id: str
@@ -205,8 +188,7 @@ class MetricsReported(Event):
     """By rank; of a large world, a few."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialsListed(Event):
+class TrialsListed(Event, frozen=True, kw_only=True):
     """Trials that are new or changed. One that is left out is as it was."""
 
     experiment: str
@@ -217,8 +199,7 @@ class TrialsListed(Event):
     """`min` or `max`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryLoaded(Event):
+class HistoryLoaded(Event, frozen=True, kw_only=True):
     """Points of a run's curve from before it was watched. `metric`: a field of `RankSample`."""
 
     run_id: str
@@ -232,44 +213,38 @@ class HistoryLoaded(Event):
             raise ValueError(f"{len(self.times)} times of {len(self.values)} values")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuActivityListed(Event):
+class GpuActivityListed(Event, frozen=True, kw_only=True):
     """What DCGM measures of the GPUs."""
 
     gpus: tuple[GpuActivity, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackedRunsListed(Event):
+class TrackedRunsListed(Event, frozen=True, kw_only=True):
     """The runs of an experiment tracker (MLflow) that belong to what is watched."""
 
     runs: tuple[TrackedRun, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertRaised(Event):
+class AlertRaised(Event, frozen=True, kw_only=True):
     """Raised, or raised before and now with another text or severity."""
 
     alert: Alert
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertCleared(Event):
+class AlertCleared(Event, frozen=True, kw_only=True):
     """What it warned of is over."""
 
     alert_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertHandled(Event):
+class AlertHandled(Event, frozen=True, kw_only=True):
     """A user has seen it (`snoozed_until_s` None) or does not want to hear of it until then."""
 
     alert_id: str
     snoozed_until_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLines(Event):
+class LogLines(Event, frozen=True, kw_only=True):
     """Lines of one log, in order, each once; control sequences already removed."""
 
     stream: str
@@ -277,15 +252,13 @@ class LogLines(Event):
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryKillsListed(Event):
+class MemoryKillsListed(Event, frozen=True, kw_only=True):
     """The workers that Ray's memory monitor has killed, on any node, the newest first."""
 
     kills: tuple[MemoryKill, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogExcerpted(Event):
+class LogExcerpted(Event, frozen=True, kw_only=True):
     """Lines of one log around the end of a job or an attempt."""
 
     job_id: str
@@ -298,13 +271,11 @@ class LogExcerpted(Event):
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrillInjected(Event):
+class DrillInjected(Event, frozen=True, kw_only=True):
     drill: Drill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrillStaged(Event):
+class DrillStaged(Event, frozen=True, kw_only=True):
     """A drill has come to another stage."""
 
     drill_id: str
@@ -315,19 +286,16 @@ class DrillStaged(Event):
     """One line: what is done or waited for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrillProbed(Event):
+class DrillProbed(Event, frozen=True, kw_only=True):
     drill_id: str
     result: ProbeResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrillEnded(Event):
+class DrillEnded(Event, frozen=True, kw_only=True):
     record: DrillRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marked(Event):
+class Marked(Event, frozen=True, kw_only=True):
     """The user marked a moment."""
 
     text: str

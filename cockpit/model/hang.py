@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessGroup:
+class ProcessGroup(Struct, frozen=True):
     """A process group of torch.distributed."""
 
     name: str
@@ -15,8 +14,7 @@ class ProcessGroup:
     """Ranks of the run, ascending."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """The Python stack of a thread."""
 
     frames: tuple[str, ...] = ()
@@ -29,8 +27,7 @@ class Stack:
     """The rank that a `send` or `recv` waits for; -1 where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     name: str
     stack: int
     """An index into the stacks of the event."""
@@ -39,8 +36,7 @@ class Thread:
     is_training: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Struct, frozen=True):
     """A collective that a rank has called."""
 
     group: int
@@ -55,8 +51,7 @@ class Collective:
     done: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """How far a rank is in a process group: the newest collective called, and completed."""
 
     group: int
@@ -64,8 +59,7 @@ class Reached:
     completed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
+class Dump(Struct, frozen=True):
     """One rank, at one moment. Seconds are by its own clock, so ranks can be compared."""
 
     rank: int

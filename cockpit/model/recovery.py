@@ -8,13 +8,13 @@ docs/recovery.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.model.error import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryProfile:
+class RecoveryProfile(Struct, frozen=True):
     name: str
     pod_env: Mapping[str, str] = field(default_factory=dict)
     """Of every pod, the head's first: GCS and raylets read it when they start."""

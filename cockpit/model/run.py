@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class JobStatus(StrEnum):
@@ -20,8 +21,7 @@ class JobStatus(StrEnum):
         return self in (JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A submitted entrypoint."""
 
     id: str
@@ -70,8 +70,7 @@ class RunState(StrEnum):
         return self in (RunState.ERRORED, RunState.FINISHED, RunState.ABORTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Where one rank of an attempt runs."""
 
     rank: int
@@ -81,8 +80,7 @@ class Placement:
     gpu_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RankSample:
+class RankSample(Struct, frozen=True):
     """What one rank did since its last sample: steps folded into one record, at most 1 a second.
 
     A number that the job does not report is None, never 0.
@@ -139,8 +137,7 @@ class RankSample:
     gpu_pcie_tx_bytes_per_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """One number over all ranks of a large world, in one tick: not every rank is told each time."""
 
     name: str
@@ -179,16 +176,14 @@ class Phase(StrEnum):
     SHUTTING_DOWN = "shutting down"
 
 
-@dataclass(frozen=True, slots=True)
-class RankMetrics:
+class RankMetrics(Struct, frozen=True):
     """What one rank gave to one `ray.train.report`."""
 
     rank: int
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A checkpoint that Ray Train has accepted."""
 
     step: int | None
@@ -213,8 +208,7 @@ class TrialStatus(StrEnum):
         return self in (TrialStatus.TERMINATED, TrialStatus.ERROR)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One trial of a Ray Tune experiment, as it was told last."""
 
     id: str
@@ -235,8 +229,7 @@ class Trial:
     """The Train run that the trial drives, if it does."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """None where nothing was known. Medians are over the samples while the run was RUNNING."""
 
     run_id: str

@@ -6,7 +6,8 @@ Counts are replicas, which are pods unless a replica spans several hosts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.format import plural
 from cockpit.model.cluster import Pod, WorkerGroup
@@ -14,8 +15,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleRequest:
+class ScaleRequest(Struct, frozen=True):
     """A change of a worker group's size. None leaves a number as it is."""
 
     group: str
@@ -30,8 +30,7 @@ class ScaleRequest:
     """Only if this number of replicas is requested now; else the backend raises ChangedError."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScalePlan:
+class ScalePlan(Struct, frozen=True):
     """`after` is within the group's bounds; None: only its bounds or certain pods change."""
 
     group: WorkerGroup

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
+class TrackedRun(Struct, frozen=True):
     """A run of MLflow."""
 
     id: str
@@ -28,8 +28,7 @@ class TrackedRun:
     """The Ray Train run, when a tag or the name says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuActivity:
+class GpuActivity(Struct, frozen=True):
     """One GPU as DCGM sees it. 100 % utilisation is not efficiency: these say how busy it is."""
 
     node: str
@@ -45,8 +44,7 @@ class GpuActivity:
     pod: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunRef:
+class RunRef(Struct, frozen=True):
     """A run that is watched, as other systems are asked about it."""
 
     id: str

@@ -3,7 +3,7 @@
 A line is `[kind, at_s, source, fields]`, with a fifth item where the event belongs to another time
 than `at_s`. A field that has its default is left out, so a reader that knows more fields than the
 writer did gives them their defaults, and one that knows fewer skips the rest. A tuple of
-dataclasses is a table by columns, `[rows, {column: values}, {column: value of all rows}]`: a tick
+structs is a table by columns, `[rows, {column: values}, {column: value of all rows}]`: a tick
 of 64 ranks then holds `step_time_s` once. NaN and the infinities are as Python's json has them.
 
 Files come from other machines: text is cleaned of control characters here too, and a value that is
@@ -12,7 +12,6 @@ not of its declared type is a `CodecError`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import types
 import typing
@@ -20,6 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import Any
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as fields_of
 
 from cockpit.model import event as events
 from cockpit.model.event import Event
@@ -70,27 +73,26 @@ def decode(line: str) -> tuple[float, Event] | None:
 
 
 def to_plain(value: Any) -> Any:
-    """A dataclass of the model as what JSON has."""
+    """A struct of the model as what JSON has."""
     return _object(value)
 
 
 def from_plain(kind: type[Any], raw: Any) -> Any:
-    """A dataclass of the model from what `to_plain` made of it. Raises CodecError."""
+    """A struct of the model from what `to_plain` made of it. Raises CodecError."""
     try:
         return kind(**_read_object(kind, raw))
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise CodecError(f"not a {kind.__name__}: {error}") from error
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     name: str
     default: Any
     make_default: Callable[[], Any] | None
     table: type[Any] | None
-    """The rows' class, for a tuple of dataclasses."""
+    """The rows' class, for a tuple of structs."""
     nested: bool
-    """Whether it is a dataclass itself, or may be."""
+    """Whether it is a struct itself, or may be."""
     read: Read
 
 
@@ -101,18 +103,18 @@ _PLANS: dict[type[Any], tuple[_Field, ...]] = {}
 def _plan(kind: type[Any]) -> tuple[_Field, ...]:
     found = _PLANS.get(kind)
     if found is None:
-        hints = typing.get_type_hints(kind)
         found = _PLANS[kind] = tuple(
-            _field(item, hints[item.name])
-            for item in dataclasses.fields(kind)
+            _field(item)
+            for item in fields_of(kind)
             if not (issubclass(kind, Event) and item.name in ("at_s", "source"))
         )
     return found
 
 
-def _field(item: dataclasses.Field[Any], hint: Any) -> _Field:
-    make = None if item.default_factory is dataclasses.MISSING else item.default_factory
-    default = _REQUIRED if item.default is dataclasses.MISSING else item.default
+def _field(item: FieldInfo) -> _Field:
+    make = None if item.default_factory is NODEFAULT else item.default_factory
+    default = _REQUIRED if item.default is NODEFAULT else item.default
+    hint = item.type
     arguments = typing.get_args(hint)
     rows = arguments[0] if typing.get_origin(hint) is tuple else None
     inner = _without_none(hint)
@@ -120,10 +122,14 @@ def _field(item: dataclasses.Field[Any], hint: Any) -> _Field:
         item.name,
         make() if make is not None else default,
         make,
-        rows if dataclasses.is_dataclass(rows) and isinstance(rows, type) else None,
-        dataclasses.is_dataclass(inner),
+        rows if _is_struct(rows) else None,
+        _is_struct(inner),
         _moment_reader(hint) if item.name in MOMENTS else _reader(hint),
     )
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
 
 
 def _without_none(hint: Any) -> Any:
@@ -217,8 +223,8 @@ def _reader(hint: Any) -> Read:
         one = _dict_of(_reader(arguments[1]))
     elif isinstance(inner, type) and issubclass(inner, Enum):
         one = inner
-    elif dataclasses.is_dataclass(inner) and isinstance(inner, type):
-        one = _dataclass_of(inner)
+    elif _is_struct(inner):
+        one = _struct_of(inner)
     else:
         raise TypeError(f"the recorder cannot write a {inner!r}")
     if optional:
@@ -230,7 +236,7 @@ def _dict_of(values: Read) -> Callable[[Any], Any]:
     return lambda raw: dict(zip(_texts(list(raw)), values(list(raw.values())), strict=True))
 
 
-def _dataclass_of(kind: type[Any]) -> Callable[[Any], Any]:
+def _struct_of(kind: type[Any]) -> Callable[[Any], Any]:
     return lambda raw: kind(**_read_object(kind, raw))
 
 
@@ -243,7 +249,7 @@ def _row_of(kinds: Sequence[Any]) -> Callable[[Any], Any]:
 
 
 def _tuple_of(inner: Any) -> Callable[[Any], Any]:
-    if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+    if _is_struct(inner):
         kind = inner
         return lambda raw: _read_table(kind, raw)
     read = _reader(inner)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cockpit.config import paths
 from cockpit.model.drill import KeptDrill
@@ -23,8 +24,7 @@ KEPT = 500
 FILE_LIMIT_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     path: Path
     why: str
 

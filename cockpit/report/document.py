@@ -7,8 +7,9 @@ shows it alike and JSON keeps the numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 
 class Kind(StrEnum):
@@ -48,8 +49,7 @@ class Tone(StrEnum):
     GOING = "going"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     name: str
     """In snake_case with its unit: the key in JSON."""
     value: Value
@@ -59,22 +59,19 @@ class Fact:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     facts: tuple[Fact, ...]
     large: bool = False
     """Key numbers: shown large, side by side."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     name: str
     kind: Kind = Kind.NUMBER
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     name: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
@@ -98,8 +95,7 @@ class Table:
         return self.row_kinds[row] if self.row_kinds and kind is Kind.NUMBER else kind
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     text: str
     """Our own text; text from elsewhere in them is one clean line."""
 
@@ -112,8 +108,7 @@ class MarkKind(StrEnum):
     USER = "mark"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Something that happened, on the time axis of every chart."""
 
     kind: MarkKind
@@ -121,8 +116,7 @@ class Mark:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A curve. `times` are Unix seconds, ascending; `values` may be NaN or infinite."""
 
     label: str
@@ -130,8 +124,7 @@ class Line:
     values: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(Struct, frozen=True):
     """From the 10th to the 90th percentile over the ranks."""
 
     times: Sequence[float]
@@ -139,8 +132,7 @@ class Band:
     high: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     name: str
     title: str
     kind: Kind
@@ -152,8 +144,7 @@ class Chart:
     """Unix times across which no line is drawn: an attempt ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """One bar of a timeline."""
 
     lane: str
@@ -162,8 +153,7 @@ class Span:
     end_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Bars over time, a lane an attempt."""
 
     name: str
@@ -174,8 +164,7 @@ class Timeline:
     """The names in the order of the legend; their colours follow it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """A part of a whole, in percent."""
 
     name: str
@@ -183,8 +172,7 @@ class Share:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """Parts that make a whole, as one bar with its legend."""
 
     name: str
@@ -195,15 +183,13 @@ class Shares:
 Block = Facts | Table | Text | Chart | Timeline | Shares
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     name: str
     title: str
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     title: str
     verdict: str
     tone: Tone

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.model.run import Phase, RunState
 from cockpit.store.run import RunView
@@ -11,8 +13,7 @@ from cockpit.store.run import RunView
 HISTORY_S = 30 * 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """Unix seconds. `end_s` is the end of what is known, of an active run too."""
 
     begin_s: float
@@ -23,8 +24,7 @@ class Extent:
         return self.end_s - self.begin_s
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseSpan:
+class PhaseSpan(Struct, frozen=True):
     attempt: int
     name: str
     begin_s: float

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cockpit.model.drill import DrillRecord, ProbeResult, Stage
 from cockpit.model.event import DrillEnded, DrillProbed, DrillStaged
 
 
-@dataclass(slots=True)
-class DrillView:
+class DrillView(Struct):
     """`id` is the record's."""
 
     id: str

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.event import RanksDumped
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Stack, Thread
 from cockpit.model.run import RankSample
 
 
-@dataclass(frozen=True, slots=True)
-class RankDump:
+class RankDump(Struct, frozen=True):
     """A dump with the stacks and groups that its indices point to."""
 
     dump: Dump
@@ -32,8 +33,7 @@ class RankDump:
         return next((thread for thread in self.dump.threads if thread.is_training), None)
 
 
-@dataclass(slots=True)
-class HangView:
+class HangView(Struct):
     """Empty while all ranks make progress."""
 
     attempt: int = 0

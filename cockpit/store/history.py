@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.cluster import Node, NodeType, Pod, PodPhase
 from cockpit.model.event import NodesListed, PodsListed, SourceHealth
@@ -20,8 +22,7 @@ SILENT_AFTER_S = 10.0
 """A source that says it is well, and had said nothing for longer, was away."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodState:
+class PodState(Struct, frozen=True):
     """A pod from `at_s` on."""
 
     at_s: float
@@ -34,8 +35,7 @@ class PodState:
         return self.ready and self.phase is PodPhase.RUNNING
 
 
-@dataclass(frozen=True, slots=True)
-class PodPast:
+class PodPast(Struct, frozen=True):
     """One pod's life, as far as it was seen."""
 
     name: str
@@ -57,8 +57,7 @@ class PodPast:
         return None if found is None else found.at_s
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDeath:
+class NodeDeath(Struct, frozen=True):
     """A Ray node that was alive in one list and dead, or not there, in the next."""
 
     id: str
@@ -66,8 +65,7 @@ class NodeDeath:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """Nothing was heard of a source from `began_s` on; `ended_s` None: to this day."""
 
     source: str
@@ -76,8 +74,7 @@ class Gap:
     why: str
 
 
-@dataclass(slots=True)
-class Past:
+class Past(Struct):
     """Bounded: the oldest go."""
 
     pods: dict[str, PodPast] = field(default_factory=dict)

@@ -7,7 +7,7 @@ the same rules here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit.model.run import JobStatus, RunState
 
@@ -23,8 +23,7 @@ delete a job that is not over, so the GCS lost its state: the head was replaced 
 tolerance. The margin is for a GCS that is still loading its state."""
 
 
-@dataclass(slots=True)
-class JobListing:
+class JobListing(Struct):
     """Whether Ray still lists the job of a run."""
 
     submission_id: str = ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
+
+from msgspec import Struct, field
 
 from cockpit.model.run import (
     Checkpoint,
@@ -36,8 +37,7 @@ THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
 """The curves of which a run that is thinned keeps the newest point."""
 
 
-@dataclass(slots=True)
-class AttemptView:
+class AttemptView(Struct):
     """One worker-group start, as far as it is known."""
 
     number: int
@@ -62,8 +62,7 @@ class AttemptView:
             self.last_step, self.last_step_s = max(0, step), at_s
 
 
-@dataclass(slots=True)
-class RankView:
+class RankView(Struct):
     """One rank: its newest sample, where it runs, and its curves over all attempts."""
 
     rank: int
@@ -79,8 +78,7 @@ class RankView:
     """What it gave to its newest report."""
 
 
-@dataclass(slots=True)
-class RunView:
+class RunView(Struct):
     """One run."""
 
     id: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.alert import Alert
 from cockpit.model.cluster import (
@@ -76,8 +78,7 @@ TRIAL_POINTS = 240
 JOB_LOST = "Ray no longer lists its job: the head was replaced, and its state was lost with it"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(Struct, frozen=True):
     """How a source is doing. `ok_s`: when it last said that all is well."""
 
     name: str
@@ -88,8 +89,7 @@ class SourceState:
     absent: bool = False
 
 
-@dataclass(slots=True)
-class LogBuffer:
+class LogBuffer(Struct):
     """The newest lines of one log; `first` is the number (from 0) of `lines[0]` in the log."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_LINES_KEPT))
@@ -100,8 +100,7 @@ class LogBuffer:
         return self.total - len(self.lines)
 
 
-@dataclass(slots=True)
-class AlertView:
+class AlertView(Struct):
     """An alert, and what became of it."""
 
     alert: Alert
@@ -110,8 +109,7 @@ class AlertView:
     cleared_s: float | None = None
 
 
-@dataclass(slots=True)
-class Experiment:
+class Experiment(Struct):
     """The trials of one Ray Tune experiment."""
 
     name: str
@@ -122,8 +120,7 @@ class Experiment:
     """By trial: the metric that is optimised, a point a result."""
 
 
-@dataclass(slots=True)
-class Store:
+class Store(Struct):
     """All that is known. Only `apply` changes it; views read it between two calls of `apply`."""
 
     ref: ClusterRef | None = None

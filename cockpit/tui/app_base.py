@@ -10,10 +10,10 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct, field
 from textual.app import App
 from textual.worker import Worker, WorkerState
 
@@ -39,8 +39,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Conducting:
+class Conducting(Struct):
     """A running drill, or a game day of several."""
 
     name: str

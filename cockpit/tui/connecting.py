@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
 from textual import work
 
 from cockpit.model.error import CockpitError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from msgspec import Struct
 from textual.binding import Binding
 
 from cockpit.tui.views.charts.keys import CHART_KEYS
@@ -48,8 +48,7 @@ NUMBERS = {
 """The key of each view."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key. `id` is what the configuration calls it, and the name of its action."""
 
     id: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
@@ -14,8 +15,7 @@ HEIGHTS = [(0, "-tiny"), (12, "-short"), (22, "-medium"), (36, "-tall")]
 """Classes that a screen carries from that many cells on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewState:
+class ViewState(Struct, frozen=True):
     """Everything that is known at one instant. The store must only be read."""
 
     store: Store
@@ -43,8 +43,7 @@ class ViewState:
         return self.ref is not None and self.ref.backend == "kuberay"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What is selected."""
 
     kind: str

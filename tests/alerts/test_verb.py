@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.alerts.settings import AlertSettings
 from cockpit.cli.read import alerts

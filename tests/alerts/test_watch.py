@@ -4,10 +4,10 @@ import json
 import math
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.alerts.bell import loud, should_ring
 from cockpit.alerts.monitor import AlertMonitor

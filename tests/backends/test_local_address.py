@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from cockpit.backends.local import LocalBackend, address
 from cockpit.backends.local.address import (
@@ -191,7 +191,7 @@ def local_cluster(name: str, port: int) -> LocalBackend:
     files = ClusterFiles.of(name)
     files.directory.mkdir(parents=True)
     spec = ClusterSpec(name, "0a0b0c0d", "127.0.0", 1, port, 2, time.time(), "python", ())
-    paths.replace_file(files.spec, json.dumps(asdict(spec)))
+    paths.replace_file(files.spec, json.dumps(to_builtins(spec)))
     paths.replace_file(files.token, TOKEN)
     head = Pod("head", "headgroup", NodeType.HEAD, PodPhase.RUNNING, ready=True, ip=spec.head_ip)
     me = identify(os.getpid())

@@ -9,11 +9,12 @@ import signal
 import socket
 import stat
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from cockpit.backends.local import (
     GroupSpec,
@@ -247,7 +248,7 @@ class TestLifecycle:
         python.write_text("#!/bin/sh\necho 'ImportError: no raylet here'; exit 3\n")
         python.chmod(0o700)
         monkeypatch.setattr(
-            lifecycle, "asdict", lambda spec: asdict(replace(spec, python=str(python)))
+            lifecycle, "to_builtins", lambda spec: to_builtins(replace(spec, python=str(python)))
         )
         with separate_state() as state:
             with pytest.raises(CockpitError, match="exited 3: ImportError: no raylet") as failed:

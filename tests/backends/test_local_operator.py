@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import to_builtins
 
 from cockpit.backends.local import GroupSpec, LocalBackend, down, status, up
 from cockpit.backends.local import files as local_files
@@ -72,7 +72,7 @@ def write(tmp_path: Path, script: str, *groups: GroupSpec) -> ClusterSpec:
     )
     files = ClusterFiles.of(NAME)
     local_files.make_private(files.directory)
-    paths.replace_file(files.spec, local_files.as_text(asdict(spec)))
+    paths.replace_file(files.spec, local_files.as_text(to_builtins(spec)))
     paths.replace_file(files.token, TOKEN)
     files.logs.mkdir()
     local_files.make_run_dir(RunFiles.of(spec.uid))

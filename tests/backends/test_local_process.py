@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.backends.local.pods.process import (
     CLUSTER_VARIABLE,

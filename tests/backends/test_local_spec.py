@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from cockpit.backends.local.pods.ray_start import pod_environment
 from cockpit.backends.local.spec import (
@@ -17,7 +18,6 @@ from cockpit.backends.local.spec import (
 )
 from cockpit.model.cluster import Resources
 from cockpit.model.error import UsageError
-from cockpit.model.plain import from_plain
 from cockpit.model.recovery import FAST
 from cockpit.model.scale import ScaleRequest
 
@@ -70,7 +70,7 @@ def test_groups_that_make_no_sense_are_refused(groups: list[GroupSpec], why: str
 
 
 def test_a_spec_survives_its_file() -> None:
-    assert from_plain(ClusterSpec, asdict(SPEC)) == SPEC
+    assert convert(to_builtins(SPEC), ClusterSpec) == SPEC
 
 
 def test_scaling_beyond_max_is_held_and_the_clamped_number_is_what_stays() -> None:
@@ -100,10 +100,10 @@ def test_an_unknown_group_is_refused_with_the_names_there_are() -> None:
 
 def test_the_recovery_profile_is_kept_and_is_the_default_of_an_older_cluster() -> None:
     fast = replace(SPEC, recovery="fast")
-    assert from_plain(ClusterSpec, asdict(fast)) == fast
-    older = asdict(fast)
+    assert convert(to_builtins(fast), ClusterSpec) == fast
+    older = to_builtins(fast)
     del older["recovery"]
-    assert from_plain(ClusterSpec, older).recovery == "default"
+    assert convert(older, ClusterSpec).recovery == "default"
 
 
 def test_pods_have_the_settings_of_their_profile() -> None:

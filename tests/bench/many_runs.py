@@ -15,9 +15,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from cockpit.model.event import (
     AttemptEnded,

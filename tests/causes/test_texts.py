@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cockpit.drills.faults.catalog import NAMES
 from cockpit.insight.causes.rules import ADVICE, DRILLS, RULES, match

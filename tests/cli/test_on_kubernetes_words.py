@@ -7,10 +7,11 @@ import io
 import json
 import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.actions import audit
 from cockpit.backends.protocol import ExecResult

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.cli.drill.progress import as_row
 from cockpit.cli.output.tables import Row, as_json, print_rows

@@ -6,10 +6,10 @@ import json
 import os
 import stat
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.cli import main as cli
 from cockpit.cli.options.settings import settle_all

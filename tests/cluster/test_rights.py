@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.backends.kuberay.backend import KubeRayBackend

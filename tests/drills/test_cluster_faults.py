@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.backends.protocol import ExecResult
 from cockpit.drills.engine.journal import Journal

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.engine.lease import Timing

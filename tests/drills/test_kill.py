@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.actions import audit
 from cockpit.actions.drills import DrillActions

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.actions import audit
 from cockpit.actions.drills import DrillActions

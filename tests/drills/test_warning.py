@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cockpit.drills.faults.fault import Victims
 from cockpit.drills.plan.warnings import max_failures, warnings

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import astuple
 
 T = TypeVar("T")
 
@@ -169,6 +171,8 @@ def _is_control(sign: str) -> bool:
 def texts(value: Any) -> Iterator[str]:
     if isinstance(value, str) and not isinstance(value, Enum):
         yield value
+    elif isinstance(value, Struct):
+        yield from texts(astuple(value))
     elif is_dataclass(value) and not isinstance(value, type):
         for item in fields(value):
             yield from texts(getattr(value, item.name))

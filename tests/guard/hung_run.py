@@ -7,8 +7,10 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cockpit.actions.guard import Guard
 from cockpit.actions.guard_acts import GuardActions

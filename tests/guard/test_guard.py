@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.actions import audit
 from cockpit.actions import guard_acts as module

@@ -6,7 +6,9 @@ Seconds count from the injection at `T`; training goes on for a while before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from cockpit.model.cluster import Node, NodeType, Pod, PodPhase
 from cockpit.model.drill import Drill, Stage

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.detectors.hysteresis import RETOLD_AFTER_S, AlertState, is_at_least
 from cockpit.insight.detectors.thresholds import Thresholds

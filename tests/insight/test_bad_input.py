@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.metrics.diagnosis import diagnosis
 from cockpit.insight.metrics.summary import summary

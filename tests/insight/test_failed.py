@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.detectors.failed_jobs import last_line
 from cockpit.insight.detectors.findings import findings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.detectors.straggler import scores
 from cockpit.model.event import RankSampled

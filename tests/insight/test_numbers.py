@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields, replace
 
 from cockpit.insight.detectors.findings import SOURCE_OF
 from cockpit.insight.detectors.hysteresis import RAISE_AFTER_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from cockpit.insight.causes.types import Category
 from cockpit.insight.detectors.findings import findings

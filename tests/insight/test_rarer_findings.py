@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.cluster import Node

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
 from cockpit.model.cluster import PodPhase

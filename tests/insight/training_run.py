@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.detectors.hysteresis import AlertState

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.launch import job as job_module
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs, flags, groups

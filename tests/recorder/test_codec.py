@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import random
@@ -12,6 +11,8 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.model.event import Event, HistoryLoaded, LogLines, Notice, RankSampled, RunSeen
 from cockpit.model.run import RankSample, RunState, RunSummary
@@ -30,7 +31,7 @@ def made(hint: Any, chance: random.Random) -> Any:
         return tuple(made(arguments[0], chance) for _ in range(chance.randrange(4)))
     if origin is dict:
         return {f"k{n}": made(arguments[1], chance) for n in range(chance.randrange(3))}
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return filled(hint, chance)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return chance.choice(list(hint))
@@ -44,9 +45,9 @@ def made(hint: Any, chance: random.Random) -> Any:
     return chance.choice(["", "one", "zwei – drei", "two\nlines"])
 
 
-def filled(kind: type[Any], chance: random.Random) -> Any:
+def filled(kind: type[Struct], chance: random.Random) -> Any:
     hints = typing.get_type_hints(kind)
-    values = {item.name: made(hints[item.name], chance) for item in dataclasses.fields(kind)}
+    values = {name: made(hints[name], chance) for name in kind.__struct_fields__}
     for name in MOMENTS & values.keys():
         values[name] = chance.random() * 1e9
     if kind is HistoryLoaded:
@@ -58,7 +59,7 @@ def filled(kind: type[Any], chance: random.Random) -> Any:
 def test_every_kind_of_event_comes_back_the_same(kind: type[Event]) -> None:
     chance = random.Random(kind.__name__)
     for _ in range(50):
-        event = dataclasses.replace(filled(kind, chance), at_s=chance.random() * 1e9)
+        event = replace(filled(kind, chance), at_s=chance.random() * 1e9)
         assert decode(encode(event)) == (event.at_s, event)
 
 

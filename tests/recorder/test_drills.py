@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.recovery.drill_comparison import alike, compared, curves, numbers
 from cockpit.model.drill import (
@@ -52,7 +52,7 @@ def record(
     number: int = 1, first_step_s: float = 12.0, verdict: Verdict = Verdict.PASSED, **changes: str
 ) -> DrillRecord:
     drill = replace(DRILL, id=f"drill-a{number}.1", workload="checkpointed", profile="fast")
-    drill = replace(drill, injected_s=100.0 + number, **changes)  # type: ignore[arg-type]
+    drill = replace(drill, injected_s=100.0 + number, **changes)
     return DrillRecord(
         f"drill-a{number}", "pod-kill", "local:t", 99.0 + number, 130.0 + number, verdict, "why",
         (drill,), (recovered(first_step_s, drill),),

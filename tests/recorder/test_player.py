@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from cockpit.model.event import Event
 from cockpit.recorder.reading import player as module
@@ -44,8 +45,8 @@ def plain(value: Any) -> Any:
         return list(value)
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    if hasattr(type(value), "__dataclass_params__") and not type(value).__dataclass_params__.frozen:
-        names = [item.name for item in fields(value) if item.name != "version"]
+    if isinstance(value, Struct) and not value.__struct_config__.frozen:
+        names = [name for name in value.__struct_fields__ if name != "version"]
         return [(name, plain(getattr(value, name))) for name in names]
     return list(value) if hasattr(value, "appendleft") else value
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.drill import Drill

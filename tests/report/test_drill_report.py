@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from cockpit.model.drill import KeptCurve, KeptDrill, Verdict
 from cockpit.report.data import data

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.metrics.summary import job_of, summary
 from cockpit.model.event import MetricsReported, RankSampled, RunSeen

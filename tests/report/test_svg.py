@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from xml.etree import ElementTree
+
+from msgspec.structs import replace
 
 from cockpit.report.charts.chart import chart_svg, is_log
 from cockpit.report.charts.timeline import shares_svg, timeline_svg

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.event import (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from cockpit.model.cluster import Node, PodPhase
 from cockpit.model.event import NodesListed, SourceHealth

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.cluster import PodPhase
 from cockpit.model.event import (
@@ -39,7 +39,7 @@ from tests.events import (
 
 def health(at_s: float, ok: bool, **more: object) -> SourceHealth:
     event = SourceHealth(at_s=at_s, source="ray", ok=ok)
-    return replace(event, **more)  # type: ignore[arg-type]
+    return replace(event, **more)
 
 
 def test_a_series_keeps_the_newest_points_and_stays_bounded() -> None:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.event import RankSampled, RunSeen
 from cockpit.model.run import RunState

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UnreachableError
@@ -291,7 +292,7 @@ async def test_the_route_is_asked_for_again_once_the_dashboard_is_back(cockpit: 
         lost = SourceHealth(at_s=START_S + 60, source="ray", ok=False, error="502")
         simulation.session.dispatch(lost)
         await seen.until(lambda: not seen.app.store.sources["ray"].ok)
-        simulation.backend.route = replace(simulation.backend.route, via="port-forward")
+        simulation.backend.route = dataclasses.replace(simulation.backend.route, via="port-forward")
         back = SourceHealth(at_s=START_S + 60, source="ray", ok=True)
         simulation.session.dispatch(back)
         await seen.sees("port-forward")

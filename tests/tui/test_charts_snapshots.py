@@ -7,9 +7,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from cockpit.model.alert import Alert, Finding, Severity

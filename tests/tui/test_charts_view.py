@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.event import Event, MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import RunState

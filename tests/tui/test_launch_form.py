@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cockpit.tui.commands.launch_form import Head, LaunchForm, Line
 from tests.tui.simulated_jobs import JOBS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.event import RankSampled
 from cockpit.model.run import Spread
@@ -47,7 +47,7 @@ def tell(simulation: Simulation, rank: int, **changes: object) -> None:
     _, run = seen(simulation)
     sample = run.ranks[rank].sample
     assert sample is not None
-    other = replace(sample, at_s=sample.at_s + 0.1, **changes)  # type: ignore[arg-type]
+    other = replace(sample, at_s=sample.at_s + 0.1, **changes)
     event = RankSampled(at_s=other.at_s, source="telemetry", run_id=RUN, samples=(other,))
     simulation.session.store.apply(event)
 

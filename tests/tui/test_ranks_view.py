@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.event import RankSampled
 from cockpit.tui.app import CockpitApp
@@ -37,7 +37,7 @@ def uneven(ranks: int = 1000) -> Simulation:
     for rank, changed in changes.items():
         sample = run.ranks[rank].sample
         assert sample is not None
-        samples.append(replace(sample, at_s=START_S + 30.5, **changed))  # type: ignore[arg-type]
+        samples.append(replace(sample, at_s=START_S + 30.5, **changed))
     simulation.session.dispatch(
         RankSampled(at_s=START_S + 30.5, source="telemetry", run_id=RUN, samples=tuple(samples))
     )

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.tui.terminal.symbols import Symbols, use_symbols
 from cockpit.tui.widgets.chart.axis import Axis

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery
 from cockpit.tui.terminal.cells import width_of

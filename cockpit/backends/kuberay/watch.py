@@ -10,8 +10,10 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import mapping, text
@@ -45,8 +47,7 @@ PATTERN_LABEL = "cockpit/pattern"
 """On a RayJob with a cluster of its own: the cluster whose pattern it follows."""
 
 
-@dataclass(slots=True)
-class _Kind:
+class _Kind(Struct):
     """The objects of one kind that the watch has delivered."""
 
     objects: Mapping[str, Any] = field(default_factory=dict)
@@ -286,7 +287,7 @@ class ClusterWatch:
 
     def _if_new(self, event: Event) -> Iterator[Event]:
         """Not what was emitted before; a time alone is no news."""
-        key = tuple(getattr(event, name) for name in type(event).__slots__)
+        key = replace(event, at_s=0.0)
         if self._sent.get(type(event)) != key:
             self._sent[type(event)] = key
             yield event

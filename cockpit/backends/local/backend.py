@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from cockpit.backends.local.address import require_own_listener
 from cockpit.backends.local.files import ClusterFiles, RunFiles
@@ -46,7 +47,7 @@ class LocalBackend(WithoutKubernetes):
 
     async def scale(self, request: ScaleRequest) -> Scaled:
         self._require_uid(request.uid)
-        answer = await self._ask({"verb": "scale"} | asdict(request))
+        answer = await self._ask({"verb": "scale"} | to_builtins(request))
         return Scaled(request.group, answer["before"], answer["after"], answer["warning"])
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:

@@ -22,16 +22,16 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.config import paths
 from cockpit.model.error import CockpitError, NotAllowedError
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFiles:
+class ClusterFiles(Struct, frozen=True):
     """The paths of one cluster's state directory."""
 
     directory: Path
@@ -72,8 +72,7 @@ class ClusterFiles:
         return self.logs / f"{pod}.log"
 
 
-@dataclass(frozen=True, slots=True)
-class RunFiles:
+class RunFiles(Struct, frozen=True):
     """The paths of one cluster's short directory under /tmp."""
 
     directory: Path

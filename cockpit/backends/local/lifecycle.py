@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import to_builtins
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
@@ -154,7 +155,7 @@ def _write(
         recovery=recovery.name,
     )
     # First of all, so that `down` finds everything that comes after.
-    paths.replace_file(files.spec, local_files.as_text(asdict(spec)))
+    paths.replace_file(files.spec, local_files.as_text(to_builtins(spec)))
     paths.replace_file(files.token, secrets.token_hex(32))
     files.logs.mkdir(mode=0o700)
     local_files.make_run_dir(RunFiles.of(uid))

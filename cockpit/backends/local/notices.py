@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import convert
+from msgspec.structs import replace
 
 from cockpit.backends.local.files import ClusterFiles, append_private
 from cockpit.model.event import Notice
-from cockpit.model.plain import from_plain
 from cockpit.model.text import one_line
 
 KEPT_BYTES = 256 * 1024
@@ -68,7 +69,7 @@ class NoticeReader:
 def _notices(lines: bytes) -> Iterator[Notice]:
     for line in lines.splitlines():
         try:
-            found = from_plain(Notice, json.loads(line) | {"source": "backend"})
+            found = convert(json.loads(line) | {"source": "backend"}, Notice)
         except (KeyError, TypeError, ValueError):
             continue  # torn by a full disk; the next line is whole again
         yield replace(found, message=one_line(found.message))

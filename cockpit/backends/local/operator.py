@@ -23,9 +23,10 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import convert, to_builtins
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.files import ClusterFiles, RunFiles
@@ -38,7 +39,6 @@ from cockpit.backends.local.spec import GRACE_S, ClusterSpec, scaled_spec
 from cockpit.backends.local.state import Status, read_spec, write_status
 from cockpit.config import paths
 from cockpit.model.error import ChangedError, CockpitError, UsageError
-from cockpit.model.plain import from_plain
 from cockpit.model.scale import ScaleRequest
 
 TICK_S = 1.0
@@ -129,7 +129,7 @@ class Operator:
                 await self._pods.delete(pod, grace_s)
                 answer: dict[str, Any] = {}
             case "scale":
-                answer = await self._scale(from_plain(ScaleRequest, request))
+                answer = await self._scale(convert(request, ScaleRequest))
             case verb:
                 raise UsageError(f"The operator does not know the verb {verb!r}.")
         self._publish()
@@ -143,7 +143,7 @@ class Operator:
         if request.expected is not None and before != request.expected:
             raise ChangedError(request.group, before, request.expected)
         self.spec, warning = scaled_spec(self.spec, request)
-        paths.replace_file(self._files.spec, local_files.as_text(asdict(self.spec)))
+        paths.replace_file(self._files.spec, local_files.as_text(to_builtins(self.spec)))
         after = self.spec.group(request.group).desired
         for pod in request.remove:
             await self._pods.delete(pod, GRACE_S)

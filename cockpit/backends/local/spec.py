@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.cluster import Resources
 from cockpit.model.error import UsageError
@@ -23,8 +25,7 @@ HEAD_RESOURCES = Resources(cpus=0)
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
+class GroupSpec(Struct, frozen=True):
     """One worker group as wanted. `replicas` is what was asked; `desired` is what it is held to."""
 
     name: str
@@ -39,8 +40,7 @@ class GroupSpec:
         return max(self.min, min(self.max, self.replicas))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
+class ClusterSpec(Struct, frozen=True):
     """Everything that the operator needs; written once, then changed by scale requests alone."""
 
     name: str

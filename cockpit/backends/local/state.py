@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from cockpit.backends.local.files import ClusterFiles, clusters_dir, read_json
 from cockpit.backends.local.pods.process import ProcessId, is_alive
@@ -13,7 +15,6 @@ from cockpit.backends.local.spec import ClusterSpec, check_name
 from cockpit.config import paths
 from cockpit.model.cluster import ClusterHealth, NodeType, Pod, PodPhase, WorkerGroup
 from cockpit.model.error import CockpitError
-from cockpit.model.plain import from_plain
 
 T = TypeVar("T")
 
@@ -22,8 +23,7 @@ OPERATOR_GONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PodStatus:
+class PodStatus(Struct, frozen=True):
     """A pod with the fields that only this backend knows."""
 
     pod: Pod
@@ -32,8 +32,7 @@ class PodStatus:
     ready_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """Content of status.json."""
 
     at_s: float
@@ -44,8 +43,7 @@ class Status:
     ray_version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCluster:
+class LocalCluster(Struct, frozen=True):
     """One local cluster, up, half up or left behind."""
 
     name: str
@@ -165,13 +163,13 @@ def read_status(files: ClusterFiles) -> Status | None:
 
 
 def write_status(files: ClusterFiles, status: Status) -> None:
-    paths.replace_file(files.status, json.dumps(asdict(status)))
+    paths.replace_file(files.status, json.dumps(to_builtins(status)))
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
     raw = read_json(path)
     try:
-        return None if raw is None else from_plain(kind, raw)
+        return None if raw is None else convert(raw, kind)
     except (KeyError, TypeError, ValueError) as error:
         raise CockpitError(
             f"{path} is not what this version writes.",

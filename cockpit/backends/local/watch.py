@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 
+from msgspec.structs import replace
+
 from cockpit.backends.local.files import ClusterFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.state import OPERATOR_GONE, LocalCluster, read_cluster
@@ -75,7 +77,7 @@ def _events(
 
 def _key(event: Event) -> object:
     """What must differ for an event to be news: all but its time."""
-    return tuple(getattr(event, name) for name in type(event).__slots__)
+    return replace(event, at_s=0.0)
 
 
 def _trouble(cluster: LocalCluster | None, files: ClusterFiles, now: float) -> str:

@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.actions.guard import Guard
 from cockpit.actions.guard_acts import GuardActions

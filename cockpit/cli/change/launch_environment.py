@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.format import bytes_text, number, plural
 from cockpit.launch import environment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
@@ -10,8 +10,7 @@ from cockpit.model.error import CockpitError
 from cockpit.session import builder
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     name: str
     ok: bool
     found: str

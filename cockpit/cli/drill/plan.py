@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.config import file
 from cockpit.drills.faults.catalog import fault as fault_named

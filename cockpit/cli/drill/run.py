@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cockpit.actions.drills import DrillActions
 from cockpit.cli.change.guard import guard_on
@@ -56,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
         return _day(args, session, actions, day)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What killed cockpits have left, which would be measured with this drill."""
 
     recent: list[Entry]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.output.streams import log
@@ -29,8 +31,7 @@ __all__ = ["Session", "backend", "session", "wait_for"]
 Log = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class OnKubernetes:
+class OnKubernetes(Struct, frozen=True):
     """A cluster on Kubernetes is meant; which one is still to be found out."""
 
     configured: KubeConfig

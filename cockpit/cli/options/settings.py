@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from cockpit.config.cluster_flags import FLAGS, Place, settle
 from cockpit.config.file import Configuration
@@ -28,8 +29,7 @@ VARIABLES = {
 PROFILE, THEME, READ_ONLY = "COCKPIT_PROFILE", "COCKPIT_THEME", "COCKPIT_READ_ONLY"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     where: Place
     theme: str = ""
     read_only: bool = False

@@ -8,9 +8,11 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TextIO
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from cockpit.model.text import one_line
 
@@ -31,11 +33,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def as_json(value: object) -> Any:
-    """Dataclasses, enums and collections as what JSON has; non-finite numbers as strings."""
+    """Structs, enums and collections as what JSON has; non-finite numbers as strings."""
     if isinstance(value, Enum):
         return value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: as_json(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Struct):
+        return {name: as_json(item) for name, item in asdict(value).items()}
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):

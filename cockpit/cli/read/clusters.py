@@ -7,9 +7,10 @@ import asyncio
 import logging
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Thread
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.output import tables
@@ -37,8 +38,7 @@ COLUMNS = (
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer of one context: its clusters, or why there is none."""
 
     context: str

@@ -14,10 +14,11 @@ import math
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from cockpit.drills.engine import lease, undo
 from cockpit.drills.engine.abort import Abort, Aborted, Injection, to_the_end

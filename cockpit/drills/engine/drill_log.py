@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan

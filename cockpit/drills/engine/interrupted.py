@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.backends.protocol import Backend
 from cockpit.config.process_identity import ProcessState
@@ -21,8 +22,7 @@ SKEW_S = 60.0
 """An entry that is further in the future than this has an unreliable time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """The result for one entry of the journal."""
 
     entry: Entry

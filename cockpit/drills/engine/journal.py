@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from cockpit.config import paths
 from cockpit.config.process_identity import ProcessId, ProcessState
 from cockpit.drills.faults.fault import Undo
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
-from cockpit.model.plain import from_plain
 from cockpit.model.text import one_line
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An effect of one drill that is still to be undone."""
 
     drill_id: str
@@ -44,8 +44,7 @@ class Entry:
         return self.drill_id.rpartition(".")[0] or self.drill_id
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """An unreadable file of the journal."""
 
     path: Path
@@ -133,7 +132,7 @@ class Journal:
     def _replace(self, entry: Entry) -> None:
         try:
             paths.make_private(self.directory)
-            text = json.dumps(asdict(entry), indent=1)
+            text = json.dumps(to_builtins(entry), indent=1)
             paths.replace_file(self._path(entry.drill_id), text, durable=True)
         except OSError as error:
             raise self._cannot_be_written(error) from error
@@ -154,7 +153,7 @@ class Journal:
 
     def _read(self, path: Path) -> Entry | Unreadable | None:
         try:
-            entry = from_plain(Entry, json.loads(path.read_text(encoding="utf-8")))
+            entry = convert(json.loads(path.read_text(encoding="utf-8")), Entry)
             if entry.drill_id != path.stem:
                 raise ValueError(f"it is of drill {entry.drill_id}")
             return entry

@@ -14,8 +14,9 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.backends.protocol import Backend
 from cockpit.model.error import CockpitError, LeaseHeldError
@@ -25,8 +26,7 @@ Guard = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 """Runs it, and raises when the drill is aborted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """In seconds, each as client-go names it."""
 
     duration_s: float = 60.0

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+
+from msgspec.structs import replace
 
 from cockpit.backends.protocol import Backend, ExecResult
 from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.engine import pod_script

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import (

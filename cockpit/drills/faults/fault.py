@@ -8,10 +8,11 @@ dies in between, the next start finds it (`cockpit.drills.engine.journal`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 from typing import Any, Literal, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.plan.plan import BlastRadius, FaultSpec
@@ -56,8 +57,7 @@ class Aim(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """`default` gives the type too. Names of times end in `_s`, of sizes in `_bytes`.
 
     `about` has the unit, and the range where it is limited.
@@ -69,8 +69,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RankVictim:
+class RankVictim(Struct, frozen=True):
     """A rank's process. `pid` is as its pod sees it (Ray reports `os.getpid()`)."""
 
     rank: int
@@ -78,8 +77,7 @@ class RankVictim:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(Struct, frozen=True):
     """The targets of one fault: chosen from the store, by `cockpit.drills.plan.target`."""
 
     pods: tuple[Pod, ...]
@@ -111,8 +109,7 @@ class Victims:
 Verb = Literal["exec", "uncordon", "rejoin", "scale", "replace"]
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """How one effect is undone, as data that outlives this process. It may be done twice.
 
     It is done only where the effect is still there: on the object of this UID, and for a group that
@@ -140,8 +137,7 @@ class Undo:
     does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A fault that can be done now."""
 
     lines: tuple[str, ...]
@@ -160,8 +156,7 @@ class Prepared:
     """As they were used, for the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """The request for one fault: its parameters, seed and limits."""
 
     drill_id: str
@@ -182,8 +177,7 @@ class Order:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A row of the catalogue. Stateless: all that it knows of a drill is in `Prepared`."""
 
     name: str
@@ -216,8 +210,7 @@ class Fault:
         return self.unavailable.get(backend, "")
 
 
-@dataclass(frozen=True, slots=True)
-class Armed:
+class Armed(Struct, frozen=True):
     """One fault of a plan with its victims, ready to be applied."""
 
     spec: FaultSpec

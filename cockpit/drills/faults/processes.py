@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from cockpit.drills.engine import pod_script
 from cockpit.drills.faults.fault import (
@@ -31,8 +32,7 @@ PERIOD_S = 0.05
 """A slow rank is stopped once in this time: shorter than a step, so that each step is slower."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A process that was found: `process` is its number and its start, as scripts have it."""
 
     pod: str

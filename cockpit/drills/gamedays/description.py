@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.drills.faults import catalog
 from cockpit.drills.faults.catalog import why_not
@@ -21,8 +22,7 @@ MOST = 10_000
 """Characters of a command: its end is never hidden from the plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
+class Here(Struct, frozen=True):
     """What of a cluster decides how a day goes there."""
 
     backend: str

@@ -7,10 +7,11 @@ names of faults, their parameters, probes and jobs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from cockpit.config.toml_reader import Path as At
 from cockpit.config.toml_reader import Reader

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from cockpit.drills.plan.plan import DrillPlan, ProbeSpec
 from cockpit.model.drill import DrillRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """A bundled job is launched and waited for, unless a run is going; it is stopped at the end."""
 
     job: str
@@ -24,29 +24,25 @@ class Launch:
     """How often it is submitted again, until the day's end, when the cluster has lost it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(Struct, frozen=True):
     """All of the probes have to hold at once, within the time."""
 
     probes: tuple[ProbeSpec, ...]
     within_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     group: str
     to: int
     within_s: float = 180.0
     """Until the pods are there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inject:
+class Inject(Struct, frozen=True):
     plan: DrillPlan
     optional: bool = False
     """Where the cluster has no such fault, the step is left out."""
@@ -55,14 +51,12 @@ class Inject:
 Doing = Launch | Wait | Expect | Scale | Inject
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     name: str
     doing: Doing
 
 
-@dataclass(frozen=True, slots=True)
-class GameDay:
+class GameDay(Struct, frozen=True):
     name: str
     about: str
     steps: tuple[Step, ...]
@@ -70,8 +64,7 @@ class GameDay:
     """The settings of a guard that acts during the day; empty: without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     number: int
     """From 1."""
     name: str
@@ -86,8 +79,7 @@ class StepResult:
     """Of a drill that was conducted."""
 
 
-@dataclass(frozen=True, slots=True)
-class GameDayResult:
+class GameDayResult(Struct, frozen=True):
     id: str
     name: str
     about: str

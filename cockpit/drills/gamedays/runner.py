@@ -6,9 +6,10 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from cockpit.backends.protocol import Scaled
 from cockpit.drills.engine.abort import Abort, Aborted

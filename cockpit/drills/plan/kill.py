@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
@@ -13,8 +13,7 @@ from cockpit.store.selectors import current_run, pod_of_rank, pods_in_order, ran
 from cockpit.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class KillPlan:
+class KillPlan(Struct, frozen=True):
     """The drill that kills the pod, and the plan in sentences, for the confirmation."""
 
     pod: Pod

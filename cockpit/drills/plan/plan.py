@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import NotAllowedError, UsageError
@@ -15,8 +16,7 @@ DEFAULT_SHARE = 1 / 3
 _ENDED = (PodPhase.FAILED, PodPhase.SUCCEEDED)
 
 
-@dataclass(frozen=True, slots=True)
-class BlastRadius:
+class BlastRadius(Struct, frozen=True):
     """Limits on the pods of one drill; None: not set here."""
 
     max_pods: int | None = None
@@ -46,8 +46,7 @@ class BlastRadius:
         return max(1, math.floor(self.share * size + 1e-9))
 
 
-@dataclass(frozen=True, slots=True)
-class TargetSpec:
+class TargetSpec(Struct, frozen=True):
     """The pods to hit. What is not named is chosen by the plan's seed."""
 
     select: str = "random"
@@ -63,8 +62,7 @@ class TargetSpec:
     """The run whose rank `select` names; empty: the current one."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultSpec:
+class FaultSpec(Struct, frozen=True):
     """One fault, with the values that differ from its defaults."""
 
     fault: str
@@ -75,8 +73,7 @@ class FaultSpec:
 When = Literal["before", "during", "after"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeSpec:
+class ProbeSpec(Struct, frozen=True):
     """One check of the steady state."""
 
     kind: str
@@ -92,8 +89,7 @@ class ProbeSpec:
     when: tuple[When, ...] = ("before", "after")
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Seconds that each stage may take."""
 
     prepare_s: float = 30.0
@@ -107,8 +103,7 @@ class Timeouts:
     """For the hypothesis to hold again once the run is back."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrillPlan:
+class DrillPlan(Struct, frozen=True):
     name: str
     faults: tuple[FaultSpec, ...]
     """Injected at once, in this order."""

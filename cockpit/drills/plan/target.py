@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import PurePosixPath
 from random import Random
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from cockpit.drills.faults.fault import Aim, Fault, RankVictim, Victims
 from cockpit.drills.plan.plan import TargetSpec

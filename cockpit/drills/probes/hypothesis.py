@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.drills.plan.plan import ProbeSpec, When
 from cockpit.model.error import UsageError
@@ -26,8 +27,7 @@ _COMPARED = re.compile(
 _LAST = re.compile(r"(?P<left>.*)(?P<operator><=|>=|==|<|>)\s*(?P<limit>[^<>=]+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeKind:
+class ProbeKind(Struct, frozen=True):
     """One row of the table of probes."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.drills.plan.plan import ProbeSpec
 from cockpit.insight.metrics.robust_statistics import median, window
@@ -20,8 +21,7 @@ SILENT_S = 15.0
 """With no sample for so long, throughput is nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """When it is asked, and what was injected so far."""
 
     now_s: float

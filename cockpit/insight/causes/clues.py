@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.insight.causes.rules import (
     DRILLS,
@@ -53,8 +55,7 @@ _HANG_CATEGORIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Clue:
+class Clue(Struct, frozen=True):
     """One line that shows how something ended."""
 
     category: Category

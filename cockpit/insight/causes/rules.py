@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from cockpit.insight.causes.types import Advice, Category
 
@@ -15,8 +16,7 @@ THIN = 45
 """Up to this weight, a line shows that a process ended, and not why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     category: Category
     weight: int
     """The highest one decides; a victim's is the lowest."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from cockpit.insight.hang.types import Confidence
 
@@ -37,8 +38,7 @@ class Advice(StrEnum):
     RESTART = "RESTART"
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """The root cause of one end, apart from its victims."""
 
     category: Category

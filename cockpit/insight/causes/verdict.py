@@ -9,7 +9,9 @@ where a line shows only that a process ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit import format
 from cockpit.insight.causes import clues as clues_of
@@ -98,8 +100,7 @@ def newest_cause(store: Store) -> Cause | None:
     return max(found, key=lambda cause: cause.ended_s or 0.0, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
+class _End(Struct, frozen=True):
     """What ended, and what was reported as the reason."""
 
     reason: str

@@ -13,7 +13,8 @@ jobs are not of a run, and stay.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.insight.detectors.findings import WITHOUT_RUN, source_of, unbelieved
 from cockpit.insight.detectors.thresholds import Thresholds
@@ -61,8 +62,7 @@ be under way when the node has come."""
 CLEAR_AFTER_S = {"loss-spike": 120.0, "unused-gpus": 60.0, "silent-rank": 10.0}
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     """One finding: since when it is there, and when it was there last."""
 
     finding: Finding
@@ -78,8 +78,7 @@ def alert_id(finding: Finding) -> str:
     return f"{finding.kind}/{finding.subject}"
 
 
-@dataclass(slots=True)
-class AlertState:
+class AlertState(Struct):
     """The state between two updates, each with the findings of one run."""
 
     watched: dict[str, _Watched] = field(default_factory=dict)

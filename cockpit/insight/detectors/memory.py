@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.detectors.thresholds import Thresholds
@@ -32,8 +33,7 @@ _GIB = 1 << 30
 _SOON_S = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """Bytes a second, and how long until the limit at that pace."""
 
     bytes_per_s: float

@@ -12,7 +12,8 @@ Throughput is samples a second where that is told, else steps a second.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
@@ -25,8 +26,7 @@ FEWEST = 30
 """Records, now and in the past."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Throughput now and before, in `unit`s a second."""
 
     now: float

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import FEW_RANKS, live_ranks, newest_s, stepping_since
@@ -35,8 +36,7 @@ _LEFT_OUT_UP_TO = 32
 """In larger worlds one rank more or less does not move the median."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """One rank among the others."""
 
     work_s: float

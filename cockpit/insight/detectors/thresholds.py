@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.model.error import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """The configuration's `[alerts]` table overrides any of them by name.
 
     `_s` are seconds, `_percent` are parts of a hundred, `_sigmas` are robust standard deviations
@@ -122,14 +122,14 @@ class Thresholds:
 
 def parse(raw: Mapping[str, Any]) -> Thresholds:
     """From the configuration's `[alerts]` table. Raises UsageError on what it does not know."""
-    known = {item.name: item for item in fields(Thresholds)}
+    known = Thresholds.__annotations__
     values: dict[str, Any] = {}
     for name, value in raw.items():
         if name not in known:
             raise _wrong(f"alerts.{name} is no setting.", f"There are: {', '.join(sorted(known))}.")
         if isinstance(value, bool) or not isinstance(value, int | float) or not _good(value):
             raise _wrong(f"alerts.{name} is not understood: {value!r}.", "It is a number >= 0.")
-        whole = known[name].type == "int"
+        whole = known[name] == "int"
         if whole and value != int(value):
             raise _wrong(f"alerts.{name} is not understood: {value!r}.", "It is a whole number.")
         values[name] = int(value) if whole else float(value)

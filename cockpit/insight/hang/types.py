@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from cockpit.insight.hang.place import Place
 from cockpit.model.hang import Stack
@@ -33,8 +34,7 @@ class Confidence(StrEnum):
     LOW = "low"
 
 
-@dataclass(frozen=True, slots=True)
-class StackGroup:
+class StackGroup(Struct, frozen=True):
     """Ranks whose training threads have the same stack."""
 
     ranks: tuple[int, ...]
@@ -43,8 +43,7 @@ class StackGroup:
     is_cause: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GroupState:
+class GroupState(Struct, frozen=True):
     """A process group that somebody waits in."""
 
     name: str
@@ -58,8 +57,7 @@ class GroupState:
     age_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     kind: Kind
     ranks: tuple[int, ...]
     """Those that block the others; all of them where none stands out."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.model.hang import Collective, ProcessGroup
 from cockpit.store.hang import HangView
@@ -15,8 +16,7 @@ SAME_SHAPE = frozenset({"all_reduce", "broadcast", "all_gather", "reduce", "redu
 """Collectives whose input has the same type and sizes on all ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """A rank has called a collective that is not done."""
 
     rank: int
@@ -28,8 +28,7 @@ class Wait:
     """Members that make progress: they sent no dump."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """Ranks called different collectives under the same sequence number of a group."""
 
     group: ProcessGroup
@@ -38,8 +37,7 @@ class Mismatch:
     """By what was called, the most common first: the ranks."""
 
 
-@dataclass(slots=True)
-class Waits:
+class Waits(Struct):
     waits: list[Wait] = field(default_factory=list)
     peers: dict[int, int] = field(default_factory=dict)
     """By rank in a `send` or `recv`: the other rank."""

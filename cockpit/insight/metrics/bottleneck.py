@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
@@ -44,8 +45,7 @@ _TRY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(Struct, frozen=True):
     """Parts of the time of a step, in percent; together 100. None where nothing tells of it."""
 
     input_percent: float | None

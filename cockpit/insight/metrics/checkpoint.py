@@ -11,8 +11,9 @@ old once its age passes 30 minutes and three times the usual interval.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import gpus_of, newest_s, stepping_since
@@ -23,8 +24,7 @@ from cockpit.store.run import RunView
 _INTERVALS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class UnsavedWork:
+class UnsavedWork(Struct, frozen=True):
     """Lost if killed now."""
 
     steps: int | None

@@ -7,13 +7,12 @@ GPUs are those of the newest attempt: a run that was resized is priced as if it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit.insight.metrics.goodput import Goodput
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """GPU-hours of the run so far."""
 
     gpus: float

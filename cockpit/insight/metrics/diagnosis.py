@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.causes.rules import REPEATED
 from cockpit.insight.causes.types import Cause
@@ -22,8 +23,7 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """None where nothing is known of it."""
 
     shares: Shares | None

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import blocks, percentile, window
@@ -29,8 +30,7 @@ BLOCKS = 10
 FEWEST = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Eta:
+class Eta(Struct, frozen=True):
     left_s: float
     """From the newest sample on."""
     low_s: float

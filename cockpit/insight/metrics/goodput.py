@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
@@ -47,8 +48,7 @@ _ALIKE = 8
 """Points in a row that are close together: there the past of a thinned series ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goodput:
+class Goodput(Struct, frozen=True):
     """Seconds; `useful_s` and the losses add up to `wall_s`."""
 
     wall_s: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cockpit.model.run import Phase, RunState
 from cockpit.store.run import RankView, RunView
@@ -14,8 +14,7 @@ _GOING = (RunState.RUNNING, RunState.UNKNOWN)
 _WORKING = (Phase.FIRST_STEP, Phase.RUNNING)
 
 
-@dataclass(slots=True)
-class LastUpdates:
+class LastUpdates(Struct):
     """When each rank was last heard, by the clock of whoever looks.
 
     A sample carries the time of its node's clock, which may be wrong by minutes. Whoever looks

@@ -10,7 +10,8 @@ the same job; where both know a world size, the run's own counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.detectors.regression import throughput
 from cockpit.insight.detectors.thresholds import Thresholds
@@ -23,8 +24,7 @@ from cockpit.store.run import RunView
 FEWEST = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """One world size: samples a second of all ranks, and the efficiency against the smallest."""
 
     world_size: int

@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
@@ -33,8 +34,7 @@ _FEWEST = 3
 """Instants of progress from which a pace can be learned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """A run that makes no progress now."""
 
     since_s: float

@@ -7,8 +7,9 @@ so the first sample of the attempt ends its start.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from cockpit.model.run import Phase, RunState
 from cockpit.store.run import AttemptView, RunView
@@ -26,8 +27,7 @@ class Activity(StrEnum):
     ENDING = "ending"
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     begin_s: float
     end_s: float
     doing: Activity

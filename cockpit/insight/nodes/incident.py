@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from cockpit.insight.hang.types import Kind as HangKind
 from cockpit.model.cluster import Pod, PodPhase
@@ -61,8 +62,7 @@ _DEATH = re.compile(r"ranks? (\d+(?:, \d+)*): (?:its process died|its node died|
 """How `training.telemetry.ray_train.end_reason` words the death of a rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Struct, frozen=True):
     node: str
     kind: Kind
     at_s: float
@@ -71,8 +71,7 @@ class Incident:
     run_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunIncidents:
+class RunIncidents(Struct, frozen=True):
     """Of one recorded run."""
 
     cluster: tuple[str, str, str] = ("", "", "")
@@ -97,8 +96,7 @@ def read(events: Iterable[Event]) -> RunIncidents:
     return reader.result()
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     cluster: tuple[str, str, str] = ("", "", "")
     found: list[Incident] = field(default_factory=list)
     drills: dict[str, tuple[float, float]] = field(default_factory=dict)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.incident import FAILURES, Incident, Kind, RunIncidents
@@ -38,8 +39,7 @@ PRIOR_HOURS = 1.0
 (a Gamma prior for a Poisson rate)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     node: str
     score: int
     """The sum of the weights of its incidents; the list is in this order."""

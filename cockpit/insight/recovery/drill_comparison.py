@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.metrics.robust_statistics import median, spread, window
 from cockpit.model.drill import DrillRecord, KeptCurve, Milestone, Recovery, Verdict
@@ -23,8 +24,7 @@ BEFORE_S = 60.0
 POINTS = 600
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What makes two drills comparable."""
 
     fault: str
@@ -32,8 +32,7 @@ class Kind:
     profile: str
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """One number of a drill beside those of the earlier ones."""
 
     name: str

@@ -13,7 +13,8 @@ else is wrong will do. An attempt that ends later ended of something else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.recovery.pace import LOOK_S, Pace, back_s, stalls
 from cockpit.insight.recovery.replacement_pods import ReplacementPods
@@ -31,8 +32,7 @@ RANKS_LOOKED_AT = 64
 _WELL = (RunState.RUNNING, RunState.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Something is not as before; Unix seconds, infinity for what has no end yet."""
 
     began_s: float
@@ -42,8 +42,7 @@ class Trouble:
     """The run is not well while it lasts."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultImpact:
+class FaultImpact(Struct, frozen=True):
     hit: AttemptView | None
     new: AttemptView | None
     """The first later attempt that stepped, else the newest later one."""

@@ -14,7 +14,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.insight.metrics.robust_statistics import finite, median
 from cockpit.insight.recovery.fault_impact import (
@@ -40,8 +41,7 @@ PATIENCE_S = 60.0
 """How long a milestone that may come is waited for after the one before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What the run was like just before the fault: what its recovery is compared with."""
 
     at_s: float = 0.0

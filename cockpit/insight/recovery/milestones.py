@@ -9,7 +9,7 @@ the old attempt may be before the injection.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit.insight.recovery.fault_impact import (
     CONTROLLER,
@@ -45,8 +45,7 @@ NOTED_S = 0.05
 """Less of a difference between two clocks is not worth a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A milestone in Unix seconds, by the clock of its source."""
 
     at_s: float

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from cockpit.insight.metrics.robust_statistics import finite, median, spread, window
 from cockpit.store.run import RunView
@@ -38,8 +39,7 @@ FIRST_LOOK_S = 120.0
 """As a rule that is enough, and screens ask again and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """What was usual. Rates are of `curve`, per second."""
 
     curve: str

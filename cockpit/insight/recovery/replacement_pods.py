@@ -7,15 +7,15 @@ that was seen later and stands for no other: in the order in which they went.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.model.drill import Drill
 from cockpit.store.history import PodPast
 from cockpit.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacementPods:
+class ReplacementPods(Struct, frozen=True):
     """Unix seconds; None: not yet, or not for all of them."""
 
     hit: tuple[PodPast, ...]

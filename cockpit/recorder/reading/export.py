@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TextIO
+
+from msgspec.structs import astuple
 
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, LogLines, MetricsReported, RankSampled
@@ -26,8 +27,7 @@ Columns = Mapping[str, type]
 def _fields(kind: type[Any]) -> dict[str, type]:
     names = {"float": float, "int": int, "str": str}
     return {
-        item.name: names[str(item.type).removesuffix(" | None")]
-        for item in dataclasses.fields(kind)
+        name: names[hint.removesuffix(" | None")] for name, hint in kind.__annotations__.items()
     }
 
 
@@ -118,7 +118,7 @@ def _of_run(run: RunView) -> Iterator[tuple[str, Row]]:
 
 
 def _values(row: RankSample | Spread) -> Row:
-    return tuple(getattr(row, name) for name in type(row).__slots__)
+    return astuple(row)
 
 
 def _strict(value: Any) -> str:

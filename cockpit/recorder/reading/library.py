@@ -8,8 +8,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.run import RunState, RunSummary
@@ -24,8 +26,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 """Inode, size and time of the last change of each part of a recording."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of the recordings that are kept; 0: no limit."""
 
     max_age_days: float = 90.0
@@ -34,8 +35,7 @@ class Limits:
     """Of all recordings together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     path: Path
     summary: RunSummary
     size_bytes: int

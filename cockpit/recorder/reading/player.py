@@ -7,14 +7,15 @@ one for each third of a second of work, from which it comes back at once.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from cockpit.recorder.reading.recording import Recording, Timed
 from cockpit.recorder.writing.running_summary import Marker
@@ -185,8 +186,7 @@ def _below(speed: float) -> int:
     return bisect_right(SPEEDS, math.nextafter(speed, 0.0)) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Keyframe:
+class Keyframe(Struct, frozen=True):
     at_s: float
     kept: Any
 
@@ -197,9 +197,9 @@ class Keyframe:
     def restore(self, store: Store) -> None:
         """Make `store` what it was, in place: views hold on to it."""
         was = _made(self.kept)
-        for item in dataclasses.fields(Store):
-            if item.name != "version":
-                setattr(store, item.name, getattr(was, item.name))
+        for name in Store.__struct_fields__:
+            if name != "version":
+                setattr(store, name, getattr(was, name))
         store.version += 1  # a drawn version is not this one
 
     def arrays(self) -> dict[int, int]:
@@ -217,29 +217,13 @@ def bytes_of(frames: Iterable[Keyframe]) -> int:
     return sum(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Object:
+class _Object(Struct, frozen=True):
     kind: type[Any]
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Curves:
+class _Curves(Struct, frozen=True):
     marks: tuple[int, dict[str, Bookmark]]
-
-
-_PLANS: dict[type[Any], tuple[str, ...]] = {}
-
-
-def _fields(kind: type[Any]) -> tuple[str, ...] | None:
-    """Of a dataclass that can change; None of anything else."""
-    found = _PLANS.get(kind)
-    if found is None:
-        settings = getattr(kind, "__dataclass_params__", None)
-        if settings is None or settings.frozen:
-            return None
-        found = _PLANS[kind] = tuple(item.name for item in dataclasses.fields(kind))
-    return found
 
 
 def _kept(value: Any) -> Any:
@@ -252,10 +236,9 @@ def _kept(value: Any) -> Any:
     if isinstance(value, (deque, list, set)):
         # Their items are frozen, or done with.
         return value.copy()
-    names = _fields(type(value))
-    if names is None:
+    if not isinstance(value, Struct) or value.__struct_config__.frozen:
         return value
-    return _Object(type(value), tuple(_kept(getattr(value, name)) for name in names))
+    return _Object(type(value), tuple(map(_kept, astuple(value))))
 
 
 def _gather(kept: Any, found: dict[int, int]) -> None:
@@ -284,7 +267,4 @@ def _made(kept: Any) -> Any:
         return kept.copy()
     if not isinstance(kept, _Object):
         return kept
-    made = object.__new__(kept.kind)
-    for name, item in zip(_PLANS[kept.kind], kept.values, strict=True):
-        setattr(made, name, _made(item))
-    return made
+    return kept.kind(*map(_made, kept.values))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.event import (
     AlertCleared,
@@ -179,8 +181,7 @@ _LISTED = (
 )
 
 
-@dataclass(slots=True)
-class ClusterSnapshot:
+class ClusterSnapshot(Struct):
     """Folds events in, and returns the few that describe the present."""
 
     _listed: dict[tuple[str, str], Event] = field(default_factory=dict)

@@ -11,7 +11,9 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.event import Event, LogLines, SourceHealth
 from cockpit.recorder import file
@@ -30,8 +32,7 @@ def is_streamed(event: Event) -> bool:
     return event.source == STREAM and not isinstance(event, SourceHealth)
 
 
-@dataclass(slots=True)
-class ResumeIndex:
+class ResumeIndex(Struct):
     """`until_s`: up to there the file has everything of the stream."""
 
     until_s: float = float("-inf")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.model.event import (
     AlertRaised,
@@ -30,8 +31,7 @@ from cockpit.store.series import Series
 POINTS = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """A moment that a replay can jump to."""
 
     at_s: float
@@ -40,8 +40,7 @@ class Marker:
     text: str = ""
 
 
-@dataclass(slots=True)
-class RunningSummary:
+class RunningSummary(Struct):
     run_id: str = ""
     name: str = ""
     state: RunState = RunState.UNKNOWN

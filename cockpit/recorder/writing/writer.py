@@ -10,8 +10,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cockpit import __version__
 from cockpit.model.event import Event, LogLines

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.plot.scale import nice_step, time_step
 from cockpit.report import values
@@ -20,8 +21,7 @@ _LEVELS = (Kind.BYTES, Kind.PERCENT, Kind.WATTS)
 _FROM_ZERO = (*_LEVELS, Kind.RATE, Kind.SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """From `low` to `high`, of values; `ticks` are (value, label)."""
 
     low: float

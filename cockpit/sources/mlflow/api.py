@@ -10,9 +10,10 @@ import math
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from cockpit.model.text import one_line
 from cockpit.model.tracking import TrackedRun
@@ -30,16 +31,14 @@ VALUE_LIMIT = 500
 """Characters of a parameter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A run with what says whose it is."""
 
     run: TrackedRun
     tags: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricPoint:
+class MetricPoint(Struct, frozen=True):
     at_s: float
     step: int
     value: float

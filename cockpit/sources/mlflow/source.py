@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from typing import Unpack
+
+from msgspec.structs import replace
 
 from cockpit.model.event import Event, TrackedRunsListed
 from cockpit.model.tracking import RunRef, Runs, TrackedRun, no_runs

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.secret import without_credentials
@@ -38,8 +39,7 @@ MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticE
 """What reading an answer of another shape raises."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """One series: its labels, and its points in ascending order. NaN and infinities are kept."""
 
     labels: Mapping[str, str]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Unpack
+
+from msgspec import Struct
 
 from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
 from cockpit.model.tracking import RunRef, Runs, no_runs
@@ -34,8 +35,7 @@ SKEW_S = 5.0
 Find = Callable[[], Awaitable[PrometheusSettings]]
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """How far the history of one run has come."""
 
     seen_s: float

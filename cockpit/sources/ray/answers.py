@@ -1,10 +1,11 @@
-"""What the Ray dashboard answers (ray 2.60), as the model's dataclasses."""
+"""What the Ray dashboard answers (ray 2.60), as the model's structs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.model.cluster import Gpu, Node
 from cockpit.model.death import MemoryKill
@@ -130,8 +131,7 @@ def _seconds(milliseconds: Any) -> float | None:
     return None if not milliseconds else moment_s(float(milliseconds) / 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainWorker:
+class TrainWorker(Struct, frozen=True):
     """One rank of one attempt, as Ray Train's state actor has it."""
 
     rank: int
@@ -143,8 +143,7 @@ class TrainWorker:
     gpu_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TrainAttempt:
+class TrainAttempt(Struct, frozen=True):
     status: str
     detail: str
     started_s: float
@@ -152,8 +151,7 @@ class TrainAttempt:
     workers: tuple[TrainWorker, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrainRun:
+class TrainRun(Struct, frozen=True):
     """One run of Ray Train V2; `attempts` oldest first."""
 
     id: str
@@ -227,8 +225,7 @@ def _train_attempt(raw: Mapping[str, Any]) -> TrainAttempt:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class GrafanaPlace:
+class GrafanaPlace(Struct, frozen=True):
     """The Grafana that Ray's dashboard shows, as Ray was told of it."""
 
     url: str

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
+
+from msgspec import Struct, field
 
 from cockpit.model.cluster import DashboardRoute, Node
 from cockpit.model.death import MemoryKill
@@ -37,14 +38,12 @@ DEAD_WORKERS = 1_000
 SUBMIT_TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     ray: str
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """What `POST /api/jobs/` is given. The runtime environment names packages already there."""
 
     entrypoint: str

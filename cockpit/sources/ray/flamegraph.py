@@ -10,7 +10,8 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.model.text import one_line
 
@@ -22,8 +23,7 @@ _FRAME = re.compile(
 _TITLE = re.compile(r"(?P<name>.*?) \([\d,]+ samples?, [\d.]+%\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Hot:
+class Hot(Struct, frozen=True):
     """One function: `self_percent` of the samples were in it, `total_percent` in or above it."""
 
     name: str
@@ -31,8 +31,7 @@ class Hot:
     total_percent: float
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A flame graph, and what it says in numbers."""
 
     svg: bytes
@@ -42,8 +41,7 @@ class Profile:
     """The functions that had samples of their own, the most first."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
+class _Box(Struct, frozen=True):
     name: str
     x: int
     width: int

@@ -12,10 +12,11 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
@@ -40,8 +41,7 @@ WHOLE_ANSWER_S = 60.0
 sends a byte a second would hold a request for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(Struct, frozen=True):
     """What a connection pool is for; the host is httpx's own affair."""
 
     loopback: bool

@@ -13,8 +13,9 @@ import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.text import clean
@@ -35,16 +36,14 @@ Batch: TypeAlias = tuple[str, ...]
 """Clean lines; empty when all is well and nothing is new."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """The log could not be read; it is tried again in `wait_s`."""
 
     error: CockpitError
     wait_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(Struct, frozen=True):
     """Where a log is. An empty `node_id`: nowhere yet."""
 
     node_id: str
@@ -60,8 +59,7 @@ class _ReplacedError(Exception):
     """The file is not the one whose lines were given."""
 
 
-@dataclass(slots=True)
-class _Given:
+class _Given(Struct):
     """How much of a file has been given, and the checksum of it."""
 
     lines: int = 0

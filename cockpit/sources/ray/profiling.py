@@ -10,9 +10,10 @@ since it is a dependency there; memray does not. Every call may raise the errors
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
@@ -34,8 +35,7 @@ _GONE = ("no such process", "os error 3)", "check that the process is running")
 _SWITCH = "RAY_DASHBOARD_ENABLE_PROFILING"
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A process on a node of the cluster."""
 
     pid: int

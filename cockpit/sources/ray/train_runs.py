@@ -9,8 +9,9 @@ first id there. So what telemetry tells of, and what its drivers do, is left to 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import Unpack
+
+from msgspec import Struct, field
 
 from cockpit.model.event import AttemptEnded, AttemptStarted, Event, RunSeen
 from cockpit.model.run import Placement, RunState
@@ -28,8 +29,7 @@ NO_RUNS = (
 )
 
 
-@dataclass(slots=True)
-class _Reported:
+class _Reported(Struct):
     """What has been said of one run."""
 
     seen_s: float

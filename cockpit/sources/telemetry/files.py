@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.model.run import Job
 from cockpit.sources.ray.dashboard import Dashboard
@@ -13,8 +14,7 @@ from cockpit.sources.telemetry.records import Progress
 from training.telemetry.wire import file_name, segment_of
 
 
-@dataclass(slots=True)
-class Stream:
+class Stream(Struct):
     """The files of one driver, being read."""
 
     node_id: str

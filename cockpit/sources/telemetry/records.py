@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cockpit.format import plural
 from cockpit.model.limited_json import loads
@@ -21,8 +21,7 @@ class RereadError(Exception):
     """What came does not follow on what was read: the file must be read from its start."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """How far a stream has been read, and what of it could not be."""
 
     seq: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:  # the first paint does not wait for these
     from cockpit.actions.drills import DrillActions
@@ -24,8 +25,7 @@ restart.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """The shown cluster, and the others. The sessions are started."""
 
     session: Session | None

@@ -6,8 +6,9 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, is_dataclass
 from typing import Any
+
+from msgspec import to_builtins
 
 from cockpit.model.text import clean
 
@@ -18,10 +19,8 @@ _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "nan", "inf"}
 
 
 def yaml(value: Any) -> str:
-    """Dataclasses, mappings, sequences and scalars; no series and no live objects."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    return "\n".join(_lines(value, 0))
+    """Structs, mappings, sequences and scalars; no series and no live objects."""
+    return "\n".join(_lines(to_builtins(value), 0))
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.model.error import UsageError
 from cockpit.store.selectors import current_run, pods_in_order
@@ -13,8 +14,7 @@ from cockpit.tui.keys import VIEWS
 from cockpit.tui.views.fleet.rows import clusters, contexts
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     name: str
     usage: str
     help: str

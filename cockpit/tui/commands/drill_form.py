@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.drills.faults.catalog import fault as fault_named
 from cockpit.drills.faults.fault import parameter_values
@@ -31,8 +33,7 @@ USAGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DrillForm:
+class DrillForm(Struct, frozen=True):
     """All of it as it was typed; empty is as it is by default."""
 
     fault: str

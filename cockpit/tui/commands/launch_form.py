@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.launch.job import BundledJob, Group, JobSetting, groups
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The line over a group's settings."""
 
     title: str
@@ -18,8 +18,7 @@ class Head:
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A setting with its current value."""
 
     setting: JobSetting
@@ -37,8 +36,7 @@ class Line:
         return words[(at + by) % len(words)]
 
 
-@dataclass(slots=True)
-class LaunchForm:
+class LaunchForm(Struct):
     """The jobs, the one that is chosen, and what was typed: each job keeps its own."""
 
     jobs: Sequence[BundledJob]

@@ -6,8 +6,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
 
 Value: TypeAlias = float | str | None
 T = TypeVar("T")
@@ -30,8 +31,7 @@ _AROUND = re.compile(r"\s*(<=|>=|!=|<|>|=|~)\s*")
 _NUMBER = re.compile(r"(?P<number>[-+]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?P<unit>\D*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
+class Test(Struct, frozen=True):
     """`name by value`: a column compared with a value."""
 
     name: str
@@ -55,8 +55,7 @@ class Test:
         return wanted is not None and isinstance(found, float) and _COMPARE[self.by](found, wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """All of its parts must hold. An empty one holds for every row."""
 
     tests: tuple[Test, ...] = ()

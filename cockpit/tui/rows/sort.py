@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from cockpit.tui.widgets.table.table import Column, Row
 
@@ -22,8 +23,7 @@ _SCALE = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Order:
+class Order(Struct):
     """Which rows, in which order. `by` is a column's key; empty leaves the order as it comes."""
 
     by: str = ""

@@ -7,11 +7,11 @@ import io
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.kubeconfig import read

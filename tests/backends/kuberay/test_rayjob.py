@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from cockpit.backends.kuberay.resources.rayjob import PACKAGE_LIMIT_BYTES, resource
 from cockpit.backends.protocol import RayJobSpec

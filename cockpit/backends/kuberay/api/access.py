@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import boolean, mapping, text
@@ -14,8 +15,7 @@ from cockpit.model.error import CockpitError
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(Struct, frozen=True):
     """One verb on one resource. `group` is empty for Kubernetes' own core."""
 
     verb: str

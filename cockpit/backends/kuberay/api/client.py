@@ -14,9 +14,10 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.error_message import (
@@ -72,8 +73,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PatchKind = Literal["json", "merge", "strategic"]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A part of a list. `resource_version` is that of the whole list."""
 
     items: list[Any]

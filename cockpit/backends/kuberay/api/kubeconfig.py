@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.text import one_line
 
@@ -38,8 +40,7 @@ class KubeContext:
     """The user's entry (`token`, `client-certificate`, `exec`, …), paths made absolute."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubeConfig:
+class KubeConfig(Struct, frozen=True):
     contexts: tuple[KubeContext, ...]
     current: str
     """The name of the context that is taken when none is named; it may be missing."""

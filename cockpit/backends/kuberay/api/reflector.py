@@ -12,8 +12,9 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from cockpit.backends.kuberay.api.client import PAGE, KubeClient
 from cockpit.backends.kuberay.api.error_message import KubeError, NoDataError, not_kubernetes
@@ -35,8 +36,7 @@ REFUSED_RETRY_S = 60.0
 COALESCE_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot(Generic[T]):
+class Snapshot(Struct, Generic[T], frozen=True):
     """All that is known now; the mapping is the reflector's own and must not be changed."""
 
     objects: Mapping[str, T]
@@ -45,8 +45,7 @@ class Snapshot(Generic[T]):
     """False while the first list is still coming in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """The state of the watch."""
 
     ok: bool

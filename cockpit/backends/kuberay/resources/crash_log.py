@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import items, mapping, text

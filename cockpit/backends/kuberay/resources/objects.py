@@ -1,4 +1,4 @@
-"""Kubernetes objects as the model's dataclasses.
+"""Kubernetes objects as the model's structs.
 
 Objects come from any writer: a field that is missing, null or of another type gives its
 empty value, and all text loses its control characters here.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from cockpit.backends.kuberay.api.fields import (
     boolean,
@@ -23,8 +24,7 @@ UNBOUNDED = 2_147_483_647
 """What the CRD writes for a group without a maximum."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
+class GroupSpec(Struct, frozen=True):
     """One worker group as the RayCluster wants it. Counts are replicas."""
 
     name: str
@@ -43,8 +43,7 @@ class GroupSpec:
         return max(self.min, min(self.replicas, self.max))
 
 
-@dataclass(frozen=True, slots=True)
-class RayCluster:
+class RayCluster(Struct, frozen=True):
     """What we read of a RayCluster. The sticky `status.state` is not among it."""
 
     name: str

@@ -8,8 +8,9 @@ a race fails and is retried.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.backends.kuberay.api.fields import mapping, whole
 from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
@@ -28,8 +29,7 @@ Step = Mapping[str, Any]
 """One operation of a JSON patch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """`before` and `after` are replicas. An empty patch: there is nothing to change."""
 
     before: int

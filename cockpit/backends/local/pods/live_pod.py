@@ -10,8 +10,10 @@ import signal
 import string
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.backends.local.files import tail
 from cockpit.backends.local.pods.process import PodTrace, ProcessId, identify
@@ -27,8 +29,7 @@ _SUBPROCESS_ENDED = re.compile(r"\[exit code=")
 _EXCEPTION = re.compile(r"^\w*(Error|Exception): ")
 
 
-@dataclass(slots=True)
-class LivePod:
+class LivePod(Struct):
     """Mutable, and the operator's alone; what others see is `status`. Times are Unix seconds."""
 
     pod: Pod

@@ -20,8 +20,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cockpit.model.error import CockpitError
 
@@ -33,8 +34,7 @@ _EXEC_LOOKS = 5
 _EXEC_LOOK_S = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessId:
+class ProcessId(Struct, frozen=True):
     """A process for good: its number and when it started, in clock ticks since boot.
 
     The kernel gives a number again; it never gives the same pair again before the next boot, and
@@ -45,8 +45,7 @@ class ProcessId:
     start_ticks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """One living process of a cluster. `pod` is empty for the operator."""
 
     id: ProcessId
@@ -54,8 +53,7 @@ class Found:
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodTrace:
+class PodTrace(Struct, frozen=True):
     """What distinguishes a pod's processes from others': its name, its directory, its session."""
 
     pod: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.backends.local.address import require_own_listener
 from cockpit.backends.local.pods.pods import Pods
@@ -90,8 +91,7 @@ class Probe:
                     self._wake()
 
 
-@dataclass(frozen=True, slots=True)
-class RayNodes:
+class RayNodes(Struct, frozen=True):
     """The addresses of the living nodes, and Ray's message on each dead one by its address."""
 
     alive: frozenset[str]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.store.run import RunView
 from cockpit.store.selectors import LOSS_NAMES, only_reports
 from training.telemetry.metric_table import CURVES, PARTS, Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
+class Plot(Struct, frozen=True):
     """What one chart shows of a run, and of a rank."""
 
     id: str

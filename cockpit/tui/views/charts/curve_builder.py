@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from statistics import fmean
+
+from msgspec import Struct, field
 
 from cockpit.store.run import RankView, RunView
 from cockpit.store.selectors import ranks_in_order
@@ -25,16 +26,14 @@ NEWEST = 8
 """Points over which a rank is judged to be high or low."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """Another run, live in the store or from a recording."""
 
     name: str
     run: RunView
 
 
-@dataclass(slots=True)
-class CurveBuilder:
+class CurveBuilder(Struct):
     """Makes curves, and remembers which ranks it chose."""
 
     tracks: CurveCache = field(default_factory=CurveCache)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.plot.buckets import Points
 from cockpit.plot.points import LEAST_GAP_S
@@ -15,8 +16,7 @@ KEPT = 400
 """More than the charts of one screen show; what was not drawn for longest goes first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placing:
+class Placing(Struct, frozen=True):
     """The place of a run's points on the axis of the charts."""
 
     progress: Series | None = None
@@ -25,8 +25,7 @@ class Placing:
     """How much later than they were, so that two runs begin together."""
 
 
-@dataclass(slots=True)
-class Track:
+class Track(Struct):
     """One series, placed and smoothed."""
 
     series: Series

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.containers import Grid
 from textual.message import Message
@@ -30,8 +31,7 @@ CHART_CELLS, CHART_ROWS = 58, 16
 MOST_COLUMNS, MOST_ROWS = 4, 3
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """What was drawn last, and so what a key acts on."""
 
     run: RunView

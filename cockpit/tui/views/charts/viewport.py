@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.tui.widgets.chart.axis import Axis
 
@@ -26,8 +28,7 @@ class Reach(NamedTuple):
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Viewport:
+class Viewport(Struct, frozen=True):
     """One for all charts of the view: they stay in step."""
 
     axis: Axis = Axis.CLOCK

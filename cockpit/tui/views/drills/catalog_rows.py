@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from cockpit.drills.faults.catalog import faults, why_not
 from cockpit.drills.faults.fault import Fault, Parameter
@@ -43,8 +44,7 @@ def fault_rows(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+class Day(Struct, frozen=True):
     """A game day that is shipped."""
 
     name: str

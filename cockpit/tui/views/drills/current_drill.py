@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.recovery.measurement import Reading, recovery
@@ -35,8 +36,7 @@ STAGES_BEFORE = (Stage.PREPARING, Stage.BEFORE)
 """Nothing is broken yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """A running drill, or the newest one, with the faults injected so far."""
 
     view: DrillView

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.drills.faults.catalog import NAMES
@@ -35,8 +36,7 @@ FIRST_STEP = "first new step"
 """As `cockpit.insight.recovery.drill_comparison.numbers` calls it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """One drill that is over, or a kill by hand, which has no verdict."""
 
     key: str

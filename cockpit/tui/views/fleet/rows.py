@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.format import plural
@@ -30,8 +30,7 @@ FLEET_COLUMNS = (
 SOURCE = "context:"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRow:
+class FleetRow(Struct, frozen=True):
     """A row, and the cluster that it stands for; None for a context by itself."""
 
     row: Row

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.suspects import Suspect
@@ -30,8 +31,7 @@ NODE_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OnNode:
+class OnNode(Struct, frozen=True):
     """The pods, ranks and GPUs of this cluster on a K8s node."""
 
     pods: tuple[Pod, ...] = ()

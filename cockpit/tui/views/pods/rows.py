@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.model.cluster import Node, Pod
@@ -18,8 +19,7 @@ REASON_CELLS = 200
 """No column wants more, however long a reason is."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodLine:
+class PodLine(Struct, frozen=True):
     """A pod with what is known of it from elsewhere."""
 
     pod: Pod
@@ -37,8 +37,7 @@ class PodLine:
         return "muted" if self.pod.ended_s is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     column: Column
     cell: Callable[[PodLine], Cell]
     key: Callable[[PodLine], SortKey]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit import format
 from cockpit.model.run import RankSample
@@ -21,8 +22,7 @@ MOST_REPORTED = 6
 """A job may report hundreds of numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankLine:
+class RankLine(Struct, frozen=True):
     """One rank with what is known of it from elsewhere."""
 
     rank: RankView
@@ -49,8 +49,7 @@ class RankLine:
         return self.rank.placement.node_ip if self.rank.placement else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """`value` is what it sorts by and is filtered by; `text` what is shown of it."""
 
     column: Column

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from cockpit.model.run import Spread
 
@@ -20,8 +21,7 @@ OUTLIER_Z = 3.5
 OUTLIER_SHARE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """Quantiles by nearest rank, of the finite numbers."""
 
     count: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.model.run import RankSample
@@ -19,15 +19,13 @@ Part = tuple[str, str]
 """Text, and the words of its style."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     name: str
     text: str
     is_bad: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A part of a step."""
 
     name: str

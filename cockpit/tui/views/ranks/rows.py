@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.store.run import RankView, RunView
 from cockpit.store.selectors import STALE_AFTER_S, age_s, only_reports, ranks_in_order
@@ -23,8 +24,7 @@ MARKS = ("stale", "silent", "warning")
 """Keywords of the filter for ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """The rows, and the text about them."""
 
     rows: LazyRows

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.model.run import Trial, TrialStatus
@@ -34,8 +35,7 @@ _INTERNAL = frozenset({"time_this_iter_s", "timestamp", "pid", "done", "iteratio
 """Bookkeeping of Tune's own that no one compares trials by."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrialLine:
+class TrialLine(Struct, frozen=True):
     """A trial with what is known of it from elsewhere."""
 
     trial: Trial
@@ -63,8 +63,7 @@ class TrialLine:
         return max(0.0, (end_s or self.now_s) - trial.started_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     column: Column
     value: Callable[[TrialLine], Value]
     cell: Callable[[TrialLine], Cell]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.recovery.text import so_far
@@ -17,8 +18,7 @@ LEAST_SAID_S = 0.05
 """A phase that took less is drawn, if it fills a cell, but not named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """What the run does from one instant to the next; seconds since the injection."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols, symbols
@@ -13,8 +14,7 @@ LABEL_CELLS = 11
 _LEAST_NAMED = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """`percent` of the whole, in a style of the palette."""
 
     name: str

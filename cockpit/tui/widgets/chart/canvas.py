@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.chart.plot import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(Struct, frozen=True):
     """How many pixels a character has, and which character shows which of them.
 
     Bits count column by column, each from the top.

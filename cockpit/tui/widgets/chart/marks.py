@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.widgets.chart.canvas import Canvas
@@ -26,8 +27,7 @@ CELLS_A_CHECKPOINT = 16
 """With less room than this for each, checkpoints are ticks on the axis only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """An instant, in the unit of the chart's axis."""
 
     at: float
@@ -35,8 +35,7 @@ class Mark:
     kind: MarkKind
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """What part of an axis lies in which cells of a grid."""
 
     left: int

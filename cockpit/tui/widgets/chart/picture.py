@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.plot.buckets import INFINITE, Points
 from cockpit.tui.terminal.cells import fit, width_of
@@ -27,8 +28,7 @@ DECADES = 12.0
 """A logarithmic axis shows no more of them: a single 1e-30 would press all else to the top."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Points by rising place on the axis, such as Unix seconds. The arrays are read, not copied."""
 
     label: str
@@ -46,8 +46,7 @@ class Curve:
     """Places across which no line goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChartOptions:
+class ChartOptions(Struct, frozen=True):
     """How a chart is drawn, independent of its data."""
 
     title: str = ""
@@ -73,8 +72,7 @@ class ChartOptions:
     empty: str = "No data yet"
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """What was drawn, and which part of the axis lies where."""
 
     grid: Grid
@@ -82,8 +80,7 @@ class Picture:
     """None without any point."""
 
 
-@dataclass(slots=True)
-class _Drawing:
+class _Drawing(Struct):
     """One picture in the making."""
 
     grid: Grid

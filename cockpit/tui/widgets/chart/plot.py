@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.plot.buckets import BUCKETS, FINE, Points
 
@@ -17,8 +18,7 @@ LEAST_BUCKETS = 6
 """A column that holds fewer buckets is folded from smaller ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """A curve by pixel column; `low` and `high` are NaN where there is nothing."""
 
     first: list[float]

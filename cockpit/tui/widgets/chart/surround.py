@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols
@@ -14,8 +15,7 @@ from cockpit.tui.widgets.chart.marks import Stretch
 from training.telemetry.metric_table import Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The characters of axes and marks."""
 
     axis: str

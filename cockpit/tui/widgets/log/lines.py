@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.store.store import LogBuffer
 
@@ -30,8 +31,7 @@ def origin_cells(line: str) -> int:
     return found.end() if found else 0
 
 
-@dataclass(slots=True)
-class LogLines:
+class LogLines(Struct):
     """The lines of a log that pass the filter, kept up with it by looking at new lines only.
 
     Lines are numbered from the start of the log, so that a number stays that of its line when

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cockpit.tui.terminal.cells import Align, Cut, width_of
 
@@ -11,8 +12,7 @@ WIDE_GAP = 2
 NARROW_GAP = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of a table.
 
     Without `width` it is as wide as its widest cell so far. `min_width` lets it be cut down to
@@ -38,8 +38,7 @@ class Column:
         return self.width or max(self.min_width or 0, width_of(self.title) + 1, 3)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where one column is drawn, in cells."""
 
     column: Column
