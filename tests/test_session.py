@@ -3,13 +3,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from email.utils import formatdate
 
+import httpx
 import pytest
 
-from cockpit.model.event import Event, Notice
+from cockpit.model.clock import server_time
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.event import Event, Notice, SourceHealth
 from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.simulated_backend import ScriptedBackend
 
 
@@ -145,3 +151,26 @@ def test_work_submitted_to_a_closing_or_closed_session_is_closed() -> None:
     with pytest.raises(RuntimeError, match="the session is closed"):
         session.submit(refused)
     assert inspect.getcoroutinestate(refused) == inspect.CORO_CLOSED
+
+
+async def test_a_clock_that_differs_from_the_clusters_is_corrected_and_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        date = formatdate(time.time() - 3600.0, usegmt=True)
+        return httpx.Response(200, json=[], headers={"Date": date})
+
+    monkeypatch.setattr(server_time, "offset_s", 0.0)
+    session = Session(ScriptedBackend())
+    async with Dashboard(
+        DashboardRoute("http://ray"), transport=httpx.MockTransport(answer)
+    ) as dashboard:
+        await dashboard.jobs()
+    assert session.clock() == pytest.approx(time.time() - 3600.0, abs=2.0)
+    for _ in range(2):
+        session.dispatch(SourceHealth(at_s=session.clock(), source="ray", ok=True))
+    session.drain()
+    (notice,) = session.store.notices
+    assert notice.message == (
+        "the clock of this host is 1 h 00 m ahead of the cluster's; times are those of the cluster"
+    )

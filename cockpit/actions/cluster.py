@@ -7,7 +7,6 @@ the object itself, where the cluster has a way to (`Backend.announce`).
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
@@ -18,6 +17,7 @@ from cockpit.launch import job, rayjob, resubmit, submission
 from cockpit.launch.job import BundledJob
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import Event, Notice
 from cockpit.model.run import Job
@@ -51,7 +51,7 @@ class ClusterActions:
     def __init__(
         self,
         backend: Backend,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         jobs: Callable[[], Mapping[str, Job]] = dict,
         emit: Callable[[Event], None] | None = None,
         refusal: str = "",

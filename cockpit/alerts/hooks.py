@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from cockpit.alerts.settings import Hook
 from cockpit.insight.detectors.hysteresis import is_at_least
 from cockpit.model.alert import Alert
+from cockpit.model.clock import server_time
 from cockpit.model.event import Event, Notice
 from cockpit.model.text import one_line
 
@@ -57,7 +57,7 @@ class Hooks:
         self,
         hooks: tuple[Hook, ...],
         dispatch: Callable[[Event], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
     ) -> None:
         self._hooks, self._dispatch, self._clock = hooks, dispatch, clock
         self._queue: deque[tuple[Hook, dict[str, Any]]] = deque()

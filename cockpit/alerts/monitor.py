@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from threading import Thread
 
@@ -13,6 +12,7 @@ from cockpit.insight.detectors.findings import findings
 from cockpit.insight.detectors.hysteresis import AlertState
 from cockpit.insight.metrics.progress import LastUpdates
 from cockpit.model.alert import Alert
+from cockpit.model.clock import server_time
 from cockpit.model.event import AlertCleared, AlertRaised, Event
 from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
@@ -38,7 +38,7 @@ class AlertMonitor:
         store: Callable[[], Store],
         settings: AlertSettings | None = None,
         past: Callable[[], Sequence[RunSummary]] = tuple,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
     ) -> None:
         self.settings = settings or AlertSettings()
         self._dispatch, self._store, self._past = dispatch, store, past

@@ -6,7 +6,6 @@ Its pods are its Ray nodes. Nothing can be changed here but jobs: there is no op
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from cockpit.backends.protocol import VERBS
 from cockpit.backends.ray_token import dashboard_address, ray_token
 from cockpit.backends.without_kubernetes import WithoutOperator
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import (
     Capability,
     ClusterHealth,
@@ -74,7 +74,7 @@ class AddressBackend(WithoutOperator):
                     version = version or (await dashboard.version()).ray
                     nodes = await dashboard.nodes()
                 except CockpitError as error:
-                    wait_s, now = backoff.failed(), time.time()
+                    wait_s, now = backoff.failed(), server_time()
                     yield self._seen(now, ClusterHealth.UNKNOWN, one_line(error.what))
                     yield SourceHealth(
                         at_s=now,
@@ -86,7 +86,7 @@ class AddressBackend(WithoutOperator):
                     await self._sleep(wait_s)
                     continue
                 backoff.worked()
-                now = time.time()
+                now = server_time()
                 head = any(node.is_head and node.alive for node in nodes)
                 health = ClusterHealth.READY if head else ClusterHealth.DOWN
                 yield self._seen(now, health, "" if head else "its head is dead", version)

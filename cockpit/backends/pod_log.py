@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable
 
 from cockpit.backends.protocol import Backend
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, LogLines, SourceHealth
 from cockpit.model.text import one_line
@@ -23,7 +23,7 @@ class PodLogSource:
         pod: str,
         *,
         previous: bool = False,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
     ) -> None:
         self.name = f"{'previous' if previous else 'pod'}:{pod}"
         self._backend, self._pod, self._clock = backend, pod, clock

@@ -23,6 +23,7 @@ from cockpit.launch.environment import AS_DEFAULT, JobEnvironment, is_uri
 from cockpit.launch.job import bundled_job, flags
 from cockpit.launch.package import Package, cached_package, package_directory, package_training
 from cockpit.model import limited_json
+from cockpit.model.clock import server_time
 from cockpit.model.driver import DriverResources
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile
@@ -269,7 +270,7 @@ async def delete(dashboard: Dashboard, job_id: str) -> None:
     if not job.status.is_over:
         raise UsageError(f"{job_id} is {job.status}", todo=f"stop it first: cockpit stop {job_id}")
     await dashboard.delete(job_id)
-    since_end_s = max(0.0, time.time() - (job.ended_s or 0.0))  # by two clocks
+    since_end_s = max(0.0, server_time() - (job.ended_s or 0.0))  # by two clocks
     looks_until_s = time.monotonic() + RETURNS_WITHIN_S - since_end_s
     while time.monotonic() < looks_until_s:
         await asyncio.sleep(0.5)

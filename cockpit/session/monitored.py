@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from cockpit.alerts.settings import AlertSettings
 from cockpit.backends.protocol import Backend
 from cockpit.config import file, paths
 from cockpit.drills.probes.external import ContextProber, Prober
+from cockpit.model.clock import server_time
 from cockpit.model.error import UsageError
 from cockpit.model.event import Event, Notice, RunSeen, SourceHealth
 from cockpit.model.run import RunSummary
@@ -48,7 +48,7 @@ class MonitoredSession(Session):
         recording: RunRecorders | None = None,
         alerts: AlertSettings | None = None,
         past: Callable[[], Sequence[RunSummary]] = tuple,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         pace: Pace | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:

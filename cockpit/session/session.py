@@ -18,7 +18,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from cockpit.backends.protocol import Backend
-from cockpit.model.event import Event, SourceHealth
+from cockpit.format import duration
+from cockpit.model.clock import server_time
+from cockpit.model.event import Event, Notice, SourceHealth
 from cockpit.model.text import one_line
 from cockpit.sources.polling.interval import Pace
 from cockpit.store.store import Store
@@ -54,7 +56,7 @@ class Session:
         backend: Backend,
         sources: Callable[[], Sequence[Source]] = tuple,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         pace: Pace | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -63,6 +65,7 @@ class Session:
         self._pace = pace
         self._listeners = (*((pace.on_event,) if pace else ()), *listeners)
         self.clock = clock
+        self._told_offset_s = 0.0
         self._make_sources = sources
         self._inbox: deque[Event] = deque()
         self._questions: deque[Callable[[Store], None]] = deque()
@@ -102,10 +105,32 @@ class Session:
 
     def dispatch(self, event: Event) -> None:
         """Queue an event, from any thread: a drill, a mark."""
+        if self.clock is server_time and server_time.offset_s != self._told_offset_s:
+            self._told_offset_s = server_time.offset_s
+            self.dispatch(self._clock_notice())
         for listener in self._listeners:
             listener(event)
         self._inbox.append(event)
         self._arrived.set()
+
+    def _clock_notice(self) -> Notice:
+        offset_s = server_time.offset_s
+        message = "the clock of this host is right again"
+        if offset_s:
+            word = "behind" if offset_s > 0 else "ahead of"
+            message = (
+                f"the clock of this host is {duration(abs(offset_s))} {word} the cluster's; "
+                "times are those of the cluster"
+            )
+        return Notice(
+            at_s=self.clock(),
+            source="session",
+            kind="Cluster",
+            name=self.backend.ref.name,
+            reason="ClockCorrected",
+            message=message,
+            warning=bool(offset_s),
+        )
 
     def drain(self) -> bool:
         """Apply everything that has come in. Returns whether there was anything."""

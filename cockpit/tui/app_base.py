@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from msgspec import Struct, field
 from textual.app import App
 from textual.worker import Worker, WorkerState
 
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.store import Store
 from cockpit.tui.changes.actions import READ_ONLY, Connection
@@ -92,7 +92,7 @@ class AppBase(App[int]):
     @property
     def now_s(self) -> float:
         sessions = (self.connection.session, self.connection.fleet) if self.connection else ()
-        return next((session.clock() for session in sessions if session), time.time())
+        return next((session.clock() for session in sessions if session), server_time())
 
     def view_state(self) -> ViewState:
         """Return everything that the screens draw from."""

@@ -143,7 +143,7 @@ def test_settings_of_placement_are_what_ray_takes() -> None:
     "settings", [Placement(memory_per_worker="lots"), Placement(label_selector="spot")]
 )
 def test_a_wrong_setting_of_placement_is_a_sentence(settings: Placement) -> None:
-    with pytest.raises(SystemExit, match=r"take, say"):
+    with pytest.raises(SystemExit, match=r"use, for example"):
         scaling(settings, "CPU")
 
 

@@ -45,7 +45,8 @@ def resources(settings: Placement, takes: str) -> dict[str, float]:
     if settings.memory_per_worker:
         match = _SIZE.fullmatch(settings.memory_per_worker)
         if match is None:
-            raise SystemExit(f"--memory-per-worker {settings.memory_per_worker}: take, say, 4Gi")
+            size = settings.memory_per_worker
+            raise SystemExit(f"--memory-per-worker {size}: use, for example, 4Gi")
         found["memory"] = float(int(float(match[1]) * _UNITS[match[2]]))
     return found
 
@@ -56,7 +57,8 @@ def labels(settings: Placement) -> dict[str, str] | None:
     for part in filter(None, re.split(r",\s*(?![^()]*\))", settings.label_selector)):
         key, separator, value = part.partition("=")
         if not separator or not key or not value:
-            raise SystemExit(f"--label-selector {part}: take, say, region=eu or market=!spot")
+            example = "use, for example, region=eu or market=!spot"
+            raise SystemExit(f"--label-selector {part}: {example}")
         found[key] = value
     return found or None
 

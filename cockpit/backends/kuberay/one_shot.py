@@ -7,7 +7,6 @@ is read only of those that are not ready, for the reason.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import rayjob_of
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError
 from cockpit.model.event import (
@@ -70,7 +70,7 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
         gone = isinstance(error, KubeError) and error.status == 404
         where = f"RayCluster {ref.name} in namespace {ref.namespace}"
         message = f"there is no {where}" if gone else one_line(str(error))
-        now = time.time()
+        now = server_time()
         state = ClusterHealth.DOWN if gone else ClusterHealth.UNKNOWN
         return [
             ClusterSeen(at_s=now, source=SOURCE, ref=ref, health=state, message=message),
@@ -83,7 +83,7 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
             pods = await _pods(client, cluster)
         except CockpitError as error:
             told = [_refused("pods", error)]
-    now = time.time()
+    now = server_time()
     state, message = health_alone(cluster) if pods is None else health(cluster, pods)
     events: list[Event] = [
         ClusterSeen(
@@ -109,12 +109,12 @@ async def _rayjobs(client: KubeClient, ref: ClusterRef) -> list[Event]:
             found += [job for raw in page.items if (job := rayjob_of(raw, ref)) is not None]
     except CockpitError as error:
         return [_refused("rayjobs", error)]
-    return [JobsListed(at_s=time.time(), source=SOURCE, jobs=tuple(found))]
+    return [JobsListed(at_s=server_time(), source=SOURCE, jobs=tuple(found))]
 
 
 def _refused(kind: str, error: CockpitError) -> SourceHealth:
     message = one_line(error.why or error.what)
-    return SourceHealth(at_s=time.time(), source=f"{SOURCE}:{kind}", ok=False, error=message)
+    return SourceHealth(at_s=server_time(), source=f"{SOURCE}:{kind}", ok=False, error=message)
 
 
 async def _pods(client: KubeClient, cluster: RayCluster) -> list[Pod]:

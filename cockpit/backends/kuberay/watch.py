@@ -22,6 +22,7 @@ from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.crash_log import CrashLogs, explained
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Machine, Pod
 from cockpit.model.event import (
     ClusterSeen,
@@ -171,7 +172,7 @@ class ClusterWatch:
     # -- events
 
     def _compose(self) -> Iterator[Event]:
-        now = time.time()
+        now = server_time()
         cluster, pods = self._kinds.get("cluster"), self._kinds.get("pods")
         # The cluster comes first, and not before the first of its pods: their counts are in it.
         if cluster is not None and not cluster.reported:

@@ -16,6 +16,7 @@ from cockpit.cli.output.run_rows import rank_row
 from cockpit.cli.output.streams import log
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.text import sentence
+from cockpit.model.clock import server_time
 from cockpit.model.drill import Recovery
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -97,7 +98,7 @@ def _how_far(store: Store, job_id: str, run: RunView | None) -> str:
     if run is not None:
         ranks = ", ".join(map(str, sorted(run.ranks))) or "none"
         parts.append(f"its run is {run.state.value} at step {run.step or 0} with ranks: {ranks}")
-    stale = [f"{name}: {why}" for name, _, why in selectors.stale_sources(store, time.time())]
+    stale = [f"{name}: {why}" for name, _, why in selectors.stale_sources(store, server_time())]
     return "; ".join(parts + stale)
 
 

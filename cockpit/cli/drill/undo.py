@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any
 
 from cockpit.actions.drills import DrillActions
@@ -13,12 +12,13 @@ from cockpit.cli.output.streams import log
 from cockpit.config.cluster_flags import Place
 from cockpit.drills.engine import interrupted
 from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import ClusterRef, is_protected
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 
 
 def run(args: argparse.Namespace) -> int:
-    journal, now_s = Journal(), time.time()
+    journal, now_s = Journal(), server_time()
     bad = journal.unreadable()
     for each in bad:
         log(f"{each.line}.")

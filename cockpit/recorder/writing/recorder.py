@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cockpit.config import paths
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event
 from cockpit.model.run import RunSummary
@@ -46,7 +47,7 @@ class Recorder:
         path: Path,
         *,
         run_id: str = "",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         on_message: OnMessage | None = None,
         thread: RecorderThread | None = None,
         only_continue: bool = False,

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from cockpit.model.clock import server_time
 from cockpit.model.event import Event, JobsListed, RunSeen, SourceHealth
 from cockpit.recorder.reading.library import Library, Limits
 from cockpit.recorder.writing.event_filter import ClusterSnapshot, run_of
@@ -91,7 +92,7 @@ class RunRecorders:
         limits: Limits | None = None,
         *,
         only: str = "",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         monotonic: Callable[[], float] = time.monotonic,
         on_message: Callable[[str], None] | None = None,
     ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TypedDict
 
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, SourceHealth
 from cockpit.model.text import one_line
@@ -48,7 +49,7 @@ class PollingSource(ABC):
         poll_s: float,
         pace: Pace | None = None,
         backoff: Backoff | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -10,6 +10,7 @@ import ipaddress
 import json
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.limited_json import MAX_BYTES, LimitError, loads
@@ -155,6 +157,7 @@ class Http:
         route = await self._ask_route()
         sent = _checked(route)
         timeout_s = timeout_s or self._timeout_s
+        began_s = time.monotonic()
         with self._explained(route, path):
             async with (
                 asyncio.timeout(max(self._whole_s, 2 * timeout_s)),
@@ -168,6 +171,7 @@ class Http:
                     timeout=self._timeouts(timeout_s),
                 ) as response,
             ):
+                server_time.correct(response.headers.get("date"), time.monotonic() - began_s)
                 if not response.is_success:
                     text = (await bounded_body.beginning(response)).decode(errors="replace")
                     raise _refused(route, path, response.status_code, text)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.event import Event, LogLines, SourceHealth
 from cockpit.model.text import one_line
@@ -81,7 +81,7 @@ class LogSource:
         *,
         tail_lines: int | None = TAIL_LINES,
         poll_s: float = POLL_S,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
     ) -> None:
         self.name = name
         self._clock = clock
@@ -126,7 +126,7 @@ class JobLogSource(LogSource):
         *,
         tail_lines: int | None = TAIL_LINES,
         poll_s: float = POLL_S,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
     ) -> None:
         where = job_log(dashboard, job_id)
         super().__init__(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 
+from cockpit.model.clock import server_time
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
 from cockpit.sources.ray.log_follower import POLL_S, Locate, LogFile
@@ -55,7 +55,7 @@ class RankLogSource(LogSource):
         submission: Callable[[], Awaitable[str]] = any_job,
         tail_lines: int | None = TAIL_LINES,
         poll_s: float = POLL_S,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
     ) -> None:
         where = rank_log(dashboard, rank, submission)
         super().__init__(

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Event, SourceHealth
 from cockpit.model.run import RunState
@@ -64,7 +65,7 @@ class TelemetrySource:
         idle_s: float = IDLE_S,
         jobs_fresh_s: float = JOBS_FRESH_S,
         pace: Pace | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = server_time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from cockpit.backends.kuberay.api.client import PAGE, KubeClient
 from cockpit.backends.kuberay.api.error_message import KubeError, NoDataError, not_kubernetes
 from cockpit.backends.kuberay.api.fields import UNUSABLE
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
@@ -139,7 +140,7 @@ class Reflector(Generic[T]):
         missing = isinstance(error, KubeError) and error.status == 404
         slow = missing or isinstance(error, NotAllowedError)
         wait_s = REFUSED_RETRY_S * random.uniform(0.9, 1.1) if slow else self._backoff.failed()
-        self._set_health(Health(False, error, time.time() + wait_s, missing))
+        self._set_health(Health(False, error, server_time() + wait_s, missing))
         await asyncio.sleep(wait_s)
 
     async def _list(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
 from cockpit.backends.kuberay.resources.health import health_alone
 from cockpit.backends.kuberay.resources.objects import summary
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import ClusterSummary
 from cockpit.model.error import CockpitError
 from cockpit.model.event import ClustersListed, Event, SourceHealth
@@ -95,7 +95,10 @@ class FleetSource:
                 case Snapshot(objects=objects, complete=True):
                     clusters = tuple(sorted(objects.values(), key=_order))
                     yield ClustersListed(
-                        at_s=time.time(), source=self.name, context=self.context, clusters=clusters
+                        at_s=server_time(),
+                        source=self.name,
+                        context=self.context,
+                        clusters=clusters,
                     )
                 case Health(error=ForbiddenError()) if namespace is None and not ok:
                     yield None
@@ -117,7 +120,7 @@ class FleetSource:
         self, *, ok: bool, error: str = "", retry_at_s: float | None = None, absent: bool = False
     ) -> SourceHealth:
         return SourceHealth(
-            at_s=time.time(),
+            at_s=server_time(),
             source=self.name,
             ok=ok,
             error=error,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -25,6 +24,7 @@ from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.pod_reason import ended
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.backends.kuberay.resources.safe_yaml import as_yaml
+from cockpit.model.clock import server_time
 from cockpit.model.cluster import ClusterRef, Pod
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from cockpit.model.text import one_line
@@ -139,7 +139,7 @@ async def _events(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> 
     notices = sorted(usable(partial(objects.notice, source=""), items(answer, "items")), key=_at)
     if not notices:
         return "\nEvents: none\n"
-    now = time.time()
+    now = server_time()
     lines = [
         f"  {_age(now - notice.at_s):>6}  {'!' if notice.warning else ' '} {notice.reason:<22}"
         f" {notice.message}"
@@ -263,7 +263,7 @@ def _top(raw: Any) -> list[Row]:
     owners = ", ".join(
         f"{text(owner, 'kind')} {text(owner, 'name')}" for owner in items(meta, "ownerReferences")
     )
-    rows = [("Name", name), ("Age", _age(time.time() - made) if made else "not known")]
+    rows = [("Name", name), ("Age", _age(server_time() - made) if made else "not known")]
     return rows + ([("Owner", owners)] if owners else [])
 
 

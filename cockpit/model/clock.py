@@ -1,0 +1,49 @@
+"""The time as the cluster's servers have it.
+
+On a host whose clock is an hour ahead, a fault would seem to follow the steps that it interrupts,
+every run would look stalled, and every pod an hour older. So the clock is corrected by the Date
+header (RFC 9110, 6.6.1) of the Ray dashboard's answers, if it is wrong by more than TOLERANCE_S.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+TOLERANCE_S = 2.0
+"""A Date header has whole seconds, and clocks that are kept by NTP differ by less than one."""
+
+
+class ServerClock:
+    """Unix time in seconds; called as `time.time` is, from any thread."""
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self.offset_s = 0.0
+        """What is added to this host's clock; negative where that is ahead."""
+
+    def __call__(self) -> float:
+        return self._wall() + self.offset_s
+
+    def correct(self, date: str | None, took_s: float) -> None:
+        """Take the Date header of an answer that has just begun, `took_s` after its request."""
+        if date is None:
+            return
+        from email.utils import parsedate_to_datetime
+
+        try:
+            server_s = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return
+        now_s = self._wall()
+        # The server's clock showed between `server_s` and a second more, at some moment since the
+        # request was sent.
+        least, most = server_s - now_s, server_s + 1.0 - (now_s - took_s)
+        if least - TOLERANCE_S <= self.offset_s <= most + TOLERANCE_S:
+            return
+        close = least - TOLERANCE_S <= 0.0 <= most + TOLERANCE_S
+        self.offset_s = 0.0 if close else (least + most) / 2
+
+
+server_time = ServerClock()
+"""The clock of this process."""
