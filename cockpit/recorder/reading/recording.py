@@ -76,7 +76,7 @@ class Recording:
     def run(self) -> RunSummary:
         """The summary of the run."""
         try:
-            return from_plain(RunSummary, self._facts["run"])  # type: ignore[no-any-return]
+            return from_plain(RunSummary, self._facts["run"])
         except KeyError:
             pass
         except CodecError:
