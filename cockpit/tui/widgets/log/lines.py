@@ -1,4 +1,4 @@
-"""Which lines of a log are shown, and what is highlighted in them. Pure."""
+"""Which lines of a log are shown. Pure."""
 
 from __future__ import annotations
 
@@ -8,27 +8,6 @@ from bisect import bisect_left
 from msgspec import Struct, field
 
 from cockpit.store.store import LogBuffer
-
-_BAD = re.compile(
-    r"\b(?:ERROR|CRITICAL|FATAL|Traceback|Segmentation fault|core dumped|OOMKilled|out of memory)\b"
-    r"|\b[A-Z]\w*(?:Error|Exception)\b"
-)
-_WARNING = re.compile(r"\b(?:WARNING|WARN|\w+Warning)\b")
-# Ray marks each line of a worker with where it came from: `(RayTrainWorker pid=12, ip=10.0.0.3)`.
-_ORIGIN = re.compile(r"^\([^()]*\bpid=\d+[^()]*\)")
-
-
-def level(line: str) -> str:
-    """`bad`, `warning` or nothing."""
-    if _BAD.search(line):
-        return "bad"
-    return "warning" if _WARNING.search(line) else ""
-
-
-def origin_cells(line: str) -> int:
-    """How many characters at the start only name the origin of the line."""
-    found = _ORIGIN.match(line)
-    return found.end() if found else 0
 
 
 class LogLines(Struct):

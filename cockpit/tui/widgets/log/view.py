@@ -16,10 +16,11 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.format import count, plural
+from cockpit.logs.level import level, origin_cells
 from cockpit.store.store import LogBuffer
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.theme import Palette
-from cockpit.tui.widgets.log.lines import LogLines, level, origin_cells
+from cockpit.tui.widgets.log.lines import LogLines
 from cockpit.tui.widgets.scrolling import set_virtual_height
 
 STATUS_LINES = 1

@@ -1,0 +1,127 @@
+"""Logs merged by time, equal lines folded, the first error marked."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from cockpit.logs import fold
+from cockpit.logs.block import Block, LineFilter, merged
+from cockpit.logs.fold import folded
+from cockpit.logs.line import Line
+from cockpit.logs.types import Kind, Log, Row, ranges
+
+RANKS = tuple(Log(Kind.RANK, f"rank {rank}", rank) for rank in range(4))
+DRIVER, RAYLET = Log(Kind.DRIVER, "driver"), Log(Kind.RAYLET, "raylet 10.0.0.1")
+
+
+def line(at_s: float | None, text: str, level: str = "", *, has_time: bool = True) -> Line:
+    return Line(at_s, text, level, has_time and at_s is not None)
+
+
+def rows(*written: tuple[Log, Sequence[Line]]) -> list[Row]:
+    blocks = []
+    for log, lines in written:
+        blocks.append(Block(log))
+        for one in lines:
+            blocks[-1].append(one)
+    return list(folded(merged(blocks), [log for log, _ in written]))
+
+
+def test_lines_of_all_logs_are_in_order_of_time() -> None:
+    found = rows(
+        (RANKS[0], [line(1.0, "a"), line(4.0, "d")]),
+        (RANKS[1], [line(2.0, "b"), line(3.0, "c")]),
+        (DRIVER, [line(None, "start"), line(2.5, "x")]),
+    )
+    assert [(row.at_s, row.text) for row in found] == [
+        (None, "start"),
+        (1.0, "a"),
+        (2.0, "b"),
+        (2.5, "x"),
+        (3.0, "c"),
+        (4.0, "d"),
+    ]
+
+
+def test_equal_lines_of_ranks_and_of_the_driver_are_one_row() -> None:
+    [row] = rows(
+        *((log, [line(10.0 + log.rank, f"[rank{log.rank}]: pid={log.rank} ready")])
+          for log in RANKS if log.rank is not None),
+        (DRIVER, [line(11.0, "(RayTrainWorker pid=7, ip=10.0.0.3) pid=7 ready")]),
+    )  # fmt: skip
+    assert (row.ranks, row.count, row.at_s) == ((0, 1, 2, 3), 5, 10.0)
+    assert row.writers == "ranks 0-3, driver"
+
+
+def test_equal_lines_more_than_seconds_apart_are_two_rows() -> None:
+    found = rows((RANKS[0], [line(1.0, "a"), line(2.0, "a"), line(1.0 + fold.WITHIN_S + 2, "a")]))
+    assert [(row.at_s, row.count) for row in found] == [(1.0, 2), (1.0 + fold.WITHIN_S + 2, 1)]
+
+
+def test_lines_that_differ_by_more_than_rank_and_pid_are_not_folded() -> None:
+    found = rows((RANKS[0], [line(1.0, "loss 1")]), (RANKS[1], [line(1.0, "loss 2")]))
+    assert [row.text for row in found] == ["loss 1", "loss 2"]
+
+
+def test_each_line_of_a_traceback_stays_and_is_folded_across_ranks() -> None:
+    traceback = [line(1.0, "ERROR", "bad")] + [
+        line(1.0, text, has_time=False) for text in ("Traceback", " f()", " f()", "ValueError")
+    ]
+    found = rows((RANKS[0], traceback), (RANKS[1], traceback))
+    assert [row.text for row in found] == [one.text for one in traceback]
+    assert {row.ranks for row in found} == {(0, 1)}
+
+
+def test_first_error_of_the_application_is_marked_and_not_that_of_a_raylet() -> None:
+    found = rows(
+        (RAYLET, [line(1.0, "metrics agent is absent", "bad")]),
+        (RANKS[2], [line(3.0, "late", "bad")]),
+        (RANKS[1], [line(2.0, "first", "bad")]),
+    )
+    assert [row.text for row in found if row.first_error] == ["first"]
+
+
+def test_number_of_open_rows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "OPEN_ROWS", 10)
+    found = rows((RANKS[0], [line(1.0, f"line {number}") for number in range(1_000)]))
+    assert [row.text for row in found] == [f"line {number}" for number in range(1_000)]
+
+
+def test_no_line_is_lost_when_one_text_repeats_without_a_time() -> None:
+    lines = [line(1.0, "same", has_time=False) for _ in range(fold.SAME_TEXT * 2)]
+    assert sum(row.count for row in rows((RANKS[0], lines))) == len(lines)
+
+
+def test_half_characters_are_replaced() -> None:
+    [row] = rows((RANKS[0], [line(1.0, "a\ud800")]))
+    assert row.text == "a?"
+
+
+@pytest.mark.parametrize(
+    ("kept", "texts"),
+    [
+        (LineFilter(), ["no time", "a", "b", "c"]),
+        (LineFilter(pattern=re.compile("[ab]$")), ["a", "b"]),
+        (LineFilter(since_s=2.0), ["b", "c"]),
+        (LineFilter(since_s=1.5, until_s=2.5), ["b"]),
+    ],
+)
+def test_filter_keeps_lines_by_pattern_and_time(kept: LineFilter, texts: list[str]) -> None:
+    lines = [line(None, "no time"), line(1.0, "a"), line(2.0, "b"), line(3.0, "c")]
+    assert [one.text for one in kept.kept(lines)] == texts
+
+
+def test_ranges_of_ranks() -> None:
+    assert ranges((0, 1, 2, 5, 7, 8)) == "0-2, 5, 7-8"
+
+
+def test_a_block_takes_little_more_than_its_text() -> None:
+    block = Block(RANKS[0])
+    for number in range(10_000):
+        block.append(line(float(number), "x" * 100))
+    parts = (block._text, block._ends, block._times, block._flags)
+    assert sum(map(sys.getsizeof, parts)) < 10_000 * 140
