@@ -11,8 +11,9 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from cockpit.logs.line import Line
 from cockpit.logs.types import Log
@@ -71,8 +72,7 @@ def merged(blocks: Sequence[Block]) -> Iterator[Entry]:
     return heapq.merge(*(block.entries(index) for index, block in enumerate(blocks)))
 
 
-@dataclass(frozen=True, slots=True)
-class LineFilter:
+class LineFilter(Struct, frozen=True):
     """Which lines are kept; None: all."""
 
     pattern: re.Pattern[str] | None = None

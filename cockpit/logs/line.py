@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.logs.level import level
 from cockpit.model import limited_json
@@ -50,8 +51,7 @@ _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """From which number on a Unix time is in nanoseconds, microseconds or milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     at_s: float | None
     text: str
     level: str

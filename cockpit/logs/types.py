@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -22,16 +23,14 @@ class Kind(StrEnum):
         return self in (Kind.RANK, Kind.DRIVER, Kind.CONTROLLER)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     kind: Kind
     name: str
     """Unique in the run: `rank 3`, `driver`, `raylet 10.0.0.4`."""
     rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A line of one log, or an equal line of several logs folded into one."""
 
     at_s: float | None

@@ -1,4 +1,4 @@
-"""`cockpit logs JOB|POD|RANK`: each line once, through reconnects."""
+"""`cockpit logs JOB|POD|RANK`: each line once, through reconnects; `--all`: see all_logs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import aclosing
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
+from cockpit.cli.output import tables
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
 from cockpit.model.run import Job
 from cockpit.session.session import Session
@@ -22,7 +23,17 @@ from cockpit.sources.ray.logs import follow_job_log, follow_node_log
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
-        "what", metavar="JOB|POD|RANK", help="a job's id, a pod, or a rank's number"
+        "what",
+        nargs="?",
+        default="",
+        metavar="JOB|POD|RANK",
+        help="a job's id, a pod, or a rank's number; with --all a run or a job "
+        "(default: the newest)",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="merge the logs of all ranks, the driver, the controller, raylets and pods by time",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="print new lines until it ends")
     parser.add_argument(
@@ -31,12 +42,32 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         action="store_true",
         help="the log of the pod's container before its last restart",
     )
-    parser.add_argument("--lines", type=int, metavar="N", help="only the last N lines")
+    parser.add_argument(
+        "--lines", type=int, metavar="N", help="only the last N lines; with --all of each log"
+    )
     parser.add_argument("--grep", metavar="RE", help="only lines that match")
+    parser.add_argument("--since", metavar="TIME", help="with --all: from then on, as 10m or 12:03")
+    parser.add_argument(
+        "--around", metavar="TIME", help="with --all: 30 s before and after, as 12:03:04"
+    )
+    tables.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     pattern = _pattern(args.grep)
+    if args.all:
+        from cockpit.cli.read import all_logs
+
+        return all_logs.run(args, pattern)
+    for flag in ("since", "around"):
+        if getattr(args, flag):
+            raise UsageError(f"--{flag} needs --all.")
+    if args.output != "table":
+        raise UsageError("-o needs --all: one log is printed as it is.")
+    if not args.what:
+        raise UsageError(
+            "Which log? Name a job, a pod or a rank.", todo="--all prints all logs of a run."
+        )
     # One loop for all of it: what a backend has open belongs to the loop that it was opened on.
     with connect.session(args, sources=(), kinds=("pods", "rayjobs")) as session:
         connect.wait_for(session, ("backend",))

@@ -165,6 +165,8 @@ class TrainRun(Struct, frozen=True):
     submission_id: str = ""
     max_failures: int | None = None
     """Of its FailureConfig; Ray tells no other of its budgets."""
+    controller_log: str = ""
+    """Relative to the log directory of the driver's node; empty when Ray does not report it."""
 
 
 def train_runs(answer: Any) -> tuple[TrainRun, ...]:
@@ -187,6 +189,7 @@ def _train_run(raw: Mapping[str, Any]) -> TrainRun:
         attempts=tuple(sorted(attempts, key=lambda attempt: attempt.started_s)),
         submission_id=one_line(str((raw.get("job_details") or {}).get("submission_id") or "")),
         max_failures=_max_failures(raw.get("run_settings")),
+        controller_log=_log_name(raw.get("controller_log_file_path")),
     )
 
 
@@ -215,14 +218,17 @@ def _train_attempt(raw: Mapping[str, Any]) -> TrainAttempt:
                 node_id=one_line(str(worker["node_id"])),
                 node_ip=one_line(str(worker["node_ip"])),
                 pid=int(worker["pid"]),
-                log_file=one_line(
-                    str(worker.get("log_file_path") or "").rpartition("/logs/")[2], limit=1000
-                ),
+                log_file=_log_name(worker.get("log_file_path")),
                 gpu_ids=tuple(int(gpu) for gpu in worker.get("gpu_ids") or ()),
             )
             for worker in raw.get("workers") or ()
         ),
     )
+
+
+def _log_name(path: Any) -> str:
+    """A path on a node, relative to its log directory."""
+    return one_line(str(path or "").rpartition("/logs/")[2], limit=1000)
 
 
 class GrafanaPlace(Struct, frozen=True):
