@@ -120,7 +120,7 @@ class LineParser:
         name = clean(" ".join(name[:20].split())).upper()
         traceback = fields.get("exc_text")
         texts = message.splitlines() or [""]
-        if _is_text(traceback):
+        if isinstance(traceback, str):
             texts += traceback.splitlines()
         texts = [clean(part)[:LINE_LIMIT] for part in texts[:JSON_LINES]]
         if name not in ("", "INFO"):

@@ -76,7 +76,8 @@ async def test_logs_of_ranks_driver_controller_raylets_and_gcs_are_found(
         "rank 0": "train/ray-train-app-worker-0.log",
         "rank 1": "train/ray-train-app-worker-1.log",
         "rank 1 stderr": "worker-abc-01000000-101.err",
-        "raylet 127.0.0.10": "raylet.out",
+        "raylet 127.0.0.10 aaaaaaaa": "raylet.out",
+        "raylet 127.0.0.10 bbbbbbbb": "raylet.out",
         "gcs": "gcs_server.out",
     }
     assert found.title == "run digits"
@@ -123,7 +124,7 @@ async def test_last_lines_are_read_and_missing_files_are_named(
     lines, unread = await read(dashboard, found.places, lines=2)
     assert lines["driver"] == ["three", "torn"]
     assert lines["rank 1 stderr"] == ["Segmentation fault"]
-    assert lines["raylet 127.0.0.10"] == ["\ufffd"]
+    assert lines["raylet 127.0.0.10 bbbbbbbb"] == ["\ufffd"]
     assert {one.name for one in unread} == {
         "controller",
         "controller system",
@@ -134,7 +135,7 @@ async def test_last_lines_are_read_and_missing_files_are_named(
 
 
 async def test_requests_at_one_time_are_bounded(fake: FakeDashboard, dashboard: Dashboard) -> None:
-    most = 0
+    most = running = 0
 
     async def one(_: int) -> None:
         nonlocal most, running
@@ -143,6 +144,5 @@ async def test_requests_at_one_time_are_bounded(fake: FakeDashboard, dashboard: 
         await dashboard.version()
         running -= 1
 
-    running = 0
     await run_logs.each(range(100), one)
     assert (most, fake.times_asked("/api/version")) == (run_logs.CONCURRENCY, 100)

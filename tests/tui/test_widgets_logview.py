@@ -6,8 +6,9 @@ from collections.abc import Iterable
 import pytest
 from textual.events import MouseScrollUp
 
+from cockpit.logs.level import level
 from cockpit.store.store import LogBuffer
-from cockpit.tui.widgets.log.lines import LogLines, level
+from cockpit.tui.widgets.log.lines import LogLines
 from cockpit.tui.widgets.log.view import LogView
 from tests.tui.stage import Stage, lines, watch_repaints
 

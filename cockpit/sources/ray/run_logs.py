@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -162,14 +163,18 @@ def _pid(name: str) -> int | None:
 
 def _ray(found: RunLogs, nodes: Sequence[Node], used: frozenset[str]) -> None:
     """The raylets of the run's nodes, and the GCS."""
+    addresses = Counter(node.ip for node in nodes)
     for node in nodes:
         if not (node.is_head or node.id in used):
             continue
+        name = f"raylet {node.ip}"
+        if addresses[node.ip] > 1:
+            name += f" {node.id[:8]}"
         if not node.alive:
-            found.unread.append(Unread(f"raylet {node.ip}", "its Ray node is dead"))
+            found.unread.append(Unread(name, "its Ray node is dead"))
             continue
         file = LogFile(node.id, "raylet.out")
-        found.places.append(Place(Log(Kind.RAYLET, f"raylet {node.ip}"), file))
+        found.places.append(Place(Log(Kind.RAYLET, name), file))
         if node.is_head:
             found.places.append(Place(Log(Kind.GCS, "gcs"), LogFile(node.id, "gcs_server.out")))
 
