@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from msgspec import Struct, field
 
+from cockpit.model.event import MetricsReported, RankSampled
 from cockpit.model.run import (
     Checkpoint,
     Phase,
     Placement,
-    RankMetrics,
     RankSample,
     RunState,
     Spread,
@@ -203,23 +203,15 @@ class RunView(Struct):
             if metric.band and len(known) >= BAND_RANKS:
                 self._band(name, at_s, *_tenths(known))
 
-    def take_spread(
-        self,
-        at_s: float,
-        attempt: int,
-        samples: Sequence[RankSample],
-        spreads: Sequence[Spread],
-        reporting: int | None,
-        silent: tuple[int, ...],
-    ) -> None:
+    def take_spreads(self, event: RankSampled) -> None:
         """Fold in one tick of a large world: some ranks, and the spreads over all of them."""
-        self.hang.progressed([sample for sample in samples if self._take_one(sample)])
-        self.reporting, self.silent = reporting, silent
-        self.spreads = {spread.name: spread for spread in spreads}
-        for spread in spreads:
+        at_s = event.at_s
+        self.hang.progressed([sample for sample in event.samples if self._take_one(sample)])
+        self.reporting, self.silent = event.reporting, event.silent
+        self.spreads = {spread.name: spread for spread in event.spreads}
+        for spread in event.spreads:
             if spread.name == "step":
-                view = self.attempt_view(attempt)
-                view.reach(int(spread.high), at_s)
+                self.attempt_view(event.attempt).reach(int(spread.high), at_s)
                 self.progress.append(at_s, spread.high)
             if (metric := CURVES.get(spread.name)) is None:
                 continue
@@ -255,22 +247,16 @@ class RunView(Struct):
         attempt.reach(sample.step, sample.at_s)
         return True
 
-    def take_report(
-        self,
-        at_s: float,
-        metrics: Mapping[str, float],
-        checkpoint: Checkpoint | None,
-        ranks: Sequence[RankMetrics],
-    ) -> None:
-        self.reported_s = at_s
-        self.metrics.update(metrics)
-        for name, value in metrics.items():
+    def take_report(self, event: MetricsReported) -> None:
+        self.reported_s = at_s = event.at_s
+        self.metrics.update(event.metrics)
+        for name, value in event.metrics.items():
             self.reported.append(name, at_s, value)
-        for of_rank in ranks:
+        for of_rank in event.ranks:
             self.rank_view(of_rank.rank).reported = of_rank.metrics
-        if checkpoint is not None:
-            self.checkpoint, self.checkpoint_s = checkpoint, at_s
-            self.checkpoints.append((at_s, checkpoint))
+        if event.checkpoint is not None:
+            self.checkpoint, self.checkpoint_s = event.checkpoint, at_s
+            self.checkpoints.append((at_s, event.checkpoint))
             del self.checkpoints[:-CHECKPOINTS_KEPT]
 
 

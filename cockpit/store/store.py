@@ -177,14 +177,7 @@ class Store(Struct):
                 if run.is_thinned:
                     pass  # its stream is read again
                 elif event.spreads:
-                    run.take_spread(
-                        event.at_s,
-                        event.attempt,
-                        event.samples,
-                        event.spreads,
-                        event.reporting,
-                        event.silent,
-                    )
+                    run.take_spreads(event)
                 else:
                     run.take(event.samples)
             case SourceHealth():
@@ -236,7 +229,7 @@ class Store(Struct):
                 run = self._run(event.run_id)
                 if run.is_thinned:
                     return
-                run.take_report(event.at_s, event.metrics, event.checkpoint, event.ranks)
+                run.take_report(event)
                 if (of := run.attempts.get(event.attempt)) is not None and of.reported_s is None:
                     of.reported_s = event.at_s
             case TrialsListed():

@@ -15,6 +15,7 @@ import pytest
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
 from cockpit.cli.read.timeline import trace, trace_events
+from cockpit.model.event import MetricsReported
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.session import builder
 from tests.events import RUN, before_the_kill, reduced, the_recovery
@@ -26,7 +27,15 @@ def test_a_run_is_reported_as_slices_that_follow_one_another() -> None:
     run = store.runs[RUN]
     run.enter_phase(90.0, 1, Phase.FIRST_STEP)
     run.enter_phase(95.0, 1, Phase.RUNNING)
-    run.take_report(98.0, {}, Checkpoint(40, "/c/40", took_s=0.5), ())
+    run.take_report(
+        MetricsReported(
+            at_s=98.0,
+            source="ray",
+            run_id=RUN,
+            attempt=1,
+            checkpoint=Checkpoint(40, "/c/40", took_s=0.5),
+        )
+    )
     made = trace([], trace_events(store, run, 120.0), {"run": run.id})
     events = made["traceEvents"]
     assert json.loads(json.dumps(made, allow_nan=False)) == made
