@@ -87,9 +87,7 @@ class DrillHistory:
 def _read(path: Path) -> KeptDrill:
     if path.stat().st_size > FILE_LIMIT_BYTES:
         raise CodecError(f"it has more than {FILE_LIMIT_BYTES >> 20} MB")
-    raw = loads(path.read_text(encoding="utf-8"))
-    found: KeptDrill = from_plain(KeptDrill, raw)
-    return found
+    return from_plain(KeptDrill, loads(path.read_text(encoding="utf-8")))
 
 
 def _plain(name: str) -> str:

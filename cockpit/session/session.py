@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from cockpit.backends.protocol import Backend
@@ -95,12 +94,7 @@ class Session:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def dispatch(self, event: Event) -> None:

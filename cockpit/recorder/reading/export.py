@@ -84,9 +84,9 @@ def rows(recording: Recording) -> Iterator[tuple[str, Row]]:
 def _of_event(moment_s: float, event: Event) -> Iterator[tuple[str, Row]]:
     if isinstance(event, RankSampled):
         for sample in event.samples:
-            yield "samples", (event.run_id, *_values(sample))
+            yield "samples", (event.run_id, *astuple(sample))
         for spread in event.spreads:
-            yield "spreads", (event.run_id, event.at_s, event.attempt, *_values(spread))
+            yield "spreads", (event.run_id, event.at_s, event.attempt, *astuple(spread))
         return
     if isinstance(event, LogLines):
         for line in event.lines:
@@ -115,10 +115,6 @@ def _of_run(run: RunView) -> Iterator[tuple[str, Row]]:
     for metric in run.curves:
         for at_s, value in run.curves[metric]:
             yield "curves", (run.id, metric, at_s, value)
-
-
-def _values(row: RankSample | Spread) -> Row:
-    return astuple(row)
 
 
 def _strict(value: Any) -> str:

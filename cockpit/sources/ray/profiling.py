@@ -10,7 +10,6 @@ since it is a dependency there; memray does not. Every call may raise the errors
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
@@ -71,12 +70,7 @@ class RayTools:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def stack(self, process: Process, *, native: bool = False) -> str:
