@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from cockpit.model.cluster import Node, NodeType, Pod
+from cockpit.model.cluster import NodeType, Pod
 from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
 
@@ -35,12 +35,6 @@ def pod_of_rank(store: Store, rank: RankView) -> Pod | None:
     if rank.placement is None:
         return None
     return next((pod for pod in store.pods.values() if pod.ip == rank.placement.node_ip), None)
-
-
-def node_of_pod(store: Store, pod: Pod) -> Node | None:
-    """The Ray node on the pod; the living one when an address was used twice."""
-    nodes = [node for node in store.nodes.values() if node.ip == pod.ip]
-    return max(nodes, key=lambda node: node.alive, default=None)
 
 
 def ranks_on_pod(store: Store, run: RunView | None, pod: Pod) -> tuple[int, ...]:

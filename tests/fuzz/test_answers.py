@@ -60,7 +60,6 @@ RUN = {
         }
     ]
 }
-GRAFANA = {"data": {"grafanaHost": "http://g", "dashboardUids": {"default": "x"}}}
 LOGS = {"data": {"result": {"internal": ["raylet.out", "old/"], "worker": ["w.log"]}}}
 ONE_JOB = job("j-1") | {
     "metadata": {"owner": "jane"},
@@ -72,7 +71,6 @@ PARSERS: dict[str, tuple[Any, Any]] = {
     "nodes": ({"data": {"summary": [node(), node("b" * 56, alive=False)]}}, answers.nodes),
     "jobs": ([ONE_JOB, job("j-2", "FAILED")], lambda raw: [answers.job(one) for one in raw]),
     "train runs": (RUN, answers.train_runs),
-    "grafana": (GRAFANA, answers.grafana),
     "log files": (LOGS, answers.log_files),
     "submission": (ONE_JOB, _submission),
 }

@@ -152,21 +152,6 @@ async def test_a_run_without_a_tag_is_joined_by_its_name(
     }
 
 
-async def test_the_history_of_a_metric_is_in_order_and_read_page_by_page(
-    server: MlflowServer, tagged: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cockpit.sources.mlflow.api.POINTS_A_PAGE", 2)
-    client = Mlflow(MlflowSettings(server.url))
-    points = await client.metric_history(tagged, "loss")
-    assert [(point.step, point.value) for point in points] == [
-        (0, 1.0),
-        (1, 0.5),
-        (2, pytest.approx(1 / 3)),
-    ]
-    assert await client.metric_history(tagged, "no such metric") == ()
-    await client.aclose()
-
-
 async def test_runs_are_read_page_by_page_newest_first_and_no_further_than_a_bound(
     server: MlflowServer, tagged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

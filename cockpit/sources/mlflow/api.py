@@ -23,7 +23,6 @@ from cockpit.sources.mlflow.settings import MlflowSettings
 
 EXPERIMENTS_A_PAGE = 200
 RUNS_A_PAGE = 100
-POINTS_A_PAGE = 5_000
 PAGES = 5
 """Of each list so many are read, newest first; MLflow keeps everything for ever."""
 ARTIFACTS = 200
@@ -36,13 +35,6 @@ class Found(Struct, frozen=True):
 
     run: TrackedRun
     tags: Mapping[str, str]
-
-
-class MetricPoint(Struct, frozen=True):
-    at_s: float
-    step: int
-    value: float
-    """NaN and the infinities are kept."""
 
 
 class Mlflow:
@@ -93,23 +85,6 @@ class Mlflow:
             with _understood(self._http):
                 names.append(one_line(str(file["path"])) + "/" * bool(file.get("is_dir")))
         return tuple(sorted(names))
-
-    async def metric_history(self, run_id: str, name: str) -> tuple[MetricPoint, ...]:
-        """All points of one metric in order of time, at most PAGES pages of them."""
-        params = {"run_id": run_id, "metric_key": name, "max_results": str(POINTS_A_PAGE)}
-        found = []
-        async with aclosing(self._pages("GET", "metrics/get-history", params)) as pages:
-            async for page in pages:
-                for raw in self._listed(page, "metrics"):
-                    with _understood(self._http):
-                        found.append(
-                            MetricPoint(
-                                moment_s(float(raw["timestamp"]) / 1000),
-                                int(raw.get("step") or 0),
-                                _number(raw["value"]),
-                            )
-                        )
-        return tuple(sorted(found, key=lambda point: (point.at_s, point.step)))
 
     def page_of(self, experiment_id: str, run_id: str) -> str:
         """The run's page in MLflow's UI."""

@@ -229,23 +229,3 @@ def _train_attempt(raw: Mapping[str, Any]) -> TrainAttempt:
 def _log_name(path: Any) -> str:
     """A path on a node, relative to its log directory."""
     return one_line(str(path or "").rpartition("/logs/")[2], limit=1000)
-
-
-class GrafanaPlace(Struct, frozen=True):
-    """The Grafana that Ray's dashboard shows, as Ray was told of it."""
-
-    url: str
-    dashboards: Mapping[str, str]
-    """The uid of each of Ray's own: `default`, `train`, …"""
-
-
-def grafana(answer: Any) -> GrafanaPlace | None:
-    """`/api/grafana_health`; None when it is disabled."""
-    data = answer["data"]
-    url = one_line(str(data["grafanaHost"]), limit=2000)
-    if url == "DISABLED":
-        return None
-    uids = data.get("dashboardUids") or {}
-    return GrafanaPlace(
-        url.rstrip("/"), {one_line(str(name)): one_line(str(uid)) for name, uid in uids.items()}
-    )

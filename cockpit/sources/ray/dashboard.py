@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -19,9 +18,8 @@ from cockpit.model.death import MemoryKill
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
-from cockpit.sources.http.lines import split_lines
 from cockpit.sources.ray import answers
-from cockpit.sources.ray.answers import GrafanaPlace, TrainRun
+from cockpit.sources.ray.answers import TrainRun
 from cockpit.sources.ray.http import AnswerError, Http, MissingError, RouteOf
 
 if TYPE_CHECKING:
@@ -76,12 +74,7 @@ class Dashboard:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def version(self) -> Version:
@@ -182,17 +175,6 @@ class Dashboard:
             return False
         return True
 
-    async def grafana(self) -> GrafanaPlace | None:
-        """None when Ray was told of none, or it does not answer Ray."""
-        path = "/api/grafana_health"
-        try:
-            raw = await self._http.ask("GET", path)
-        except AnswerError as error:
-            if error.status == 200:
-                raise
-            return None
-        return _read(path, raw, answers.grafana)
-
     async def has_package(self, name: str) -> bool:
         """Whether the package is on the cluster. Asking also keeps it from being collected."""
         try:
@@ -240,7 +222,7 @@ class Dashboard:
         path = f"/api/v0/logs/{'stream' if follow else 'file'}"
         async with (
             self._http.stream(path, params=params, idle_s=idle_s) as chunks,
-            aclosing(split_lines(chunks, limit_bytes=limit_bytes, torn=torn)) as split,
+            aclosing(_split_lines(chunks, limit_bytes=limit_bytes, torn=torn)) as split,
         ):
             yield split
 
@@ -279,3 +261,23 @@ def _read(path: str, raw: Any, parse: Callable[[Any], T]) -> T:
             "cockpit knows Ray 2.60's answers; check the cluster's version",
             status=200,
         ) from error
+
+
+async def _split_lines(
+    chunks: AsyncIterator[bytes], *, limit_bytes: int, torn: bool
+) -> AsyncGenerator[list[bytes], None]:
+    """The lines that each chunk completes, without their newline; never an empty list.
+
+    What is over `limit_bytes` of a line is dropped: however long a line is, at most the limit and
+    one chunk are held. `torn`: whether bytes after the last newline are a line too.
+    """
+    held = bytearray()
+    async for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        if whole:
+            held += whole[0][: limit_bytes - len(held)]
+            yield [bytes(held), *(line[:limit_bytes] for line in whole[1:])]
+            held.clear()
+        held += rest[: limit_bytes - len(held)]
+    if torn and held:
+        yield [bytes(held)]
