@@ -1,6 +1,8 @@
 """A Lightning script on Ray Train as its documentation shows them: it knows nothing of cockpit."""
 
 import argparse
+import time
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -39,16 +41,36 @@ class FailOnce(pl.Callback):
             raise RuntimeError("a bad node")
 
 
+class Stick(pl.Callback):
+    """A rank that waits for something that never comes, from when a file appears."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_rank == 1 and self.file.exists():
+            stuck()
+
+
+def stuck() -> None:
+    time.sleep(3600.0)
+
+
 def train_loop_per_worker(config: dict[str, Any]) -> None:
     features = torch.randn(256, 8)
     data = TensorDataset(features, features.sum(1, keepdim=True))
     trainer = pl.Trainer(
-        max_epochs=2,
+        max_epochs=config["epochs"],
         accelerator="cpu",
         devices="auto",
         strategy=ray.train.lightning.RayDDPStrategy(),
         plugins=[ray.train.lightning.RayLightningEnvironment()],
-        callbacks=[ray.train.lightning.RayTrainReportCallback(), FailOnce()],
+        callbacks=[
+            ray.train.lightning.RayTrainReportCallback(),
+            Stick(Path(config["stick"])) if config["stick"] else FailOnce(),
+        ],
         enable_progress_bar=False,
         enable_checkpointing=False,
         logger=False,
@@ -67,9 +89,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--storage-path")
     parser.add_argument("--name")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--stick", default="", help="rank 1 is stuck when this file appears")
     args = parser.parse_args()
     TorchTrainer(
         train_loop_per_worker,
+        train_loop_config={"epochs": args.epochs, "stick": args.stick},
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(
             name=args.name,
