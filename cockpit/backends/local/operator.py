@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.files import ClusterFiles, RunFiles
@@ -89,9 +90,8 @@ class Operator:
 
     def _publish(self) -> None:
         """Write what changed; without a change, only touch the file as a sign of life."""
-        status = Status(
-            at_s=self._status.at_s,
-            operator=self._status.operator,
+        status = replace(
+            self._status,
             pods=self._pods.statuses,
             was_ready=self._status.was_ready or self._pods.all_ready(self.spec),
             ray_version=self._probe.ray_version,
@@ -100,13 +100,7 @@ class Operator:
             os.utime(self._files.status)
             return
         before = self._status
-        self._status = Status(
-            at_s=time.time(),
-            operator=status.operator,
-            pods=status.pods,
-            was_ready=status.was_ready,
-            ray_version=status.ray_version,
-        )
+        self._status = replace(status, at_s=time.time())
         if not self._files.directory.exists():
             return
         try:

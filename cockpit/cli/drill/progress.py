@@ -166,30 +166,15 @@ def milestones(measured: Recovery) -> list[tuple[str, float, str]]:
 
 def as_row(measured: Recovery) -> dict[str, Any]:
     """The keys of the summary that `cockpit demo --headless` prints as `drill`."""
+    row = tables.as_json(measured)
+    drill = row.pop("drill")
     return {
-        "fault": measured.drill.fault,
-        "target": measured.drill.target,
-        "ranks": list(measured.drill.ranks),
-        "pod_gone_s": measured.pod_gone_s,
-        "detected_s": measured.detected_s,
-        "attempt_ended_s": measured.attempt_ended_s,
-        "pod_ready_s": measured.pod_ready_s,
-        "restarted_s": measured.restarted_s,
-        "first_step_s": measured.first_step_s,
-        "last_step": measured.last_step,
-        "resumed_step": measured.resumed_step,
+        "fault": drill["fault"],
+        "target": drill["target"],
+        "ranks": drill["ranks"],
         "steps_lost": measured.steps_lost,
         "recovered": measured.recovered,
-        "reason": measured.reason,
-        "interrupted": measured.interrupted,
-        "milestones": [tables.as_json(instant) for instant in measured.instants],
-        "seconds_lost": measured.seconds_lost,
-        "gpu_seconds_lost": measured.gpu_seconds_lost,
-        "goodput_percent": measured.goodput_percent,
-        "loss": tables.as_json(measured.continuity),
-        "restarts": measured.restarts,
-        "budget": measured.budget,
-        "ranks_before": measured.ranks_before,
-        "ranks_after": measured.ranks_after,
-        "unseen": list(measured.unseen),
+        "milestones": row.pop("instants"),
+        "loss": row.pop("continuity"),
+        **row,
     }
