@@ -8,7 +8,6 @@ its process.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import time
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, convert, json
 
 from cockpit.config import paths
 from cockpit.config.process_identity import ProcessId, ProcessState
@@ -29,83 +28,78 @@ SKEW_S = 5.0
 """A renewal that is further in the future than this was written by another clock."""
 
 
+class _Lease(Struct, frozen=True, omit_defaults=True):
+    """The content of the file; empty: nobody holds it."""
+
+    holder: str = ""
+    renewal: str = ""
+    renewed_s: float = 0.0
+    ttl_s: float = 0.0
+    process: Any = None
+    """A ProcessId, unless another version of cockpit wrote it."""
+
+    @property
+    def life(self) -> ProcessState:
+        try:
+            return convert(self.process, ProcessId).life
+        except ValueError:
+            return ProcessState.UNKNOWN
+
+    @property
+    def is_current(self) -> bool:
+        return -SKEW_S <= time.time() - self.renewed_s < self.ttl_s
+
+
 def hold(cluster: str, holder: str, ttl_s: float, expired: str = "") -> None:
     """Take it, or renew it. As `Backend.hold`."""
     with _locked(cluster) as (fd, lease):
-        owner, renewal = _text(lease, "holder"), _text(lease, "renewal")
-        is_free = not owner or owner == holder or (expired and expired == renewal)
-        if not is_free and _life(lease) is not ProcessState.ENDED:
+        owner = lease.holder
+        is_free = not owner or owner == holder or (expired and expired == lease.renewal)
+        if not is_free and lease.life is not ProcessState.ENDED:
             raise LeaseHeldError(
                 f"Another drill runs on {cluster}.",
                 f"Held by {one_line(owner)}: one drill at a time.",
                 f"Wait for it, or remove {_path(cluster)} if its holder has ended.",
-                renewal=renewal,
-                ttl_s=_number(lease, "ttl_s") or ttl_s,
-                current=_is_current(lease),
+                renewal=lease.renewal,
+                ttl_s=lease.ttl_s or ttl_s,
+                current=lease.is_current,
             )
-        lease = {
-            "holder": holder,
-            "renewal": f"{time.time_ns()}-{os.getpid()}",
-            "renewed_s": time.time(),
-            "ttl_s": ttl_s,
-            "process": to_builtins(ProcessId.own()),
-        }
-        _write(fd, lease)
+        renewal = f"{time.time_ns()}-{os.getpid()}"
+        _write(fd, _Lease(holder, renewal, time.time(), ttl_s, ProcessId.own()))
 
 
 def release(cluster: str, holder: str) -> None:
     """Give it up, if it is still this holder's."""
     with _locked(cluster) as (fd, lease):
-        if lease.get("holder") == holder:
-            _write(fd, {})
+        if lease.holder == holder:
+            _write(fd, _Lease())
 
 
 def holder(cluster: str) -> str:
     """Who has it now, as far as this machine's clock shows; empty: no drill. Creates no file."""
     try:
-        lease = json.loads(_path(cluster).read_bytes() or b"{}")
-    except (OSError, ValueError, RecursionError):
-        return ""  # never held, or just being written
-    if not isinstance(lease, dict) or not _is_current(lease) or _life(lease) is ProcessState.ENDED:
-        return ""
-    return _text(lease, "holder")
+        lease = _read(_path(cluster).read_bytes())
+    except OSError:
+        return ""  # never held
+    return lease.holder if lease.is_current and lease.life is not ProcessState.ENDED else ""
 
 
-def _life(lease: dict[str, Any]) -> ProcessState:
+def _read(text: bytes) -> _Lease:
     try:
-        return ProcessId(**lease["process"]).life
-    except (KeyError, TypeError):
-        return ProcessState.UNKNOWN
-
-
-def _is_current(lease: dict[str, Any]) -> bool:
-    age_s = time.time() - _number(lease, "renewed_s")
-    return -SKEW_S <= age_s < _number(lease, "ttl_s")
-
-
-def _text(lease: dict[str, Any], key: str) -> str:
-    value = lease.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _number(lease: dict[str, Any], key: str) -> float:
-    value = lease.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
+        return json.decode(text, type=_Lease)
+    except (ValueError, RecursionError):
+        return _Lease()  # torn by a crash of the machine, and its holder with it
 
 
 @contextmanager
-def _locked(cluster: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _locked(cluster: str) -> Iterator[tuple[int, _Lease]]:
     path = _path(cluster)
     try:
         paths.make_private(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            try:
-                lease = json.loads(os.read(fd, LARGEST_BYTES) or b"{}")
-            except (ValueError, RecursionError):
-                lease = {}  # torn by a crash of the machine, and its holder with it
-            yield fd, lease if isinstance(lease, dict) else {}
+            yield fd, _read(os.read(fd, LARGEST_BYTES))
         finally:
             os.close(fd)
     except OSError as error:
@@ -116,9 +110,9 @@ def _locked(cluster: str) -> Iterator[tuple[int, dict[str, Any]]]:
         ) from error
 
 
-def _write(fd: int, lease: dict[str, Any]) -> None:
+def _write(fd: int, lease: _Lease) -> None:
     """Over what is there, and cut after it: on a full disk a renewal needs no new block."""
-    text = json.dumps(lease).encode()
+    text = json.encode(lease)
     os.pwrite(fd, text, 0)
     os.ftruncate(fd, len(text))
     os.fsync(fd)
