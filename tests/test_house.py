@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,25 @@ def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys; from cockpit.cli.main import main; main(['--help']);"
         "print(sorted({m.split('.')[0] for m in sys.modules} "
-        "& {'textual', 'rich', 'httpx', 'asyncio', 'training', 'ray', 'torch'}))"
+        "& {'textual', 'rich', 'httpx', 'asyncio', 'training', 'ray', 'torch', 'msgspec', "
+        "'dataclasses'}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_classes_of_cockpit_are_structs_unless_repr_hides_a_field() -> None:
+    dataclasses = [
+        (path.name, node.name)
+        for path in (ROOT / "cockpit").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and "dataclass" in "".join(map(ast.unparse, node.decorator_list))
+        and "repr=False" not in ast.unparse(node)
+    ]
+    assert dataclasses == []
 
 
 def test_every_pin_is_exact_and_names_no_place() -> None:

@@ -6,7 +6,8 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cockpit.logs.block import Entry
 from cockpit.logs.line import PREFIX
@@ -32,8 +33,7 @@ def folding_key(text: str) -> str:
     return text.strip()
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     entry: Entry
     key: str
     logs: set[int] = field(default_factory=set)

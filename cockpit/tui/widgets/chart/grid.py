@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from cockpit.tui.terminal.cells import width_of
 
 
-@dataclass(slots=True)
-class Grid:
+class Grid(Struct):
     """One character and its style a cell. A wide character leaves the next cell empty."""
 
     width: int
     height: int
-    characters: list[list[str]] = field(init=False)
-    styles: list[list[str]] = field(init=False)
+    characters: list[list[str]] = []
+    styles: list[list[str]] = []
 
     def __post_init__(self) -> None:
         self.characters = [[" "] * self.width for _ in range(self.height)]
