@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.event import MetricsReported, RankSampled
 from cockpit.model.run import (
@@ -32,6 +33,7 @@ REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 2_000
 CHECKPOINTS_KEPT = 2_000
+_NONE: dict[str, float] = {}
 
 THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
 """The curves of which a run that is thinned keeps the newest point."""
@@ -105,7 +107,8 @@ class RunView(Struct):
     checkpoint: Checkpoint | None = None
     checkpoint_s: float | None = None
     checkpoints: list[tuple[float, Checkpoint]] = field(default_factory=list)
-    """Each checkpoint, and when it was accepted."""
+    """Each checkpoint, and when it was accepted. Without metrics, half of its memory: `reported`
+    has them."""
     samples_seen: int = 0
     """Rank samples received: one a rank and tick."""
     curves: Curves = field(default_factory=lambda: Curves(RUN_POINTS))
@@ -256,7 +259,7 @@ class RunView(Struct):
             self.rank_view(of_rank.rank).reported = of_rank.metrics
         if event.checkpoint is not None:
             self.checkpoint, self.checkpoint_s = event.checkpoint, at_s
-            self.checkpoints.append((at_s, event.checkpoint))
+            self.checkpoints.append((at_s, replace(event.checkpoint, metrics=_NONE)))
             del self.checkpoints[:-CHECKPOINTS_KEPT]
 
 

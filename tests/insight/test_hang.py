@@ -77,6 +77,11 @@ def judged(store: Store) -> Verdict:
     return found
 
 
+def test_text_says_which_rank_to_end() -> None:
+    found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)]))
+    assert "newest checkpoint: cockpit kill 1." in "\n".join(lines(found))
+
+
 def test_sentence_names_the_rank_the_collective_and_the_lines() -> None:
     waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
     found = judged(hung([dump(1, 0, 2, waits=False), *waiting]))
@@ -284,4 +289,6 @@ def test_random_dumps_are_judged_without_an_error() -> None:
         ]
         groups = [WORLD, ProcessGroup("1", "", (2, 99))]
         found = judged(hung(dumps, groups, silent=(chance.randint(0, 200),)))
-        assert lines(found)[0] == found.sentence
+        text = lines(found)
+        assert text[0] == found.sentence
+        assert text[text.index("To do:") + 1].startswith("  ")
