@@ -54,14 +54,12 @@ def record(
     after: str = "",
     error: str = "",
 ) -> str:
-    """Append who asked for what, when, where, and what came of it (`error`: why nothing did).
+    """Append the user, the change, the time, the cluster and the result to the audit log.
 
-    Returns why the line could not be written; empty when it was.
-
-    What looks like a secret is masked: a launch has its command line here.
-
-    The file is the user's own (mode 0600). A line that cannot be written is logged as a warning:
-    the change was already made, or has failed for a reason of its own.
+    `error`: why the change failed. Returns why the line could not be written, or an empty string.
+    Values that look like a secret are masked, since a launch has its command line here. The file
+    has mode 0600. A line that cannot be written is also logged as a warning: the change was already
+    made or has failed.
     """
     line = {
         "at_s": round(time.time(), 3),

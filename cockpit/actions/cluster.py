@@ -1,7 +1,7 @@
-"""Every change of a cluster, from a key or a verb, with its audit line.
+"""Change a cluster, from a key or a verb, with a line in the audit log.
 
-What was done is written down twice: on this machine in the audit log, also when it failed, and on
-the object itself, where the cluster has a way to (`Backend.announce`).
+A change is recorded twice: on this host in the audit log, also when it failed, and on the object,
+if the cluster supports it (`Backend.announce`).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec 
 
 ONCE = RayJobOptions()
 CLUSTER_KINDS = {"kuberay": "RayCluster"}
-"""What a cluster is called where its kind has a name for it; elsewhere `Cluster`."""
+"""The name of a cluster by kind; `Cluster` for the others."""
 
 
 class ClusterActions:
-    """The coroutines run on the loop of the session whose backend this is.
+    """Coroutines must run on the loop of the session that owns this backend.
 
-    `jobs` returns the jobs known by now: which of them a RayJob submitted. `emit` is called with
-    each change that was asked for, as a Notice of the source `user`: so it is in the recording.
-    `refusal` is why nothing may be changed here; empty when changes are allowed.
+    `jobs` returns the known jobs: which of them a RayJob submitted. `emit` is called with each
+    requested change, as a Notice of the source `user`, which is recorded. `refusal`: why changes
+    are not allowed; empty when they are.
     """
 
     def __init__(
@@ -204,14 +204,14 @@ class ClusterActions:
         return job
 
     async def stop_job(self, job_id: str, *, uid: str = "") -> None:
-        """End the job, whether it was submitted over HTTP or by a RayJob.
+        """Stop the job, whether it was submitted over HTTP or by a RayJob.
 
-        `uid`: of the RayJob that the plan has shown. Without it, of the one that is known now.
+        `uid`: of the RayJob in the plan; without it, of the RayJob that is known now.
         """
         await self._end("stop", job_id, uid)
 
     async def delete_job(self, job_id: str, *, uid: str = "") -> None:
-        """Remove a job from Ray's list; for a RayJob its resource, and a cluster of its own.
+        """Delete a job from Ray's list; for a RayJob its resource and the cluster that it created.
 
         `uid` as for `stop_job`.
         """
@@ -236,7 +236,7 @@ class ClusterActions:
         await self._done(change)
 
     def _rayjob(self, name: str) -> Job | None:
-        """The RayJob that is meant by a job's id or by the name of the resource."""
+        """Return the RayJob with this job id or resource name."""
         known = self._jobs()
         job = known.get(name)
         if job is not None:
@@ -324,5 +324,5 @@ class ClusterActions:
 
 
 def change_text(change: Change) -> str:
-    """`before → after`, as far as they are known."""
+    """`before → after`, of the known values."""
     return " → ".join(part for part in (change.before, change.after) if part)

@@ -1,4 +1,4 @@
-"""Drills as changes of a cluster, from a key or a verb alike: conducted, kept, and written down."""
+"""Run drills on a cluster, from a key or a verb, and record them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 
 
 class DrillActions(ClusterActions):
-    """`prober` asks the probes; without it, one that knows of no Prometheus.
+    """`prober` runs the probes; without it, the probes have no Prometheus.
 
-    `limits` bound what every drill may hit at once, even if its plan allows more.
+    `limits` bound the targets of every drill, even if its plan allows more.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class DrillActions(ClusterActions):
         return Experiment(self._session, plan, self._prober, keep=DrillHistory().keep)
 
     async def drill(self, experiment: Experiment) -> DrillRecord:
-        """Conduct it to its end, with its audit line; what went wrong is in the record."""
+        """Run the drill to its end, with a line in the audit log; errors are in the record."""
         plan = experiment.plan
         change = self._of_cluster(f"drill {plan.name}", after=f"{experiment.id} begins")
         with self._noting_failure(change):
@@ -79,21 +79,24 @@ class DrillActions(ClusterActions):
         return GameDayRun(self._session, day, self, self._prober, log)
 
     def earlier_drills(self) -> Sequence[DrillRecord]:
-        """Those of this cluster that are kept on this machine. Reads files: not from the UI."""
+        """Return the stored drills of this cluster. Reads files: not on the UI's thread."""
         kept, _ = DrillHistory().all()
         here = str(self._backend.ref)
         return [one.record for one in kept if one.record.cluster == here]
 
     async def drill_elsewhere(self) -> str:
-        """Who else has the cluster for a drill now, where that is known; empty: no drill."""
+        """Return who else holds the drill lease of the cluster; empty: no drill or not known."""
         try:
             holder = await self._backend.holder()
         except CockpitError:
-            return ""  # no right to look, say: whoever wants a drill is told when it begins
+            return ""  # for example without the permission; a new drill reports it when it begins
         return "" if is_own(holder) else holder
 
     def left(self, only: str = "") -> list[Entry]:
-        """What killed cockpits have left on this cluster. Reads files: not from the UI."""
+        """Faults that killed cockpit processes left on this cluster.
+
+        Reads files: not on the UI's thread.
+        """
         return interrupted.left_on(Journal(), self._backend.ref, only)
 
     async def entries_to_confirm(self) -> list[Entry]:
@@ -120,7 +123,7 @@ class DrillActions(ClusterActions):
         return done
 
     async def undo_recent(self) -> None:
-        """Undo what was left a moment ago; the rest is reported. Results are Notices."""
+        """Undo recently left faults; report the others. Results are Notices."""
         journal = Journal()
         recent, others = interrupted.split(self.left(), self._clock())
         await self.undo_entries(recent)

@@ -51,7 +51,7 @@ class Guard:
             await asyncio.sleep(self._poll_s)
 
     def decide(self, store: Store) -> list[Decision]:
-        """What to do now, at most one change of the cluster: the next is decided after it."""
+        """Decide what to do now: at most one change of the cluster per call."""
         now_s = self._session.clock()
         self._failures.see(store, now_s)
         found = hangs(store, now_s, self._run)
@@ -84,7 +84,7 @@ class Guard:
             self._memory = self._memory.acted_on(decision, self._session.clock())
 
     async def _capture(self, decision: Decision, head: str) -> None:
-        """Raises CockpitError only where nothing else is to be done."""
+        """Raise CockpitError only if no other action is left."""
         try:
             path = await self._actions.capture(decision.trouble)
         except (CockpitError, OSError) as error:

@@ -1,8 +1,8 @@
-"""The acts of the guard on a cluster.
+"""Run the actions of the guard on a cluster.
 
-An act on the cluster holds the lease of drills, so that neither another guard nor a drill acts at
-the same time; a restart and a replacement are drills, and so their recovery is measured. Each act
-has a line in the audit log with its reason.
+An action holds the lease of drills, so that no other guard or drill acts at the same time. A
+restart and a replacement are drills, so that their recovery is measured. Each action has a line in
+the audit log with its reason.
 """
 
 from __future__ import annotations
@@ -53,12 +53,15 @@ PREFIX = "guard "
 
 
 class GuardActions(DrillActions):
-    """What the guard may do, each with its audit line and Notice. Coroutines of the session."""
+    """The actions of the guard, each with its audit line and Notice. Coroutines of the session."""
 
     timing = lease.TIMING
 
     async def act(self, decision: Decision) -> str:
-        """Do it, and return what came of it in one line. Raises CockpitError if it was not done."""
+        """Run the action.
+
+        Returns its result in one line. Raises CockpitError if it was not done.
+        """
         trouble = decision.trouble
         match decision.action:
             case Action.RESTART | Action.REPLACE:
@@ -171,7 +174,7 @@ class GuardActions(DrillActions):
     async def _within_drill(self, decision: Decision, change: Change) -> str:
         """Act while a drill of this process holds the lease, as in a game day with a guard.
 
-        The drill measures the recovery: this is no fault of its own.
+        No new drill is started: the running one measures the recovery.
         """
         trouble = decision.trouble
         with self._noting_failure(change):

@@ -1,1 +1,1 @@
-"""What is done about alerts: watching for them, ringing, and telling programs and web hooks."""
+"""Detect alerts, ring the bell, and call hooks."""

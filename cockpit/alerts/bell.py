@@ -10,7 +10,7 @@ from cockpit.store.store import AlertView
 
 
 def is_quiet(view: AlertView, now_s: float) -> bool:
-    """A user has seen it, or does not want to hear of it now; and it did not get worse since."""
+    """The user acknowledged or snoozed the alert, and its severity has not increased since."""
     if view.acknowledged_s is None or view.acknowledged_s < view.alert.raised_s:
         return False
     if view.snoozed_until_s is not None:
@@ -21,7 +21,7 @@ def is_quiet(view: AlertView, now_s: float) -> bool:
 def loud(
     alerts: Mapping[str, AlertView], now_s: float, least: Severity = Severity.WARNING
 ) -> dict[str, Severity]:
-    """The alerts that a user should hear of, by id, each with its severity."""
+    """Return the alerts that ring, by id, each with its severity."""
     return {
         key: view.alert.finding.severity
         for key, view in alerts.items()

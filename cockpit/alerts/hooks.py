@@ -1,7 +1,7 @@
-"""Tell programs and web hooks of alerts, on a thread of their own that nobody waits for.
+"""Send alerts to programs and web hooks, on a background thread.
 
-The queue is bounded: when a hook is slower than alerts come, the oldest that wait are dropped and
-counted. A hook that fails is told once, until it works again.
+The queue is bounded: when a hook is slower than the alerts, the oldest waiting ones are dropped and
+counted. A failing hook is reported once until it works again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def message(alert: Alert, *, cleared_s: float | None = None) -> dict[str, Any]:
-    """What hooks are given, as JSON. `text` is a line for chat systems, which ask for that name."""
+    """The JSON object that hooks receive. `text` is the line that chat systems expect."""
     finding = alert.finding
     word = "cleared" if cleared_s is not None else finding.severity.value
     return {
@@ -51,7 +51,7 @@ def message(alert: Alert, *, cleared_s: float | None = None) -> dict[str, Any]:
 
 
 class Hooks:
-    """`tell` returns at once, from any thread. Without hooks no thread is made."""
+    """`tell` does not block and is thread-safe. Without hooks no thread is started."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Hooks:
             self._wake.notify_all()
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
-        """What waits is still told, for as long as that; the thread is a daemon."""
+        """Send the waiting alerts for at most this time; the thread is a daemon."""
         with self._wake:
             self._wake.wait_for(lambda: not self._queue and not self._busy, timeout_s)
             self._closing = True
@@ -114,7 +114,8 @@ class Hooks:
         try:
             why = run_command(hook, body) if hook.command else post(hook, body)
         except (OSError, ValueError, TypeError, subprocess.SubprocessError) as error:
-            # Its words may hold the URL or a header: only the kind of error is told.
+            # The message may contain the URL or a header, so that only the kind of error is
+            # reported.
             why = type(error).__name__
         if not why:
             self._failing.discard(number)
@@ -152,7 +153,7 @@ def run_command(hook: Hook, body: dict[str, Any]) -> str:
         return f"it took longer than {hook.timeout_s:g} s and was ended"
     finally:
         if process.poll() is None:
-            # Its session is its own: what it has started goes with it.
+            # A new session, so that all its child processes are killed with it.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return f"it ended with {process.returncode}" if process.returncode else ""

@@ -1,4 +1,4 @@
-"""Look for trouble once a second, and tell of it: for the screen and for verbs without one."""
+"""Check for problems once a second and raise alerts, for the UI and for verbs without one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class AlertMonitor:
-    """`look` finds what is wrong with the current run and with jobs, and dispatches what is raised
-    and cleared.
+    """`look` checks the current run and the jobs, and dispatches raised and cleared alerts.
 
-    It is called by whoever owns the store, between two calls of `drain`. `past` is asked once for
-    each run, on a thread of its own since it reads files: recorded runs, of whatever job.
+    The owner of the store calls it between two calls of `drain`. `past` returns the recorded runs
+    of all jobs. It is called once per run, on a thread since it reads files.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class AlertMonitor:
             self._dispatch(event)
 
     def close(self) -> None:
-        """What hooks still have to tell is told, for two seconds at most."""
+        """Send the waiting alerts to the hooks, for at most two seconds."""
         self._hooks.close()
 
     def past_of(self, run: RunView) -> Sequence[RunSummary]:
-        """Recorded runs as far as they are read yet; the first call for a run has them read.
+        """Return the recorded runs that are read; the first call for a run starts the reading.
 
         One read at a time: the runs of a sweep may change faster than their recordings are read.
         """
@@ -89,7 +88,7 @@ class AlertMonitor:
             log.exception("recorded runs could not be read: there is nothing to compare with")
 
     def _tell(self, store: Store, event: AlertRaised | AlertCleared) -> None:
-        """Hooks are told when an alert is new, gets worse, or is over; not of new numbers."""
+        """Hooks are called when an alert is new, gets worse, or clears; not when numbers change."""
         if isinstance(event, AlertCleared):
             known = self._told.pop(event.alert_id, None)
             view = store.alerts.get(event.alert_id)

@@ -31,7 +31,7 @@ TIMEOUT_S = 10.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hook:
-    """A program or a URL that is told of alerts; exactly one of `command` and `url` is set."""
+    """A program or a URL that receives alerts; exactly one of `command` and `url` is set."""
 
     command: tuple[str, ...] = ()
     url: str = dataclasses.field(default="", repr=False)
@@ -39,14 +39,14 @@ class Hook:
     shell: bool = False
     """Hand `command`, one text, to the shell."""
     severity: Severity = Severity.WARNING
-    """The least that it is told of."""
+    """The lowest severity that it receives."""
     cleared: bool = True
-    """Whether it is told when an alert is over."""
+    """Whether it is called when an alert clears."""
     timeout_s: float = TIMEOUT_S
 
     @property
     def label(self) -> str:
-        """What may be shown of it: the program, or the host; arguments and paths hold secrets."""
+        """The program or the host. Arguments and paths are not shown: they may contain secrets."""
         if self.command:
             return f"command {self.command[0].split()[0]}" if self.command[0].split() else "command"
         return f"webhook {urlsplit(self.url).hostname or ''}".strip()

@@ -1,6 +1,6 @@
-"""A Ray cluster known by its dashboard's URL alone, behind the Protocol of every cluster.
+"""A Ray cluster that is known only by its dashboard's URL.
 
-Its pods are its Ray nodes. Nothing can be changed here but jobs: there is no operator to ask.
+Its pods are its Ray nodes. Only jobs can be changed: there is no operator.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class AddressBackend(WithoutOperator):
 
 
 def _parts(url: str) -> SplitResult | None:
-    """None for what is not a URL at all (`http://[`)."""
+    """None for an invalid URL (`http://[`)."""
     try:
         return urlsplit(url)
     except ValueError:

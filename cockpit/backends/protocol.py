@@ -1,4 +1,4 @@
-"""What every kind of cluster answers."""
+"""The protocol that every kind of cluster implements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERBS = (
 
 
 class Scaled(Struct, frozen=True):
-    """What a scale request did: counts before and after, and what the user should know."""
+    """The result of a scale request: counts before and after, and warnings."""
 
     group: str
     before: int
@@ -45,7 +45,7 @@ class ExecResult(Struct, frozen=True):
 
 
 class RayJobSpec(Struct, frozen=True):
-    """A RayJob resource to make: one submission with a life of its own in Kubernetes."""
+    """A RayJob resource to create: one submission that Kubernetes manages."""
 
     name: str
     entrypoint: str
@@ -54,17 +54,17 @@ class RayJobSpec(Struct, frozen=True):
     metadata: Mapping[str, str] = field(default_factory=dict)
     driver: DriverResources = NOTHING_RESERVED
     package: bytes = b""
-    """The working directory as a zip, for a cluster of its own; empty with `working_dir`."""
+    """The working directory as a zip, for a new cluster; empty with `working_dir`."""
     working_dir: str = ""
     """A `gcs://` address that the existing cluster already has."""
     own_cluster: bool = False
     """Run on a cluster made for it, after the pattern of this one, and removed with it."""
     replicas: Mapping[str, int] = field(default_factory=dict)
-    """For a cluster of its own: replicas by worker group; unnamed groups are as in the pattern."""
+    """For a new cluster: replicas by worker group; unnamed groups are as in the pattern."""
     image: str = ""
-    """For a cluster of its own: the image of its Ray containers; empty: as in the pattern."""
+    """For a new cluster: the image of its Ray containers; empty: as in the pattern."""
     ttl_s: int | None = None
-    """Seconds after its end at which it is deleted; None: never by itself."""
+    """Seconds after its end at which it is deleted; None: never automatically."""
     deadline_s: int | None = None
     """Seconds after which it is ended and counts as failed; None: no limit."""
     backoff_limit: int = 0
@@ -83,10 +83,10 @@ class Change(Struct, frozen=True):
 
 
 class Terminal(Protocol):
-    """A command in a pod with its streams open, perhaps on a terminal of its own."""
+    """A command in a pod with open streams, optionally on a terminal."""
 
     def output(self) -> AsyncIterator[bytes]:
-        """What it writes, as it comes; ends when the command has ended."""
+        """Yield its output as it arrives, until the command has ended."""
         ...
 
     async def write(self, data: bytes) -> None: ...
@@ -105,18 +105,18 @@ class Terminal(Protocol):
 class Backend(Protocol):
     """One cluster. Every method may raise the errors of `cockpit.model.error`.
 
-    What a kind of cluster does not have raises UsageError, and `capabilities` gives the reason.
+    Unsupported methods raise UsageError, and `capabilities` returns the reason.
     """
 
     @property
     def ref(self) -> ClusterRef: ...
 
     def watch(self) -> AsyncIterator[Event]:
-        """ClusterSeen, GroupsListed, PodsListed, Notice and SourceHealth (source `backend`).
+        """Yield ClusterSeen, GroupsListed, PodsListed, Notice and SourceHealth (source `backend`).
 
-        On Kubernetes MachinesListed and JobsListed (the RayJobs) too. Yields the present first,
+        On Kubernetes MachinesListed and JobsListed (the RayJobs) too. The current state is first,
         then every change, until it is closed. A lost connection is reported by SourceHealth and
-        repaired inside; the iterator does not end by itself.
+        restored; the iterator does not end.
         """
         ...
 
@@ -125,10 +125,10 @@ class Backend(Protocol):
         ...
 
     async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        """Ask the pod to end: SIGTERM and `grace_s` seconds, or with 0 SIGKILL at once.
+        """Delete the pod: SIGTERM and `grace_s` seconds, or with 0 SIGKILL at once.
 
-        `uid` is `Pod.uid` as the plan has it: raises ReplacedError where another pod has the name
-        now. Returns when the request is accepted, not when the pod has been removed.
+        `uid` is `Pod.uid` in the plan: raises ReplacedError if another pod has the name now.
+        Returns when the request is accepted, not when the pod has been removed.
         """
         ...
 
@@ -159,7 +159,7 @@ class Backend(Protocol):
         ...
 
     async def describe(self, kind: str, name: str) -> str:
-        """What a person wants to know of the object, its latest events at the end."""
+        """Describe the object for a user, with its latest events at the end."""
         ...
 
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:
@@ -171,7 +171,10 @@ class Backend(Protocol):
         ...
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        """Ask for the pod's eviction, which disruption budgets may refuse. As `delete_pod` else."""
+        """Request the pod's eviction, which disruption budgets may refuse.
+
+        Otherwise as `delete_pod`.
+        """
         ...
 
     async def isolate(self, pod: str, name: str) -> None:
@@ -179,7 +182,7 @@ class Backend(Protocol):
         ...
 
     async def rejoin(self, name: str) -> None:
-        """Take the policy away again; one that is not there is fine."""
+        """Delete the policy; one that does not exist is no error."""
         ...
 
     async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:

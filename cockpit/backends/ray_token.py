@@ -12,11 +12,11 @@ from cockpit.model.secret import sendable
 
 
 def ray_token() -> str:
-    """From COCKPIT_RAY_TOKEN, or where Ray's own tools look: RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH
-    and ~/.ray/auth_token (Ray 2.52, `ray get-auth-token`). Empty when there is none.
+    """Read Ray's token, from COCKPIT_RAY_TOKEN or Ray's own locations; empty without one.
 
-    Raises UsageError for a file that cannot be read and for a token that cannot be sent; the error
-    does not quote the token.
+    Ray's are RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH and ~/.ray/auth_token (Ray 2.52, `ray
+    get-auth-token`). Raises UsageError for a file that cannot be read and for a token that cannot
+    be sent; the error does not quote the token.
     """
     for variable in ("COCKPIT_RAY_TOKEN", "RAY_AUTH_TOKEN"):
         if token := sendable(os.environ.get(variable, ""), variable):

@@ -1,4 +1,4 @@
-"""What only Kubernetes has, refused in one sentence by clusters that are not on it."""
+"""Refuse operations that only Kubernetes supports, on other clusters."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class WithoutKubernetes:
         """There is no object to leave a trace on."""
 
     async def aclose(self) -> None:
-        """Nothing is kept open."""
+        """No resources are held."""
 
     def _refuse(self, what: str) -> NoReturn:
         raise UsageError(what, as_sentence(self.WHY))
@@ -113,7 +113,7 @@ WHY = "this is a recording"
 
 
 class RecordedBackend(WithoutOperator):
-    """`ref` is the cluster that was recorded. Its events come from the player, not from here."""
+    """`ref` is the recorded cluster. Its events come from the player, not from here."""
 
     WHY = WHY
 

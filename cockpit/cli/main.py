@@ -1,4 +1,4 @@
-"""`cockpit`: find the verb, run it, and turn what goes wrong into a sentence and an exit code."""
+"""`cockpit`: find the verb, run it, and map errors to a message and an exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}.", todo=f"See: {self.prog} --help")
 
     def format_help(self) -> str:
-        """The usage without the flags that every verb takes: they have groups of their own."""
+        """The usage without the flags that every verb has: these are in separate groups."""
         shared = {flag.dest for flag in common_flags()._actions} | {"help"}
         own = [action for action in self._actions if action.dest not in shared]
         formatter = self._get_formatter()
@@ -239,7 +239,7 @@ MOVE = "Its own files are in XDG_STATE_HOME and XDG_CACHE_HOME."
 
 
 def explain(error: OSError) -> CockpitError | None:
-    """What a file or the machine refused, or None when it is nothing that a user can fix."""
+    """Return the message of an operating system error, or None if the user cannot fix it."""
     name = error.filename2 or error.filename
     what = one_line(os.fsdecode(name)) if isinstance(name, (str, bytes)) else ""
     why = f"{error.strerror or type(error).__name__}."

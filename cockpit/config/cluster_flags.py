@@ -1,4 +1,4 @@
-"""Which cluster is meant, from flags, environment and profile."""
+"""Select the cluster from flags, environment variables and profile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from cockpit.model.error import UsageError
 
 KUBERNETES = ("context", "namespace", "kubeconfig", "dashboard_url", "token_secret")
-"""What only a cluster on Kubernetes has."""
+"""Options that apply only to a cluster on Kubernetes."""
 
 
 class Place(Struct, frozen=True):
-    """What one of flags, environment and profile gives, or all of them together."""
+    """The options of one level (flags, environment or profile), or of all levels merged."""
 
     local: bool = False
     address: str = ""
@@ -24,9 +24,9 @@ class Place(Struct, frozen=True):
     cluster: str = ""
     kubeconfig: str = ""
     dashboard_url: str = ""
-    """For a cluster on Kubernetes: where its dashboard is reached, instead of through the API."""
+    """On Kubernetes: the URL of the dashboard, used instead of a route through the API server."""
     token_secret: str = ""
-    """On Kubernetes: a Secret to read Ray's token from, beside the one that KubeRay makes."""
+    """On Kubernetes: a Secret with Ray's token, in addition to the one that KubeRay creates."""
 
     @property
     def kind(self) -> str:
@@ -54,10 +54,10 @@ FLAGS = Place.__struct_fields__
 
 
 def settle(levels: Iterable[Place]) -> Place:
-    """One place from several, the strongest first.
+    """Merge the levels, strongest first.
 
-    What a weaker level gives for another cluster than the stronger one is left out as a whole: its
-    namespace and its cluster would be those of another place.
+    If a weaker level names another cluster than a stronger one, all of it is ignored: its namespace
+    and RayCluster would belong to the other cluster.
     """
     settled = Place()
     for weaker in levels:

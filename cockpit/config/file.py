@@ -77,7 +77,7 @@ class Profile(Struct, frozen=True):
     theme: str = ""
     read_only: bool | None = None
     protected: tuple[ClusterPattern, ...] = ()
-    """Clusters that are protected whichever profile is in use: those that this one describes."""
+    """The clusters that all profiles together protect, whichever profile is in use."""
     protected_in_use: tuple[ClusterPattern, ...] = ()
     """With `protected = true`: further protected contexts while this profile is in use."""
     guard: Mapping[str, Any] = field(default_factory=dict)
@@ -94,9 +94,9 @@ class Configuration(Struct, frozen=True):
     """Those of all profiles too."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name, those of TABLES that there are, as they are written."""
+    """The entries of TABLES that the file contains, unparsed."""
     hooks: Sequence[Any] = ()
-    """Receivers of alerts: the tables [[hooks]], as they are written."""
+    """Receivers of alerts: the tables [[hooks]], unparsed."""
 
     def named(self, name: str) -> Profile:
         """The profile of that name, with what is set for all of them. Raises UsageError."""
@@ -121,7 +121,7 @@ def path() -> Path:
 
 
 def read() -> Configuration:
-    """Empty when there is no file. Raises UsageError for one that is not understood."""
+    """Return the configuration, empty without a file. Raise UsageError for an invalid file."""
     where = path()
     try:
         text = where.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Where cockpit keeps its own files, by the XDG base directories."""
+"""The directories of cockpit's files, by the XDG base directory specification."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from cockpit.model.error import CockpitError, NotAllowedError
 
 
 def state_dir() -> Path:
-    """What must survive: local clusters, the audit log, recordings."""
+    """Data that must be kept: local clusters, the audit log, recordings."""
     return _base("XDG_STATE_HOME", ".local/state")
 
 
 def cache_dir() -> Path:
-    """What can be made again: uploaded packages."""
+    """Data that can be created again: uploaded packages."""
     return _base("XDG_CACHE_HOME", ".cache")
 
 
 def config_dir() -> Path:
-    """What the user wrote: configuration and themes."""
+    """Files that the user writes: configuration and themes."""
     return _base("XDG_CONFIG_HOME", ".config")
 
 
@@ -52,7 +52,7 @@ def replace_file(
 
     `durable`: it is on disk when this returns. Raises OSError with a path.
     """
-    import tempfile  # not for those who only read
+    import tempfile  # only for writers
 
     try:
         fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
@@ -71,7 +71,7 @@ def replace_file(
         if durable:
             sync_directory(path.parent)
     except OSError as error:
-        error.filename = str(path)  # a write, as on a full disk, has none
+        error.filename = str(path)  # a failed write, as on a full disk, has none
         raise
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 
 class ProcessState(Enum):
-    """What this process can find out about another."""
+    """The result of a check of another process."""
 
     RUNS = "runs"
     ENDED = "ended"

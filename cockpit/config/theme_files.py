@@ -48,7 +48,7 @@ class ThemeFile(Struct, frozen=True):
     name: str
     path: Path
     own: bool
-    """Whether it lies in the user's configuration."""
+    """Whether the file is in the user's configuration directory."""
 
 
 class ThemeColors(Struct, frozen=True):

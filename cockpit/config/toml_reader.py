@@ -1,6 +1,6 @@
-"""A TOML file that a person writes, read with errors that name line and column.
+"""Read a TOML file, with the line and column in each error.
 
-`tomllib` gives positions of syntax errors only; where a key or a value stands is found again in
+`tomllib` gives the position of syntax errors only. The position of a key or value is searched in
 the text, with comments and strings blanked out.
 """
 
@@ -39,7 +39,7 @@ class Reader:
         self.name, self._text = name, text
         if len(text) > MAX_CHARACTERS:
             raise UsageError(f"{name}: it has more than {MAX_CHARACTERS:,} characters.")
-        # Of the same length, so that positions hold; quoted keys stay as they are.
+        # Return a text of the same length, so that positions match; quoted keys are kept.
         self._plain = _OPAQUE.sub(lambda found: _blank(found[0], text, found.end()), text)
         if dotted := _MANY_DOTS.search(self._plain):
             line, column = self._lines(dotted.start())
@@ -179,7 +179,7 @@ class Reader:
         return self._lines(found)
 
     def _item(self, begin: int, end: int, number: int) -> int:
-        """Where that table of an inline list begins: `key = [{ … }, { … }]`."""
+        """Return the position of that table in an inline list: `key = [{ … }, { … }]`."""
         depth = 0
         for at in range(begin, end):
             if self._plain[at] == "{":

@@ -1,1 +1,1 @@
-"""What to do about a hang or a repeated failure, without a person."""
+"""Act on a hang or a repeated failure by a policy."""

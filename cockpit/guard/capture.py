@@ -1,4 +1,4 @@
-"""What the ranks do in a hang, as the guard saves it."""
+"""Save the stacks of all ranks in a hang."""
 
 from __future__ import annotations
 

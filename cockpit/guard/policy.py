@@ -1,4 +1,4 @@
-"""What the guard does about a hang or a repeated failure. Pure: no I/O, no clock of its own."""
+"""Decide what to do about a hang or a repeated failure. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ACTIONS: Mapping[Trigger, tuple[Action, ...]] = {
         Action.STOP,
     ),
 }
-"""After a failure Ray Train restarts the run by itself, so `restart` is for hangs alone."""
+"""After a failure Ray Train restarts the run, so `restart` applies to hangs only."""
 EFFECT = {
     Action.OBSERVE: "report it, and change nothing",
     Action.CAPTURE: "save the stacks and collectives of all ranks, and mark the recording",
@@ -79,7 +79,7 @@ class Trouble(Struct, frozen=True):
 
     trigger: Trigger
     key: str
-    """The same as long as it is the same hang or series: it is acted on once."""
+    """The identity of a hang or a series of failures: the guard acts once on each."""
     run_id: str
     run_name: str
     attempt: int
@@ -93,7 +93,7 @@ class Trouble(Struct, frozen=True):
     """Failures on the pod of the first target, this one included."""
     on_node: int = 1
     is_fixed_by_restart: bool | None = None
-    """None: not known."""
+    """None: unknown."""
 
 
 class Policy(Struct, frozen=True):
@@ -109,7 +109,7 @@ class Policy(Struct, frozen=True):
     protected: bool = False
     """Whether it may change a protected cluster."""
     held_back: str = ""
-    """Why it only observes, whatever its actions are."""
+    """Why the guard only observes, regardless of its actions."""
 
     def action(self, trigger: Trigger) -> Action:
         return self.hang if trigger is Trigger.HANG else self.repeated_failure
@@ -133,7 +133,7 @@ class Policy(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The whole policy, for a confirmation."""
+        """Return the policy as text, for a confirmation."""
         limits = (
             f"At most {format.plural(self.budget, 'change')} of the cluster an hour, once for each "
             f"hang, and with {self.confidence.value} confidence"
@@ -159,7 +159,7 @@ class Decision(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    """What was decided before."""
+    """The previous decisions."""
 
     acted: frozenset[str] = frozenset()
     """Keys of what was acted on."""
@@ -184,7 +184,7 @@ class Memory(Struct, frozen=True):
         return replace(self, failed=(*self.failed, (key, now_s)))
 
     def present(self, keys: Collection[str]) -> Memory:
-        """What is over and comes back later is reported again."""
+        """A problem that ended and occurs again is reported again."""
         return replace(self, reported=frozenset(one for one in self.reported if one[0] in keys))
 
 

@@ -60,7 +60,7 @@ def _hang(store: Store, run: RunView, found: Verdict) -> Trouble:
 
 
 def targets(store: Store, attempt: AttemptView, ranks: Iterable[int]) -> tuple[Target, ...]:
-    """Where these ranks run now; those that are not of the attempt are left out."""
+    """Return the current pods of these ranks; ranks that are not in the attempt are skipped."""
     pods = {pod.ip: pod for pod in store.pods.values() if pod.ip and pod.phase not in _ENDED}
     placed = {placement.rank: placement for placement in attempt.placements}
     found = []
@@ -114,9 +114,9 @@ class Failures(Struct):
         )
 
     def repeated(self, store: Store, now_s: float, least: int, wanted: str = "") -> list[Trouble]:
-        """The runs of which so many attempts failed within the last hour.
+        """Return the runs with at least this number of failed attempts in the last hour.
 
-        Nothing is concluded before the logs of the last one are read.
+        A run is included only after the logs of its last attempt were read.
         """
         found = []
         for run in _of(store, wanted):
@@ -155,7 +155,7 @@ class Failures(Struct):
         )
 
     def _targets(self, run: RunView, cause: Cause) -> tuple[Target, ...]:
-        """The ranks of the cause, else those of its pod."""
+        """Return the ranks of the cause, else those of its pod."""
         placed = self._placed.get((run.id, cause.attempt or 0), ())
         found = tuple(target for target in placed if target.rank in cause.ranks)
         return found or tuple(target for target in placed if cause.pod and target.pod == cause.pod)

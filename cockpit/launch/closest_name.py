@@ -1,4 +1,4 @@
-"""What a mistyped name was probably meant to be."""
+"""Suggest the closest valid name for a mistyped one."""
 
 from __future__ import annotations
 

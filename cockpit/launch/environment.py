@@ -1,4 +1,4 @@
-"""What a job runs in: environment variables, packages, code and the driver's resources.
+"""The environment of a job: variables, packages, code and the driver's resources.
 
 The fields are those of Ray's runtime environment:
 https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference
@@ -31,7 +31,7 @@ _LOCAL = re.compile(r"(-e|--editable|-r|--requirement|-c|--constraint|\.{0,2}/|f
 
 
 class JobEnvironment(Struct, frozen=True):
-    """What the user asks for beyond the command; each field is empty by default."""
+    """The requested environment; each field is empty by default."""
 
     env_vars: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = ""
@@ -44,7 +44,7 @@ class JobEnvironment(Struct, frozen=True):
 
     @property
     def installs(self) -> str:
-        """The installer and its packages in a phrase; "" for none."""
+        """The installer and its packages as a phrase; "" without packages."""
         for installer in INSTALLERS:
             if given := self.others.get(installer):
                 packages = given.get("packages", given) if isinstance(given, Mapping) else given

@@ -68,7 +68,7 @@ class LeftOut(Struct, frozen=True):
 
 
 class Folder(Struct, frozen=True):
-    """What of a folder is uploaded, and what is not. Caches and the like are in neither."""
+    """The files of a folder that are uploaded, and those that are not. Caches are in neither."""
 
     directory: Path
     files: tuple[File, ...]
@@ -80,10 +80,10 @@ class Folder(Struct, frozen=True):
 
 
 def folder(directory: Path, *, ignore_files: bool = True) -> Folder:
-    """The files below `directory`, folder by folder, each in order of their names.
+    """Return the files below `directory`, folder by folder, each in order of their names.
 
-    Follows links to files inside the folder, and none to folders. Without `ignore_files`, no
-    .gitignore and no .rayignore counts. Raises UsageError for one that is not understood.
+    Follows links to files inside the folder, and no links to folders. With `ignore_files` False,
+    .gitignore and .rayignore files are not used. Raises UsageError for an invalid one.
     """
     root = directory.resolve()
     rules = _rules(root) if ignore_files else ()
@@ -105,7 +105,7 @@ def folder(directory: Path, *, ignore_files: bool = True) -> Folder:
             relative = path.relative_to(root).as_posix()
             if why := _why_not(root, path, rules, is_folder=False):
                 left_out.append(LeftOut(relative, why))
-            elif path.is_file():  # neither a socket nor a pipe, nor a link to nothing
+            elif path.is_file():  # no sockets, pipes or broken links
                 files.append(File(relative, path, path.stat().st_size))
     return Folder(directory, tuple(files), tuple(left_out))
 
@@ -162,7 +162,7 @@ class _Rule:
     def excludes(self, path: Path, *, is_folder: bool) -> bool:
         """As git decides: the last pattern that matches counts, the deepest file's last."""
         if path.parent != self._at:
-            # Asked for one folder's files after another: what applies to them is the same.
+            # Called for the files of one folder in sequence: the same rules apply to them.
             above = reversed(path.parents)
             self._at = path.parent
             self._chain = [
@@ -178,7 +178,7 @@ class _Rule:
 
 
 def _rules(root: Path) -> tuple[_Rule, ...]:
-    """Of the folder's own files none is read yet; of the repository above it, those that count."""
+    """The rules of the repository above the folder; the folder's own files are not read yet."""
     names = IGNORE_FILES[1:] if os.environ.get(WITHOUT_GITIGNORE) == "1" else IGNORE_FILES
     rules = tuple(_Rule(name) for name in names)
     above = [root, *root.parents]
@@ -188,7 +188,7 @@ def _rules(root: Path) -> tuple[_Rule, ...]:
         for folder in reversed(outer):
             rule.read(folder)
         if any(rule.excludes(folder, is_folder=True) for folder in above[:top]):
-            # The repository ignores the folder as a whole; who launches from it means its files.
+            # If the repository ignores this folder, a launch from it still uploads its files.
             for folder in outer:
                 rule.forget(folder)
     return rules

@@ -32,7 +32,7 @@ class JobSetting(Struct, frozen=True):
     group: str = WITHOUT_GROUP
     at_least: float | None = None
     at_most: float | None = None
-    """The numbers that it may be; None: without end."""
+    """The valid range; None: no limit."""
 
     @property
     def default_text(self) -> str:
@@ -40,7 +40,7 @@ class JobSetting(Struct, frozen=True):
         return _TEXTS[self.default] if isinstance(self.default, bool) else str(self.default)
 
     def complaint(self, text: str) -> str:
-        """What is wrong with a value, to put behind it; "" for one that the job takes."""
+        """Return what is wrong with a value, to append to it; "" for a valid one."""
         if self.choices and text not in self.choices:
             return f"is not one of its choices{did_you_mean(text.lower(), self.choices)}"
         try:
@@ -85,7 +85,7 @@ class Group(Struct, frozen=True):
     title: str
     settings: tuple[JobSetting, ...]
     is_main: bool
-    """What one looks at before a launch: the job's own, and how long and on what it runs."""
+    """The settings to show before a launch: those of the job, then duration and resources."""
 
 
 class BundledJob(Struct, frozen=True):
@@ -131,7 +131,7 @@ def groups(job: BundledJob, jobs: Sequence[BundledJob]) -> tuple[Group, ...]:
     few = max(len(jobs) // 3, 1) if len(jobs) > 1 else 0
     own = [title for title in found if having[title] <= few]
     common = [title for title in found if title not in own]
-    main = {*own, *common[:1]}  # what all jobs take begins with the run itself
+    main = {*own, *common[:1]}  # the settings that all jobs share begin with those of the run
     return tuple(Group(title, tuple(found[title]), title in main) for title in (*own, *common))
 
 

@@ -36,7 +36,7 @@ class Package(Struct, frozen=True):
 
 
 def package_training() -> Package:
-    """Package the `training` package that is installed beside cockpit."""
+    """Package the `training` package that is installed with cockpit."""
     return package_directory(training_directory(), inside="training", ignore_files=False)
 
 
@@ -60,9 +60,9 @@ def package_directory(directory: Path, *, inside: str = "", ignore_files: bool =
 
 
 def package_together(directory: Path | None, *, with_training: bool, inside: str = "") -> Package:
-    """The user's code (None: none) and, beside it, the `training` package: one working directory.
+    """Package the user's code (None: none) and the `training` package as one working directory.
 
-    A file that both have is the user's. Raises UsageError when it is larger than Ray takes.
+    For a file that both contain, the user's is used. Raises UsageError above Ray's size limit.
     """
     files: dict[str, Path] = {}
     if with_training:
@@ -92,7 +92,7 @@ def _package(files: dict[str, Path]) -> Package:
 
 
 def cached_package(name: str) -> Package:
-    """Where a package of that name is kept, whether or not it is there."""
+    """Return the path for a package of that name, which may not exist."""
     return Package(name, paths.cache_dir() / "packages" / Path(name).name)
 
 

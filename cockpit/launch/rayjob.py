@@ -26,17 +26,19 @@ class RayJobOptions(Struct, frozen=True):
     own_cluster: bool = False
     """Run on a cluster made for it, after the pattern of the present one."""
     replicas: Mapping[str, int] = field(default_factory=dict)
-    """By worker group of its own cluster."""
+    """By worker group of the new cluster."""
     image: str = ""
-    """Of the pods of its own cluster; empty: as in the pattern."""
+    """Of the pods of the new cluster; empty: as in the copied cluster."""
     ttl_s: int | None = None
     deadline_s: int | None = None
     backoff_limit: int = 0
 
 
 def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
-    """On the present cluster the code is named by its address (see `provide`); for a cluster of
-    its own it travels in the resource. Raises UsageError for what KubeRay would not take.
+    """Build the RayJob.
+
+    On the current cluster the code is referenced by URI (see `provide`); for a new cluster it is in
+    the resource. Raises UsageError for what KubeRay would reject.
     """
     for what, seconds in (("--ttl", options.ttl_s), ("--deadline", options.deadline_s)):
         if seconds is not None and seconds < (1 if what == "--deadline" else 0):
@@ -89,10 +91,10 @@ def resource_name(submission_id: str) -> str:
 
 
 def _package(spec: LaunchSpec, *, own_cluster: bool) -> Package:
-    """One package: a RayJob has the telemetry in its working directory, beside the user's code.
+    """Build one package: a RayJob has the telemetry in its working directory, with the user's code.
 
-    Of a zip that it finds as a file Ray drops a single folder at the top (`unzip_package` in
-    ray/_private/runtime_env/packaging.py), so there is one to drop.
+    From a zip file Ray removes a single top-level folder (`unzip_package` in
+    ray/_private/runtime_env/packaging.py), so that one is added.
     """
     if spec.directory is None and not own_cluster:
         return package_training()  # the same that a submission has

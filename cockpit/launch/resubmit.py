@@ -1,8 +1,8 @@
-"""A job that is submitted again when the cluster lost it, by a process that stays for it.
+"""Resubmit a job that the cluster lost, from a process that waits for it.
 
-A driver runs on the head as a rule and dies with it, and the new head does not know the job:
-Ray keeps its jobs in the head's memory unless it has an external store. The same command with the
-same run name continues from the newest checkpoint, so it only has to be sent.
+A driver usually runs on the head and dies with it, and the new head does not know the job: Ray
+keeps jobs in the head's memory unless it has an external store. The same command with the same run
+name continues from the newest checkpoint, so that resubmission is enough.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from cockpit.sources.ray.http import AnswerError, MissingError
 
 LOOK_S = 1.0
 LOST = ("Job supervisor actor died", "Unexpected error occurred: failed to get job supervisor")
-"""How Ray 2.60's message on a failed job begins when its driver was taken from it
-(`job_manager.py`).
+"""The beginnings of Ray 2.60's message on a job whose driver was lost (`job_manager.py`).
 
-A script that failed by itself has another message: sending it again would only fail again.
+A script that failed has another message: it would only fail again.
 """
 GIVE_UP_S = 1800.0
-"""A cluster that takes no job for so long after it lost one is not waited for any longer."""
+"""How long to wait for a cluster to accept a job after it lost one."""
 _UNKNOWN = "does not exist"
-"""Ray's answer, with 404, of a job that it does not know."""
+"""Ray's response, with status 404, for an unknown job."""
 
 
 def was_lost(job: Job) -> bool:
@@ -47,13 +46,12 @@ async def stay(
     on_submit: Callable[[str], None] = lambda job_id: None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Job:
-    """Until the job that was submitted by `spec`, or the last after it, is over: that one.
+    """Wait until the job of `spec`, or its last resubmission, is over, and return it.
 
-    `on_submit` is called with each new id just before it is sent.
-
-    Sends it again at most `times` times; one that is lost again after that is FAILED.
-    A cluster that does not answer is waited for, without end: what became of it is not known yet.
-    Raises the cluster's error when it takes no job for GIVE_UP_S after it lost one.
+    `on_submit` is called with each new id just before the submission. At most `times`
+    resubmissions; a job that is lost after that is FAILED. While the cluster is unreachable, wait
+    without limit: the state of the job is not known. Raises the cluster's error when it accepts no
+    job for GIVE_UP_S after it lost one.
     """
     backoff, away = Backoff(), ""
     while True:
@@ -80,7 +78,7 @@ async def stay(
 
 
 async def _over(dashboard: Dashboard, job_id: str) -> Job | None:
-    """The job once it is over; one that a new head does not know counts as lost."""
+    """Return the job when it is over; a job that a new head does not know counts as lost."""
     try:
         job = await dashboard.job(job_id)
     except MissingError as error:
@@ -122,7 +120,7 @@ async def _again(
 
 
 async def _was_taken(dashboard: Dashboard, job_id: str) -> bool:
-    """Whether a submission whose answer was lost has come through after all."""
+    """Whether a submission without a response was accepted."""
     try:
         await dashboard.job(job_id)
     except (UnreachableError, AnswerError):

@@ -16,11 +16,11 @@ ALONE = frozenset({"baseline"})
 
 
 def shortage(spec: LaunchSpec, groups: Iterable[WorkerGroup]) -> str:
-    """What the groups lack at their largest, in a sentence; empty when they have it, or where
-    it is unknown: for the user's own command, or for a cluster whose groups are not known.
+    """Describe what the groups lack at their maximum; empty when they have enough or it is unknown.
 
-    A pod counts as many workers as it has CPUs or GPUs, whichever are more, so that what is
-    reported as too little is so for either; fewer, if each worker reserves more than one.
+    Unknown: for the user's own command, or for a cluster whose groups are not known. The workers of
+    a pod are its CPUs or GPUs, whichever are more, so that a reported lack holds for both; fewer,
+    if each worker reserves more than one.
     """
     told = list(groups)
     wanted = workers(spec)
@@ -44,7 +44,7 @@ def _per_pod(there: Resources, each: Mapping[str, float]) -> int:
 
 
 def reserved(spec: LaunchSpec) -> dict[str, float]:
-    """CPUs and GPUs that each worker reserves, of those that the settings give."""
+    """CPUs and GPUs that each worker reserves, as far as they are in the settings."""
     given = _given(spec)
     flags = {"CPU": "cpus-per-worker", "GPU": "gpus-per-worker"}
     return {
@@ -74,9 +74,9 @@ def workers(spec: LaunchSpec) -> int | None:
 
 
 def beside(jobs: Sequence[Job]) -> str:
-    """Those that run, in a sentence; empty when none does.
+    """Describe the running jobs; empty without any.
 
-    A job whose ranks wait for another's to end looks like one that does nothing.
+    A job that waits for the resources of another job looks like one that makes no progress.
     """
     others = [job.id for job in jobs if job.status is JobStatus.RUNNING]
     if not others:

@@ -1,9 +1,7 @@
-"""A file of settings for a job, as a search for the best ones leaves it.
+"""Read a file of job settings, as a hyperparameter search writes it.
 
-    {"job": "ddp", "settings": {"learning_rate": 0.003, "batch_size": 32}}
-
-or the settings alone, as JSON or as TOML. Beside `job` and `settings` it may hold more, such as how
-well they did: that is not read.
+{"job": "ddp", "settings": {"learning_rate": 0.003, "batch_size": 32}} or the settings alone, as
+JSON or as TOML. Other keys beside `job` and `settings`, such as scores, are ignored.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ STANDARD_INPUT = "-"
 
 class SettingsFile(Struct, frozen=True):
     name: str
-    """As it is called in a sentence."""
+    """Its name in messages."""
     job: str
-    """Whose settings they are; "" where it names none."""
+    """The job of the settings; "" if the file names none."""
     settings: Mapping[str, str]
 
     def require(self, job: BundledJob) -> None:
@@ -46,7 +44,7 @@ class SettingsFile(Struct, frozen=True):
 
 
 def read(path: str) -> SettingsFile:
-    """The file at `path`, or what comes on standard input for `-`. Raises UsageError."""
+    """Read the file at `path`, or standard input for `-`. Raises UsageError."""
     name = "standard input" if path == STANDARD_INPUT else path
     try:
         if path == STANDARD_INPUT:
@@ -62,7 +60,7 @@ def read(path: str) -> SettingsFile:
 
 
 def parsed(text: str, name: str) -> SettingsFile:
-    """JSON when it begins as an object does, else TOML. Raises UsageError."""
+    """Parse JSON if the text begins with an object, else TOML. Raises UsageError."""
     kind = "JSON" if name.endswith(".json") or text.lstrip().startswith("{") else "TOML"
     try:
         raw = json.loads(text) if kind == "JSON" else tomllib.loads(text)

@@ -78,7 +78,7 @@ class LaunchSpec(Struct, frozen=True):
 
     @property
     def has_own_training(self) -> bool:
-        """The user's code has a `training` of its own, which would hide ours."""
+        """The user's code has a `training` package, which would hide cockpit's."""
         if self.directory is None:
             return False
         own = self.directory / "training"
@@ -87,9 +87,9 @@ class LaunchSpec(Struct, frozen=True):
 
     @property
     def has_recovery(self) -> bool:
-        """What a profile's callbacks are made of comes with the job.
+        """Check the modules of a profile's callbacks, which are uploaded with the job.
 
-        An older `training` of ours in the user's folder hides it, and Ray Train fails a run whose
+        An older `training` package in the user's folder hides them, and Ray Train fails a run whose
         callback cannot be imported.
         """
         if self.has_own_training:
@@ -192,9 +192,9 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
 
 
 def environment(spec: LaunchSpec) -> dict[str, str]:
-    """What a launched job has in its environment: ours, overruled by the user's.
+    """The environment of a launched job; the user's variables take precedence.
 
-    With it the runs that it logs to MLflow name their user.
+    With it the runs that it logs to MLflow have the user's name.
     """
     ours = {**DEFAULT_ENV, **spec.recovery.job_env, **source.context(spec.submission_id)}
     env = {**ours, **spec.environment.env_vars}
@@ -207,7 +207,7 @@ def environment(spec: LaunchSpec) -> dict[str, str]:
 
 
 def metadata(spec: LaunchSpec) -> dict[str, str]:
-    """What Ray keeps beside a launched job."""
+    """The metadata that Ray stores for a launched job."""
     kept = {**spec.metadata, RECOVERY: spec.recovery.name}
     if reserved := spec.environment.driver.as_fields():
         kept[DRIVER] = json.dumps(reserved)
@@ -237,7 +237,7 @@ async def resume(dashboard: Dashboard, job_id: str) -> Job:
 
 
 def _driver(kept: str) -> DriverResources:
-    """What the driver of the job before reserved; Ray does not tell, so the metadata does."""
+    """The driver resources of the previous job: from its metadata, since Ray reports none."""
     if not kept:
         return DriverResources()
     try:
@@ -247,7 +247,7 @@ def _driver(kept: str) -> DriverResources:
 
 
 async def stop(dashboard: Dashboard, job_id: str) -> Job:
-    """Ask a job to end, and return it as it is then: it may take seconds to be over."""
+    """Request a job's stop, and return its state: it may be over some seconds later."""
     job = await find(dashboard, job_id)
     if job.status.is_over:
         return job
@@ -261,10 +261,9 @@ the job writes it down again, as failed (`_monitor_job_internal` in Ray 2.60).""
 
 
 async def delete(dashboard: Dashboard, job_id: str) -> None:
-    """Make Ray forget a job: one that has ended just now also when Ray writes it down again, which
-    takes some seconds to be sure of.
+    """Delete a job from Ray. Raises UsageError while it runs.
 
-    Raises UsageError while it runs.
+    If it has just ended, Ray may write it again, so that the deletion takes some seconds.
     """
     job = await find(dashboard, job_id)
     if not job.status.is_over:
@@ -277,7 +276,7 @@ async def delete(dashboard: Dashboard, job_id: str) -> None:
         with suppress(MissingError):
             await dashboard.job(job_id)
             await dashboard.delete(job_id)
-            return  # it comes back once
+            return  # Ray writes it again once
 
 
 async def find(dashboard: Dashboard, job_id: str) -> Job:
@@ -312,7 +311,7 @@ async def _provide(dashboard: Dashboard, package: Package) -> None:
 
 
 async def _provide_again(dashboard: Dashboard, job_id: str, uri: str) -> None:
-    """Ray drops a package some minutes after its last job; then it comes from our cache."""
+    """Upload a package that Ray deleted, some minutes after its last job, from the local cache."""
     if not uri.startswith("gcs://"):
         return  # on shared storage, as the user had it
     package = cached_package(uri.removeprefix("gcs://"))

@@ -1,8 +1,8 @@
-"""Points as charts read them: folded into buckets, with their holes. Pure.
+"""Points of a chart, grouped into buckets, with gaps. Pure functions.
 
-Whatever is made of a series grows with it: what was read once is not read again, so that a redraw
-costs what is new and what is seen, not what there is. Series only grow at their end, except when
-they are thinned or given an older part; that shows in their length or in two of their times.
+Buckets are computed incrementally, so that a redraw costs only the new and the visible points. A
+series only grows at its end, except when it is downsampled or gets older points. Its length or two
+of its times show these changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol
 from cockpit.plot.points import AROUND, LEAST_GAP_S, gaps
 
 BUCKETS = (4, 16, 64)
-"""Points folded into one at each level: a redraw costs what is seen, not what there is."""
+"""Points per bucket at each level, so that a redraw costs only the visible points."""
 _RATIO = 4
 WINDOW = 16
 """Points that are searched for holes together."""
@@ -51,7 +51,7 @@ class Derived:
 
 
 class Reader:
-    """Where to go on reading a source."""
+    """The position at which reading of a source continues."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -99,7 +99,7 @@ class Points:
         self.restarts = 0
         """Counts how often all points had to be read again: what was made of them is void."""
         self.kept: object = None
-        """For whoever draws them: what it made last."""
+        """The newest result of each chart."""
         self._levels = tuple(_Level() for _ in BUCKETS)
         self._holes: list[int] = []
         self._holes_of_tail: list[int] = []
@@ -177,9 +177,9 @@ class Points:
         return level.lows, level.highs, level.odd
 
     def bounds(self, start: float, end: float) -> tuple[float, float] | None:
-        """The least and the greatest finite value between two places; None without any.
+        """Return the minimum and maximum finite value in the range, or None without any.
 
-        One point more on either side counts: the line to it is seen.
+        The range includes one more point on each side, since the line to it is visible.
         """
         times = self.source.times
         begin = bisect_left(times, start)
@@ -207,8 +207,10 @@ def _four(begin: int) -> range:
 
 
 def extremes(values: Sequence[float]) -> Extremes:
-    """The least and the greatest finite value (inf and -inf without any), and whether there is an
-    INFINITE one or one that is NOT_A_NUMBER."""
+    """Return the minimum and maximum finite value, and the flags INFINITE and NOT_A_NUMBER.
+
+    Without a finite value they are inf and -inf.
+    """
     # A list: several passes over an array would make its floats as often.
     part = list(values)
     if math.isfinite(sum(part)):

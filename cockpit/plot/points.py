@@ -128,7 +128,7 @@ def weighted(times: Sequence[float], values: Sequence[float]) -> list[Point]:
 
 
 def quantile(weights: Sequence[Point], q: float) -> float | None:
-    """The value below which the part `q` (0 to 1) of the weight lies; None without any."""
+    """The weighted `q` quantile (0 to 1), or None without values."""
     if not weights:
         return None
     ordered = sorted(weights)

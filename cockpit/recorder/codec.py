@@ -1,13 +1,13 @@
-"""Events as lines of JSON, and back.
+"""Encode and decode events as lines of JSON.
 
-A line is `[kind, at_s, source, fields]`, with a fifth item where the event belongs to another time
-than `at_s`. A field that has its default is left out, so a reader that knows more fields than the
-writer did gives them their defaults, and one that knows fewer skips the rest. A tuple of
-structs is a table by columns, `[rows, {column: values}, {column: value of all rows}]`: a tick
-of 64 ranks then holds `step_time_s` once. NaN and the infinities are as Python's json has them.
+A line is `[kind, at_s, source, fields]`, with a fifth item if the event belongs to another time
+than `at_s`. Fields with their default value are left out: a newer reader uses its defaults for
+missing fields, and an older one skips unknown ones. A tuple of structs is a table by columns,
+`[rows, {column: values}, {column: value of all rows}]`: a tick of 64 ranks contains `step_time_s`
+once. NaN and the infinities are as in Python's json.
 
-Files come from other machines: text is cleaned of control characters here too, and a value that is
-not of its declared type is a `CodecError`.
+Files may come from other hosts: control characters are removed from text, and a value that is not
+of its declared type is a `CodecError`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MOMENTS = frozenset(
 """Fields of the model that are Unix times; other numbers of seconds may be infinite."""
 Moment = Annotated[float, Meta(ge=EARLIEST_S, le=LATEST_S)]
 _MOST = (1 << 63) - 1
-"""What SQLite, Arrow and a float can hold too."""
+"""The range of SQLite, Arrow and float."""
 _WHOLE = Annotated[int, Meta(ge=-_MOST, le=_MOST)] | Annotated[float, Meta(ge=-_MOST, le=_MOST)]
 ROWS_AT_MOST = 100_000
 _INVALID = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
@@ -89,7 +89,7 @@ def encode(event: Event, when_s: float | None = None) -> str:
 
 
 def decode(line: str) -> tuple[float, Event] | None:
-    """The moment and the event; None for a kind that this version does not know.
+    """Return the time and the event; None for a kind that this version does not know.
 
     Raises CodecError.
     """
@@ -181,7 +181,7 @@ def _is_struct(hint: Any) -> bool:
 
 
 def _limited(hint: Any, number: Any) -> Any:
-    """The hint with `number` for float, and whole numbers within their limits."""
+    """The type hint with `number` for float, and integers within their limits."""
     parts = typing.get_args(hint)
     if not parts:
         return {int: _WHOLE, float: number}.get(hint, hint)

@@ -1,7 +1,6 @@
-"""Drills that are over, a file each: what they are compared with later, and reported from.
+"""Completed drills, one file each, for comparisons and reports.
 
-Files of a newer cockpit are read as far as they are understood; one that cannot be read is named,
-and the others are there all the same.
+Files of a newer cockpit are read as far as possible; an unreadable file is reported and skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from cockpit.model.text import one_line
 from cockpit.recorder.codec import CodecError, from_plain, to_plain
 
 KEPT = 500
-"""Drills; the oldest go first."""
+"""Number of drills; the oldest are deleted first."""
 FILE_LIMIT_BYTES = 8 << 20
 
 
@@ -30,7 +29,7 @@ class Unreadable(Struct, frozen=True):
 
 
 class DrillHistory:
-    """`directory` is made when something is kept."""
+    """`directory` is created by the first write."""
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or paths.state_dir() / "drills" / "history"
@@ -60,13 +59,13 @@ class DrillHistory:
         return sorted(kept, key=lambda one: one.record.began_s), unreadable
 
     def find(self, name: str) -> list[KeptDrill]:
-        """The drill of this id (or the only one that begins so), or all of a game day's.
+        """Return the drill of this id (or unique prefix), or all drills of a game day.
 
-        `last` is the newest that broke something, else the newest. Raises UsageError.
+        `last` is the newest that injected a fault, else the newest. Raises UsageError.
         """
         kept, _ = self.all()
         if name == "last" and kept:
-            # One that was refused has nothing to show, and the caller has seen why.
+            # A refused drill has no result, and the caller has seen the reason.
             return [([one for one in kept if one.record.drills] or kept)[-1]]
         of_day = [one for one in kept if one.record.game_day.endswith(f"/{name}")]
         exact = [one for one in kept if one.record.id == name]

@@ -25,7 +25,7 @@ SUFFIX = ".cockpit"
 APPLICATION_ID = 0x434B5054
 VERSION = 1
 TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What reading a damaged file raises: of a damaged schema, sqlite3 cannot decode the message."""
+"""Errors when reading a damaged file: sqlite3 cannot decode the message of a damaged schema."""
 CACHE_KIB = 256
 BODY_AT_MOST = 256 << 20
 """Bytes of lines that one batch may hold: more is not a batch but a trap."""
@@ -41,7 +41,7 @@ _SCHEMA = (
 
 
 class NotARecording(CockpitError):
-    """It is a file, but none that the recorder wrote, or one that it cannot read."""
+    """The file was not written by the recorder, or cannot be read."""
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
@@ -50,7 +50,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     Raises NotARecording, sqlite3.Error or OSError.
     """
     new = not path.exists() or path.stat().st_size == 0
-    # The thread that writes opens it; the one that closes may be another.
+    # Opened by the thread that writes; another thread may close it.
     db = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
     try:
         if new:
@@ -71,7 +71,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def begin(db: sqlite3.Connection) -> None:
-    """Before the first write: a file that is only read stays as it is."""
+    """Before the first write, so that a file that is only read is not changed."""
     db.execute("PRAGMA journal_mode = WAL")
     # A killed process loses nothing that was committed; only a power cut may cost more.
     db.execute("PRAGMA synchronous = NORMAL")
@@ -154,7 +154,7 @@ def write_fact(db: sqlite3.Connection, name: str, value: Any) -> None:
 
 
 def facts(db: sqlite3.Connection) -> tuple[dict[str, Any], list[str]]:
-    """The facts by name, and the names of those that cannot be read."""
+    """Return the facts by name, and the names of unreadable ones."""
     found: dict[str, Any] = {}
     unreadable = []
     for name, value in db.execute("SELECT name, value FROM facts"):
@@ -170,7 +170,7 @@ class LockedError(Exception):
 
 
 class Lock:
-    """On a file beside the recording. SQLite's own locks come and go with each commit."""
+    """A lock on a separate file: SQLite releases its own locks at each commit."""
 
     def __init__(self, recording: Path) -> None:
         self.path = recording.with_name(f".{recording.name}.lock")

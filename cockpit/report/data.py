@@ -1,4 +1,4 @@
-"""A document as plain data, for programs: numbers as they are, keys in snake_case with units."""
+"""Write a document as JSON, for programs: raw numbers, keys in snake_case with units."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a report is made of, before it is HTML or Markdown: sections of facts, tables and pictures.
+"""The content of a report, independent of its format: sections of facts, tables and pictures.
 
-Values stay raw (seconds, bytes, Unix times); a `Kind` gives how each is shown, so that every writer
-shows it alike and JSON keeps the numbers.
+Values are raw (seconds, bytes, Unix times). A `Kind` defines their formatting, so that all writers
+format them equally and JSON keeps the numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from msgspec import Struct, field
 
 
 class Kind(StrEnum):
-    """What a value is, and so how it is written."""
+    """The type of a value, which defines its formatting."""
 
     TEXT = "text"
     """Text from elsewhere: a name, a reason, a log line."""
     WORD = "word"
-    """One of our own terms."""
+    """A term of cockpit."""
     LINK = "link"
     """An address; only http and https ones become links."""
     COUNT = "count"
@@ -41,7 +41,7 @@ Value = str | int | float | None
 
 
 class Tone(StrEnum):
-    """How the run stands; a mark and a colour go with it, never the colour alone."""
+    """The state of the run, shown as a symbol with a colour, never as a colour alone."""
 
     GOOD = "good"
     MIXED = "mixed"
@@ -55,7 +55,7 @@ class Fact(Struct, frozen=True):
     value: Value
     kind: Kind = Kind.TEXT
     title: str = ""
-    """What is shown in place of the name."""
+    """Text that is shown instead of the name."""
     note: str = ""
 
 
@@ -165,7 +165,7 @@ class Timeline(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """A part of a whole, in percent."""
+    """A share, in percent."""
 
     name: str
     percent: float
@@ -173,7 +173,7 @@ class Share(Struct, frozen=True):
 
 
 class Shares(Struct, frozen=True):
-    """Parts that make a whole, as one bar with its legend."""
+    """Shares that add up to 100 %, as one bar with its legend."""
 
     name: str
     title: str

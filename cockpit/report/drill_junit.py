@@ -12,7 +12,7 @@ from cockpit.model.drill import DrillRecord, Verdict
 
 
 class Case(Struct, frozen=True):
-    """One test case. `ok` None: it was left out."""
+    """One test case. `ok` None: skipped."""
 
     name: str
     took_s: float
@@ -45,7 +45,7 @@ def case_of(record: DrillRecord, name: str = "") -> Case:
 
 
 def junit(suite: str, began_s: float, cases: Sequence[Case]) -> str:
-    """One suite. What XML cannot hold is left out of the texts."""
+    """One suite. Characters that are invalid in XML are removed."""
     made = ElementTree.Element(
         "testsuite",
         name=_text(suite),

@@ -1,7 +1,7 @@
-"""The report of one drill, or of all drills of a game day: what was done, how it came back.
+"""The report of one drill, or of all drills of a game day.
 
-Timeline and table by phase with the source of each instant, the loss and the throughput around the
-fault, the hypothesis, the cost, and the same numbers of earlier drills of its kind.
+A timeline and a table by phase with the source of each milestone, the loss and the throughput
+around the fault, the hypothesis, the cost, and a comparison with earlier drills of its kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HOLDS = {True: "holds", False: "does not hold", None: "unknown"}
 
 
 def drill_report(kept: Sequence[KeptDrill], earlier: Sequence[DrillRecord]) -> Document:
-    """Of the drills in `kept`, in their order, at least one. `earlier`: all that are known."""
+    """Report the drills in `kept`, in their order, at least one. `earlier`: all stored drills."""
     one = len(kept) == 1
     begin_s, words = _origin(kept)
     sections: list[Section] = []

@@ -1,7 +1,7 @@
-"""A document as one HTML file: no script, nothing from elsewhere, light and dark, fit to print.
+"""A document as one HTML file: no scripts, no external resources, light and dark, printable.
 
-Every text that is not markup goes through `_words`, and the page's content policy forbids scripts
-and anything that would be fetched, should a reader's browser receive something else.
+All text that is not markup is escaped by `_words`. The page's content security policy also forbids
+scripts and external resources.
 """
 
 from __future__ import annotations

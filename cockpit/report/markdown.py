@@ -1,7 +1,7 @@
-"""A document as Markdown (GitHub's): one text, its charts as lines of bars, fit for an issue.
+"""A document as GitHub Markdown, with charts as text bars, to paste into an issue.
 
-Pictures beside it would be lost where such a text is pasted; bars are text. Text from elsewhere
-is put in code spans, and nothing of it is taken as Markdown or HTML.
+Pictures would be lost where the text is pasted. Text from other systems is put in code spans, so
+that no part of it is parsed as Markdown or HTML.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cockpit.report.document import (
 )
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$]|^[#+=-]|:(?=//)|(?<=www)\.)")
-"""What Markdown takes as a sign: some anywhere, some at the start of a line, some in addresses."""
+"""Characters that Markdown interprets: anywhere, at the start of a line, or in URLs."""
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _MENTION = re.compile(r"@(?=\w)")
 BAR_CELLS = 40
@@ -138,7 +138,7 @@ def _timeline(timeline: Timeline) -> str:
             (span for span in timeline.spans if span.lane == lane),
             key=lambda span: span.begin_s - span.end_s,
         )
-        for span in spans:  # the longest first: a short one is still seen
+        for span in spans:  # the longest first: a short one remains visible
             first = int((span.begin_s - timeline.begin_s) / width)
             last = max(first + 1, round((span.end_s - timeline.begin_s) / width))
             for cell in range(max(0, first), min(BAR_CELLS, last)):

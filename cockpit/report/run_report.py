@@ -1,4 +1,4 @@
-"""The report of one run: everything that is known of it, in the order in which it is asked for."""
+"""The report of one run: all known facts, the most important first."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def report(
     trouble: Sequence[str] = (),
     left: bool = False,
 ) -> Document:
-    """A section that nothing is known of is left out.
+    """Build the report. Sections without data are left out.
 
-    `past`: recorded runs to compare it with, of this job and of others. `read_from`: where the
-    store came from; `trouble`: what could not be read of that. `left`: nothing records
-    it any more.
+    `past`: recorded runs for comparison, of this job and of others. `read_from`: the source of the
+    store; `trouble`: which parts could not be read. `left`: the run is no longer recorded.
     """
     when = extent(run)
     useful = goodput(run, when.end_s)

@@ -38,7 +38,7 @@ class PhaseSpan(Struct, frozen=True):
 def extent(run: RunView) -> Extent:
     """From the first that is known of the run to its end, or to the last that is known."""
     told = [moment for moment in _moments(run) if moment > 0]
-    # Its history may reach further back than cockpit saw it; a clock that is off by years is none.
+    # Its history may begin before cockpit attached; a clock that is off by years is ignored.
     earliest = run.started_s - HISTORY_S if run.started_s else 0.0
     begin_s = min((moment for moment in told if moment >= earliest), default=run.started_s)
     end_s = run.ended_s if run.ended_s is not None else max(told, default=begin_s)
@@ -46,7 +46,7 @@ def extent(run: RunView) -> Extent:
 
 
 def running_periods(run: RunView) -> list[tuple[float, float]]:
-    """When the run was RUNNING; the whole of it when its states are not known."""
+    """When the run was RUNNING; its complete time if its states are not known."""
     end_s = extent(run).end_s
     states = run.states
     if not states:
@@ -69,7 +69,7 @@ def attempt_bounds(run: RunView, number: int) -> tuple[float | None, float | Non
 
 
 def phase_spans(run: RunView) -> list[PhaseSpan]:
-    """Each phase until the next one; where none was reported, the states of the run are used."""
+    """Each phase until the next one; without phases, the states of the run."""
     end_s = extent(run).end_s
     told: list[tuple[float, int, str]]
     if run.phases:
@@ -89,7 +89,7 @@ def phase_spans(run: RunView) -> list[PhaseSpan]:
 
 
 def _attempt_at(run: RunView, at_s: float, state: RunState) -> int:
-    """The attempt of a state: what comes before an attempt's start belongs to it."""
+    """The attempt of a state: states before an attempt's start belong to that attempt."""
     ended = sum(a.ended_s is not None and a.ended_s <= at_s for a in run.attempts.values())
     before = state in (RunState.RESTARTING, RunState.RESCHEDULING, RunState.RESIZING)
     started = [
@@ -117,12 +117,12 @@ def _moments(run: RunView) -> Iterator[float]:
 
 
 def as_it_ran(run: RunView) -> RunView:
-    """The run as it was at its last step: what is measured of a running one is empty once it ended.
+    """Return the run at its last step: some measurements are empty after its end.
 
     The curves are shared, not copied.
     """
     attempts = dict(run.attempts)
-    # The last attempt may never have come to a step.
+    # The last attempt may have no step.
     stepped = [number for number, view in attempts.items() if view.first_step_s is not None]
     if not stepped:
         return run

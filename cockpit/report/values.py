@@ -1,4 +1,4 @@
-"""Values as text, each by its kind. Not known (None) is an en dash, never a zero."""
+"""Format values by their kind. Unknown (None) is an en dash, never zero."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TONES = {Tone.GOOD: "✓", Tone.MIXED: "!", Tone.BAD: "✗", Tone.GOING: "…"}
 
 
 def title_of(name: str) -> str:
-    """The title of a column or fact that has none: its name without the unit."""
+    """The title of a column or fact without one: its name without the unit."""
     for unit in ("_per_s", "_percent", "_bytes", "_s"):
         name = name.removesuffix(unit)
     return name.replace("_", " ")

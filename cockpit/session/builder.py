@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cockpit.backends.protocol import Backend
 
 POLLED = ("ray", "telemetry")
-"""The sources of a session that is not monitored, beside the backend's watch."""
+"""The sources of a session that is not monitored, in addition to the backend's watch."""
 
 
 def session_on(
@@ -47,7 +47,7 @@ def deaths_source(session: Session, pace: Pace | None = None) -> Source:
 
 
 def pace_of(cluster: Backend) -> Pace | None:
-    """Return the pace at which sources poll an API server that others share, else None."""
+    """Return the poll interval for a shared API server, else None."""
     return Pace() if cluster.ref.backend == "kuberay" else None
 
 

@@ -17,16 +17,18 @@ TRIM_EVERY_S = 60.0
 
 
 def set_allocator() -> None:
-    """Let glibc's allocator give memory back. To be called before the first thread starts.
+    """Make glibc's allocator return memory. Call this before the first thread starts.
 
-    By default glibc makes up to 8 arenas a core, and memory that is freed in one is not used by
-    another: each thread that reads a file or a recording leaves its own behind. The threads of
-    Python take turns anyway, so they share ARENAS.
+    By default glibc creates up to 8 arenas per core, and memory that is freed in one is not used by
+    another: each thread that reads a file or a recording leaves an arena behind. Python's threads
+    alternate, so that ARENAS shared arenas are enough.
 
-    By default the first answer of 20 MB also raises the size from which a block has its own
-    mapping to 20 MB. From then on large answers lie in the heap, and small blocks that outlive them
-    keep it from shrinking: 5 MB of 77 MB with a cluster of three pods. So the size is fixed, at
-    LARGE_BYTES. Without glibc this does nothing.
+    By default the first response of 20 MB also raises the size from which a block is mapped
+    separately to 20 MB. From then on large responses are in the heap, and small blocks that outlive
+    them keep it from shrinking: 5 MB of 77 MB with a cluster of three pods. So the size is fixed at
+    LARGE_BYTES.
+
+    Without glibc this does nothing.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -36,13 +38,11 @@ def set_allocator() -> None:
 
 
 def collect_often() -> None:
-    """Collect cyclic garbage often, and give freed memory back every TRIM_EVERY_S.
+    """Collect cyclic garbage often, and release freed memory every TRIM_EVERY_S.
 
-    To be called when everything is imported: what is there now is never looked at again.
-
-    Each redraw leaves some 500 objects in cycles (Textual's strips and their caches). With the
-    thresholds that a verb starts with, 60,000 of them waited, 8 MB, and memory that was used once
-    is rarely given back.
+    Call this after all imports: existing objects are excluded from collection. Each redraw leaves
+    about 500 objects in cycles (Textual's strips and their caches). With the thresholds of a verb's
+    start, 60,000 of them waited, 8 MB, and freed memory is rarely released.
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -50,10 +50,10 @@ def collect_often() -> None:
 
 
 def trim() -> None:
-    """Give back the pages of the heap that hold nothing; only glibc's allocator can.
+    """Release unused pages of the heap; only glibc's allocator supports it.
 
-    Without this it gives back the end of the heap alone, and the UI of a run of 2 ranks grew by
-    0.5 MB in 3 minutes; with it, not at all.
+    By default only the end of the heap is released: the UI of a run of 2 ranks grew by 0.5 MB in 3
+    minutes. With this call it did not grow.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -38,7 +38,7 @@ SUMMARISE_EVERY_S = 10.0
 
 
 class MonitoredSession(Session):
-    """`recording` may be None: nothing is recorded. `past` are recorded runs to compare with."""
+    """`recording`: None records nothing. `past`: recorded runs to compare with."""
 
     def __init__(
         self,

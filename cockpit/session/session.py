@@ -1,8 +1,8 @@
 """A connection to one cluster: a backend, its sources and the store that they feed.
 
-All sources run in one thread with an event loop of its own, so that a slow screen never delays a
-socket and a slow socket never delays the screen. Events cross over in a queue; the owner of the
-session calls `drain` on its own clock, and only then does the store change.
+All sources run in one thread with its own event loop, so that a slow UI never delays a socket and a
+slow socket never delays the UI. Events are queued. The owner of the session calls `drain` on its
+own clock, and only `drain` changes the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """Yields events forever, reconnects by itself, and reports its health."""
+    """Yields events forever, reconnects automatically, and reports its health."""
 
     @property
     def name(self) -> str: ...
@@ -127,7 +127,7 @@ class Session:
         )
 
     def drain(self) -> bool:
-        """Apply everything that has come in. Returns whether there was anything."""
+        """Apply all queued events. Return whether there were any."""
         self._arrived.clear()
         changed = False
         while self._inbox:
@@ -218,7 +218,7 @@ class Session:
             self._ready.set()
             with self._submitting:
                 self._closed = True
-            # What was submitted after that becomes a task, and is cancelled with the others.
+            # Later submissions become tasks, and are cancelled with the others.
             loop.run_until_complete(asyncio.sleep(0))
             tasks = asyncio.all_tasks(loop)
             for task in tasks:

@@ -1,4 +1,4 @@
-"""One table of the configuration that says where a server is and how to get in."""
+"""A configuration table with the address and credentials of a server."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Address:
 
 
 class Table:
-    """`raw` is what stands in the configuration below `name`, maybe nothing.
+    """`raw` is the configuration table `name`, which may be missing.
 
-    Every method raises UsageError for what is not understood, or not there.
+    Every method raises UsageError for an invalid or missing value.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Table:
         return str(Path(path).expanduser()) if path else ""
 
     def secret(self, key: str) -> str:
-        """From the variable that `KEY_env` names, else from the file of `KEY_file`.
+        """Read from the variable that `KEY_env` names, else from the file of `KEY_file`.
 
         Raises UsageError, without the value, for one that cannot be sent in a header.
         """
@@ -90,7 +90,7 @@ class Table:
         return ""
 
     def address(self, url: str, example: str) -> Address:
-        """`url` taken apart; http is meant where it does not say."""
+        """Parse `url`; the default scheme is http."""
         if not url:
             return Address()
         try:
@@ -113,7 +113,7 @@ class Table:
 
 
 def is_loopback(url: str) -> bool:
-    """A loopback address means this machine, and must not go to the proxy of a bastion."""
+    """A loopback address must not be sent to the proxy of a bastion."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

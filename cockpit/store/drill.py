@@ -1,4 +1,4 @@
-"""What is known of one drill while it goes on, and once it is over."""
+"""The state of one drill, during and after its run."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class HangView(Struct):
         self.attempt, self.dumps, self.silent = attempt, {}, ()
 
     def progressed(self, samples: Iterable[RankSample]) -> None:
-        """Take samples, which may be older than a dump that came before; both have one clock."""
+        """Add samples. They may be older than the previous dump: both use the same clock."""
         for sample in samples:
             known = self.dumps.get(sample.rank)
             if known is not None and sample.at_s > known.dump.at_s:

@@ -1,4 +1,4 @@
-"""What was, and is over: pods' lives, nodes' deaths, and the times in which a source was away."""
+"""Past pods, deleted nodes, and gaps in which a source reported no data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEATHS_KEPT = 500
 GAPS_KEPT = 50
 """Of each source."""
 SILENT_AFTER_S = 10.0
-"""A source that says it is well, and had said nothing for longer, was away."""
+"""A source that reports OK after a longer pause than this has a gap."""
 
 
 class PodState(Struct, frozen=True):
@@ -36,7 +36,7 @@ class PodState(Struct, frozen=True):
 
 
 class PodPast(Struct, frozen=True):
-    """One pod's life, as far as it was seen."""
+    """The lifetime of one pod, as far as it was observed."""
 
     name: str
     group: str
@@ -66,7 +66,7 @@ class NodeDeath(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """Nothing was heard of a source from `began_s` on; `ended_s` None: to this day."""
+    """A time without data from a source. `ended_s` is None while the gap is open."""
 
     source: str
     began_s: float
@@ -75,15 +75,15 @@ class Gap(Struct, frozen=True):
 
 
 class Past(Struct):
-    """Bounded: the oldest go."""
+    """Bounded: the oldest entries are deleted."""
 
     pods: dict[str, PodPast] = field(default_factory=dict)
-    """By name, the living and the newest of those that are gone."""
+    """By name: running pods, and the newest of the deleted ones."""
     deaths: deque[NodeDeath] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     """By source, the newest last."""
     _heard: dict[str, float] = field(default_factory=dict)
-    """By source: until when its silence is nothing new."""
+    """By source: the time until which no data is expected."""
     _gone: dict[str, None] = field(default_factory=dict)
 
     def take_pods(self, event: PodsListed) -> None:
@@ -105,7 +105,7 @@ class Past(Struct):
                 self.deaths.append(NodeDeath(node.id, node.ip, event.at_s))
 
     def take_health(self, event: SourceHealth) -> None:
-        """A log, or one kind of the backend's, may say nothing for ever: only failing is a gap."""
+        """Logs and some backend events may be rare: only a failure is a gap."""
         source, heard_s = event.source, self._heard.get(event.source)
         gaps = self.gaps.get(source, ())
         is_open = bool(gaps) and gaps[-1].ended_s is None

@@ -1,4 +1,4 @@
-"""What is known of one run: its attempts, its ranks and their curves."""
+"""The state of one run: its attempts, ranks and metric curves."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cockpit.store.series import Curves, Series
 from training.telemetry.metric_table import CURVES
 
 RANK_POINTS = 900
-"""Points of each curve of each rank: the newest 7 minutes at 1 Hz whole, older ones thinned."""
+"""Points per curve of a rank: the newest 7 minutes at 1 Hz in full, older ones downsampled."""
 ALL_RANKS_POINTS = 240_000
 """Points that a curve may have over all ranks together: those of a large world are shorter."""
 RUN_POINTS = 14_400
-"""Points of each curve of the run: the newest 2 hours at 1 Hz whole, older ones thinned."""
+"""Points per curve of a run: the newest 2 hours at 1 Hz in full, older ones downsampled."""
 REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 2_000
@@ -36,23 +36,23 @@ CHECKPOINTS_KEPT = 2_000
 _NONE: dict[str, float] = {}
 
 THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
-"""The curves of which a run that is thinned keeps the newest point."""
+"""The curves of which a pruned run keeps the newest point."""
 
 
 class AttemptView(Struct):
-    """One worker-group start, as far as it is known."""
+    """One worker-group start."""
 
     number: int
     started_s: float | None = None
     ended_s: float | None = None
     reason: str = ""
     budget: str = ""
-    """What its end was charged to, as in `AttemptEnded`."""
+    """What its end counts against, as in `AttemptEnded`."""
     placements: tuple[Placement, ...] = ()
     first_step: int | None = None
-    """The first step of any rank: where the attempt resumed."""
+    """The lowest step of any rank, at which the attempt resumed."""
     first_step_s: float | None = None
-    """When the first sample with a step came in."""
+    """When the first sample with a step was received."""
     last_step: int | None = None
     last_step_s: float | None = None
     """When that was done."""
@@ -71,13 +71,13 @@ class RankView(Struct):
     placement: Placement | None = None
     sample: RankSample | None = None
     loss_first: float | None = None
-    """The first loss of the run that this rank told."""
+    """The first loss of the run that this rank reported."""
     steps: int = 0
     """Steps done by this rank over all attempts, redone ones included."""
     curves: Curves = field(default_factory=lambda: Curves(RANK_POINTS))
     """By field of `RankSample`, those of CURVES."""
     reported: dict[str, float] = field(default_factory=dict)
-    """What it gave to its newest report."""
+    """The values of its newest report."""
 
 
 class RunView(Struct):
@@ -118,7 +118,7 @@ class RunView(Struct):
     reported: Curves = field(default_factory=lambda: Curves(REPORT_POINTS))
     """By name of a reported metric."""
     progress: Series = field(default_factory=lambda: Series(RUN_POINTS))
-    """The newest step of any rank, by time. It goes back where an attempt does steps again."""
+    """The step of the newest sample of any rank. It decreases when an attempt repeats steps."""
     spreads: dict[str, Spread] = field(default_factory=dict)
     """Of a large world, the newest tick's."""
     reporting: int | None = None
@@ -152,7 +152,7 @@ class RunView(Struct):
         self.is_thinned = self.is_thinned and state.is_over
 
     def thin(self) -> None:
-        """Drop the curves, but for their newest points, and the ranks."""
+        """Delete the ranks and the curves, except for the newest points."""
         self.is_thinned = True
         newest = Curves(RUN_POINTS)
         for name in THINNED_CURVES:
@@ -168,7 +168,7 @@ class RunView(Struct):
 
     def enter_phase(self, at_s: float, attempt: int, phase: Phase) -> None:
         if (at_s, attempt, phase) in self.phases[-20:]:
-            return  # a record may come twice
+            return  # a record may be received twice
         self.phases.append((at_s, attempt, phase))
         if len(self.phases) > 1 and at_s < self.phases[-2][0]:
             self.phases.sort(key=lambda entered: entered[0])

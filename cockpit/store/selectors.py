@@ -1,4 +1,4 @@
-"""Questions that several views ask of the store. Pure: they read and return."""
+"""Queries of the store that several views share. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ STALE_AFTER_S = 5.0
 
 
 def current_run(store: Store) -> RunView | None:
-    """The newest run that trains or has, else the newest that is not over, else the newest.
+    """Return the newest run with ranks, else the newest unfinished run, else the newest.
 
-    A run that still waits for its first ranks does not hide the one that has them.
+    A run that waits for its first ranks does not hide one that has them.
     """
     runs = sorted(store.runs.values(), key=lambda run: run.started_s)
     going = [run for run in runs if not run.state.is_over]
@@ -62,7 +62,7 @@ LOSS_NAMES = ("loss", "train_loss", "train/loss", "training_loss", "eval_loss", 
 
 
 def loss_of(run: RunView) -> float | None:
-    """As the ranks told it last; of a run whose script tells no step, as it reported it."""
+    """The newest value of the ranks, else (for a script that reports no steps) of the run."""
     told = run.curves["loss"].last
     if told is not None:
         return told
@@ -73,7 +73,7 @@ STEP_NAMES = ("step", "global_step")
 
 
 def step_of(run: RunView) -> int | None:
-    """As the ranks told it last; of a run whose script tells no step, as it reported it."""
+    """The newest value of the ranks, else (for a script that reports no steps) of the run."""
     return reported_step(run.metrics) if run.step is None else run.step
 
 
@@ -84,7 +84,7 @@ def reported_step(metrics: Mapping[str, float]) -> int | None:
 
 
 def only_reports(run: RunView) -> bool:
-    """Whether it tells nothing by step, as a script without a line of telemetry does."""
+    """Whether the script reports no steps, because it does not use telemetry."""
     return not run.samples_seen and run.reported_s is not None
 
 
@@ -94,13 +94,13 @@ def age_s(at_s: float | None, now_s: float) -> float | None:
 
 
 def stale_sources(store: Store, now_s: float) -> list[tuple[str, float | None, str]]:
-    """(name, age in seconds or None when never heard, why) of each source that is behind."""
+    """Return (name, age in seconds or None without an update, reason) of each stale source."""
     found = []
     for state in store.sources.values():
         if state.absent:
             continue
         age = age_s(state.ok_s, now_s)
-        # At rest a source says when it speaks next: until then its silence is nothing new.
+        # An idle source reports when its next update is due: it is not stale before.
         late = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
         if not state.ok or age is None or late is None or late > STALE_AFTER_S:
             found.append((state.name, age, state.error))

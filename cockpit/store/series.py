@@ -13,12 +13,12 @@ CLOCK_JUMP_S = 120.0
 
 
 class Series:
-    """At most `capacity` points, oldest first. Time in Unix seconds; values may be NaN.
+    """At most `capacity` points, oldest first. Times are Unix seconds; values may be NaN.
 
-    Two plain arrays: 16 bytes a point. At least the newest third is whole. What is older is the
-    past, half of the points at most: each of its points is the mean of as many neighbours as it
-    takes for the past to reach back to the first point ever, and that number doubles when the past
-    is full. So a week fits, and its beginning is still there. A NaN stays one.
+    Stored in two arrays, 16 bytes per point. At least the newest third is kept in full. Older
+    points are downsampled: each is the mean of a group of neighbours, and the group size doubles
+    when this part is full. So a series of a week fits, from its first point on. The mean of a group
+    with a NaN is NaN.
     """
 
     __slots__ = ("_capacity", "_held", "_past", "_stride", "_times", "_values")
@@ -30,12 +30,12 @@ class Series:
         self._past = 0
         """How many of the points are the past."""
         self._stride = 1
-        """How many points as they came are one of the past."""
+        """The number of original points in each downsampled point."""
         self._held = 1
         """How many are in its newest one so far."""
 
     def append(self, at_s: float, value: float) -> None:
-        """Times only go up: one that is a little older counts as the newest, see `_set_back`."""
+        """Times do not decrease: for an older time, see `_set_back`."""
         if self._times and at_s < self._times[-1]:
             at_s = self._set_back(at_s)
         if len(self._times) >= self._capacity:
@@ -44,7 +44,7 @@ class Series:
         self._values.append(value)
 
     def prepend(self, points: Iterable[tuple[float, float]]) -> None:
-        """Put points before the first one; those that are not older are left out."""
+        """Insert points before the first one. Points that are not older are skipped."""
         first = self._times[0] if self._times else math.inf
         older = [(at_s, value) for at_s, value in points if at_s < first]
         self._times = array("d", (at_s for at_s, _ in older)) + self._times
@@ -76,7 +76,7 @@ class Series:
         return self._values[-1] if self._values else None
 
     def bookmark(self) -> Bookmark:
-        """The series as it is now. No copy: points are only ever added behind what it holds."""
+        """Return the current state of the series, without a copy of the points."""
         return Bookmark(
             self._capacity,
             self._times,
@@ -89,15 +89,17 @@ class Series:
 
     @classmethod
     def at(cls, mark: Bookmark) -> Series:
-        """A series of its own, as it was when the bookmark was made."""
+        """Return a copy of the series at the time of the bookmark."""
         made = cls(mark.capacity)
         made._times, made._values = mark.times[: mark.size], mark.values[: mark.size]
         made._past, made._stride, made._held = mark.past, mark.stride, mark.held
         return made
 
     def _set_back(self, at_s: float) -> float:
-        """What comes late stands where it is heard. Where a clock was far ahead and was set back,
-        what it had told of the future goes: else nothing would be newer for all that time.
+        """Return the time to store for a late point.
+
+        It is stored at the newest time. If the clock was set back far, the points after its time
+        are deleted instead: otherwise no point would be newer until the clock caught up.
         """
         if self._times[-1] - at_s <= CLOCK_JUMP_S:
             return self._times[-1]
@@ -115,7 +117,7 @@ class Series:
                 self._halve()
 
     def _move(self, count: int) -> None:
-        """The oldest points as they came become the past."""
+        """Downsample the oldest original points."""
         begin, end = self._past, self._past + count
         times, values = self._times[:begin], self._values[:begin]
         held = self._held if begin else self._stride
@@ -146,7 +148,7 @@ class Series:
 
 
 class Bookmark(NamedTuple):
-    """Where a series was; `times` and `values` may have grown since, beyond `size`."""
+    """The state of a series. `times` and `values` may have grown since, beyond `size`."""
 
     capacity: int
     times: array[float]
@@ -158,7 +160,7 @@ class Bookmark(NamedTuple):
 
 
 class Curves:
-    """Series by name, made when their first point comes; each with the same capacity."""
+    """Series by name, each with the same capacity and created with its first point."""
 
     __slots__ = ("_capacity", "_series")
 
@@ -167,7 +169,7 @@ class Curves:
         self._series: dict[str, Series] = {}
 
     def __getitem__(self, name: str) -> Series:
-        """Read only: an empty series stands for one that has no point yet."""
+        """Return the series, or an empty one that must not be modified."""
         return self._series.get(name) or Series(8)
 
     def __contains__(self, name: str) -> bool:
@@ -180,12 +182,12 @@ class Curves:
         self.open(name).append(at_s, value)
 
     def bookmarks(self) -> tuple[int, dict[str, Bookmark]]:
-        """All series as they are now; see `Series.bookmark`."""
+        """Return the current state of all series; see `Series.bookmark`."""
         return self._capacity, {name: one.bookmark() for name, one in self._series.items()}
 
     @classmethod
     def at(cls, marks: tuple[int, dict[str, Bookmark]]) -> Curves:
-        """Curves of their own, as they were when the bookmarks were made."""
+        """Return copies of the curves at the time of the bookmarks."""
         made = cls(marks[0])
         made._series = {name: Series.at(mark) for name, mark in marks[1].items()}
         return made

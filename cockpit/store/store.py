@@ -79,7 +79,7 @@ JOB_LOST = "Ray no longer lists its job: the head was replaced, and its state wa
 
 
 class SourceState(Struct, frozen=True):
-    """How a source is doing. `ok_s`: when it last said that all is well."""
+    """The state of a source. `ok_s`: when it last reported OK."""
 
     name: str
     ok: bool = False
@@ -128,7 +128,7 @@ class Store(Struct):
     health_message: str = ""
     ray_version: str = ""
     uid: str = ""
-    """The cluster's, by which one that is created again under its name is another one."""
+    """The UID of the cluster, which changes when it is deleted and created again with its name."""
     groups: dict[str, WorkerGroup] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     pods_gone: dict[str, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Store(Struct):
     """How many worker pods were ready, at each change of that number."""
     past: Past = field(default_factory=Past)
     pods_complete: bool = True
-    """False while the first list of pods is still coming in."""
+    """False until the first list of pods is complete."""
     nodes: dict[str, Node] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
     fleet: dict[str, tuple[ClusterSummary, ...]] = field(default_factory=dict)
@@ -146,13 +146,13 @@ class Store(Struct):
     jobs_by_source: dict[str, tuple[Job, ...]] = field(default_factory=dict)
     runs: dict[str, RunView] = field(default_factory=dict)
     ended_runs: dict[str, None] = field(default_factory=dict)
-    """Those that are over and whole, in the order of their ends."""
+    """Drills that ended with a complete record, in the order of their ends."""
     experiments: dict[str, Experiment] = field(default_factory=dict)
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """MLflow's runs, by their id there."""
     gpu_activity: tuple[GpuActivity, ...] = ()
     alerts: dict[str, AlertView] = field(default_factory=dict)
-    """Those that are raised, by id."""
+    """Active alerts, by id."""
     alerts_past: deque[AlertView] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     sources: dict[str, SourceState] = field(default_factory=dict)
     notices: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
@@ -284,7 +284,7 @@ class Store(Struct):
         )
 
     def _jobs(self, event: JobsListed) -> None:
-        """Ray's word on a job counts; that it came of a RayJob is added from the backend's."""
+        """Take Ray's status of a job, and from the backend's list whether a RayJob submitted it."""
         self.jobs_by_source[event.source] = event.jobs
         rayjobs = {job.id: job for job in self.jobs_by_source.get("backend", ())}
         jobs: dict[str, Job] = {}
@@ -348,7 +348,7 @@ class Store(Struct):
             run.max_failures = event.max_failures
         if event.max_preemption_failures is not None:
             run.max_preemption_failures = event.max_preemption_failures
-        # What it waited for, or came back from, is over once it runs; attempts keep their reasons.
+        # The reasons for a wait or a restart end when the run trains; the attempts keep them.
         kept = "" if event.state is RunState.RUNNING else run.message
         run.message = event.message or kept
         run.enter(event.at_s, event.state)
@@ -363,7 +363,7 @@ class Store(Struct):
             oldest = next(iter(self.ended_runs))
             del self.ended_runs[oldest]
             found = self.runs.get(oldest)
-            if found is not None and found.state.is_over:  # else its driver came back
+            if found is not None and found.state.is_over:  # otherwise its driver was restarted
                 found.thin()
         if len(self.runs) > RUNS_KEPT:
             thinned = (each.id for each in self.runs.values() if each.is_thinned)

@@ -36,6 +36,6 @@ def varied(trials: Sequence[Trial]) -> list[str]:
 
 
 def _is_known(experiment: Experiment, trial: Trial) -> bool:
-    """Whether it has a number to be judged by, and somebody said which way is better."""
+    """Whether the trial has a number to compare, and a direction (min or max) is set."""
     value = trial.metrics.get(experiment.metric, math.nan)
     return math.isfinite(value) and experiment.mode in ("min", "max")

@@ -2,6 +2,6 @@
 
 import os
 
-# Textual paints at most so often a second; a key waits half of that time on average. What changes
-# by itself is drawn on a clock of its own, so this costs nothing at rest.
+# Limit Textual's frame rate: a key waits half a frame on average. Automatic updates are drawn on a
+# separate clock, so that this costs nothing while the UI is idle.
 os.environ.setdefault("TEXTUAL_FPS", "240")

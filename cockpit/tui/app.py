@@ -1,8 +1,8 @@
-"""The application: it connects, drains the session on a clock, and has the screen redraw.
+"""The application: it connects, drains the session on a clock, and redraws the screen.
 
-Data goes one way. Ten times a second or less the session's events are folded into the store; then,
-only if the store has changed or a second has passed (ages count on), the visible view is drawn
-from it. Nothing here waits for a socket: what must wait runs on the session's loop.
+Data flows one way. At most ten times a second the session's events are applied to the store. Then
+the visible view is drawn from it, if the store has changed or a second has passed (ages change).
+Nothing here waits for a socket: blocking work runs on the session's loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.125
 AT_LEAST_EVERY_S = 1.0
-"""Drawn again after this with nothing new: ages grow and a source may have fallen silent."""
+"""The redraw interval without new events: ages change and a source may have become stale."""
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class CockpitApp(Connecting):
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
-        """After the first paint: whatever that did not need."""
+        """After the first paint: work that it did not need."""
         self.start()
         good, bad = theme.load_themes()
         for found in good:
@@ -157,7 +157,7 @@ class CockpitApp(Connecting):
         self.attempt(changes.leave(self))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What ctrl+p offers: the keys of the view, and Textual's own."""
+        """The entries of ctrl+p: the keys of the view, and Textual's commands."""
         from cockpit.tui.main.screen import MainScreen
 
         if isinstance(screen, MainScreen):
@@ -197,7 +197,7 @@ class CockpitApp(Connecting):
             self.redraw()
 
     def redraw(self) -> None:
-        """Every mounted screen of the stack; a dialog covers one that is still drawn."""
+        """Every mounted screen of the stack; the one below a dialog is still drawn."""
         view_state = self.view_state()
         for screen in self.screen_stack:
             if isinstance(screen, Live) and screen.is_mounted:

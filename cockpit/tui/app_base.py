@@ -47,7 +47,7 @@ class Conducting(Struct):
     experiment: Callable[[], Experiment | None]
     """The running drill, or the last one."""
     said: str = ""
-    """What a game day does now, in a line."""
+    """The current step of a game day, in a line."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it is over, and undone."""
 
@@ -80,7 +80,7 @@ class AppBase(App[int]):
 
     @property
     def actions(self) -> DrillActions:
-        """The changes and reads of the cluster on screen. CockpitError while there is none."""
+        """The changes and reads of the cluster on screen. CockpitError without a cluster."""
         if self.connection is None or self.connection.actions is None:
             raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
         return self.connection.actions
@@ -192,9 +192,9 @@ class AppBase(App[int]):
 
     @contextmanager
     def lend_terminal(self) -> Iterator[None]:
-        """Another program has the terminal inside; nothing is painted over it.
+        """Give the terminal to another program; nothing is painted over it.
 
-        `suspend` deadlocks when something is painted meanwhile, hence the batch.
+        `suspend` deadlocks when something is painted at the same time, hence the batch.
         """
         self.lent = True
         try:

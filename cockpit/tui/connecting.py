@@ -36,7 +36,7 @@ class Connecting(AppBase):
         self.connect = connect
         self.progress: list[str] = []
         self.switching: ClusterRef | None = None
-        """Where it is on its way to."""
+        """The cluster to which it connects."""
         self.route = ""
         """How the dashboard is reached; empty until it is known."""
         self._ray_was_ok = False
@@ -77,7 +77,7 @@ class Connecting(AppBase):
         raise NotImplementedError
 
     async def ask_again(self) -> None:
-        """What may be done here, and how the dashboard is reached."""
+        """The capabilities, and the route to the dashboard."""
         session = self.session
         if session is None:
             return
@@ -98,7 +98,7 @@ class Connecting(AppBase):
         try:
             via = (await self.submit(session.backend.dashboard())).via
         except CockpitError:
-            via = ""  # The source `ray` says why there is none.
+            via = ""  # The source `ray` reports why there is none.
         if session is self.session:
             self.route = via
 

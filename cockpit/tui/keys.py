@@ -56,12 +56,12 @@ class Key(Struct, frozen=True):
     """Textual's names, comma-separated."""
     shown: str
     label: str
-    """A word or two, for the footer."""
+    """One or two words, for the footer."""
     help: str
     views: tuple[str, ...] = VIEWS
-    """Where it does something."""
+    """The views in which it works."""
     verb: str = ""
-    """What it needs to be allowed: a verb of `Backend.capabilities`. Empty: it changes nothing."""
+    """The required capability: a verb of `Backend.capabilities`. Empty: it changes nothing."""
     footer: bool = True
 
     @property
@@ -251,7 +251,7 @@ KEYS: tuple[Key, ...] = (
 BY_ID = {key.id: key for key in KEYS}
 _USED = Counter(name for key in KEYS for name in key.keys.split(",") if name)
 SHARED = frozenset(key.id for key in KEYS if any(_USED[name] > 1 for name in key.keys.split(",")))
-"""Those whose key does something else in another view: each acts in its own views alone."""
+"""Keys with a different action in another view: each works in its own views only."""
 
 MOVING: tuple[tuple[str, str], ...] = (
     ("1 … 9 0", "open the view with that number"),

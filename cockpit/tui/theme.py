@@ -127,10 +127,10 @@ def semantic_variables(theme: Theme) -> dict[str, str]:
 
 
 class Palette:
-    """Turns the words of a style into a Rich style: `bad`, `bold curve-2`, `reverse muted`.
+    """Convert a style of the palette to a Rich style: `bad`, `bold curve-2`, `reverse muted`.
 
-    A word is a semantic colour, an attribute (bold, dim, italic, underline, reverse, strike) or
-    empty. An unknown word is a programming error and raises KeyError.
+    Each word is a semantic colour or an attribute (bold, dim, italic, underline, reverse, strike);
+    the style may be empty. An unknown word is a programming error and raises KeyError.
     """
 
     def __init__(self, variables: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What a view is given to draw from, and what it must be able to do."""
+"""The input of a view, and its interface."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ViewState(Struct, frozen=True):
     chosen: bool = True
     """Whether a cluster is shown, or only the fleet to choose one from."""
     switching: str = ""
-    """The cluster that will be looked at next, while the way to it is being made."""
+    """The cluster that is being connected."""
     fleet: Store | None = None
-    """All clusters by context; None where only one can be looked at."""
+    """All clusters by context; None if only one is available."""
     ref: ClusterRef | None = None
     route: str = ""
     """How the dashboard is reached, such as `service proxy`."""
@@ -44,7 +44,7 @@ class ViewState(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """What is selected."""
+    """The selected object."""
 
     kind: str
     """`pod`, `rank`, `job`, `group`, `machine`, `cluster` or `hang`."""

@@ -38,12 +38,12 @@ _TEST_FAILED = "rejected our request"
 
 
 class KubeRayBackend:
-    """Nothing is asked before the first call. `kinds` limits what `watch` lists.
+    """Sends no request before the first call. `kinds` limits what `watch` lists.
 
-    `dashboard_url` is where the dashboard is reached, in place of the way through the API server.
-    `token_secret` is a Secret that may be read for Ray's token, beside the one that KubeRay makes.
-    Raises UsageError for a cluster or namespace that cannot exist: their names go into paths, and a
-    RayJob's status may have named the cluster.
+    `dashboard_url` is used instead of the route through the API server. `token_secret` is a Secret
+    that may be read for Ray's token, in addition to the one that KubeRay creates. Raises UsageError
+    for an invalid name of cluster or namespace: names are used in paths, and a RayJob's status may
+    have set the cluster's.
     """
 
     def __init__(
@@ -229,11 +229,11 @@ class KubeRayBackend:
             try:
                 self._who = await access.who_am_i(self.client)
             except CockpitError:
-                self._who = ""  # an old or strict API server: the Event goes without a name
+                self._who = ""  # an old or strict API server: the Event has no name
         await announce(self.client, self._ref, change, self._who)
 
     async def dashboard(self) -> DashboardRoute:
-        # What a watch has seen costs no request.
+        # The result of a watch costs no request.
         seen = self._watching.cluster if self._watching is not None else None
         cluster = seen or ray_cluster(await self._raw())
         if cluster.suspended:
@@ -358,9 +358,9 @@ class KubeRayBackend:
 
 
 async def _retried(change: Callable[[], Awaitable[T]]) -> T:
-    """Retry the change on the object as it is now, when it was made on an older one.
+    """Retry the change on the current object when it was based on an older one.
 
-    A `test` of a JSON patch that fails is 422 Invalid, two writers at once are 409 Conflict.
+    A failed `test` of a JSON patch is 422 Invalid, two concurrent writers are 409 Conflict.
     """
     for _ in range(RETRIES):
         try:

@@ -1,7 +1,7 @@
-"""The way to a RayCluster's dashboard: the API server's service proxy, a port-forward, or a URL.
+"""The route to a RayCluster's dashboard: the API server's service proxy, a port-forward, or a URL.
 
-In that order, and what works is kept. Through the API server, Ray's token travels in a header of
-its own (`X-Ray-Authorization`, Ray 2.52): `Authorization` belongs to the API server there.
+Tried in this order, and a working one is kept. Through the API server, Ray's token is sent in the
+header `X-Ray-Authorization` (Ray 2.52), since `Authorization` is the API server's.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ HeadPod = Callable[[], Awaitable[str]]
 
 
 class Dashboards:
-    """Routes to one cluster's dashboard. `url`, when given, is where it is, and nothing else.
+    """Routes to one cluster's dashboard. `url`, if set, is the only one.
 
-    `token_secret` is a Secret that the user allows to be read for Ray's token, beside the one that
-    KubeRay makes: the object's author must not choose which Secret its viewers read.
+    `token_secret` is a Secret that the user allows to be read for Ray's token, in addition to the
+    one that KubeRay creates: the object's author must not choose which Secret its viewers read.
     """
 
     def __init__(self, client: KubeClient, url: str = "", token_secret: str = "") -> None:
@@ -48,8 +48,9 @@ class Dashboards:
         await self._end_forward()
 
     async def route(self, cluster: RayCluster, head_pod: HeadPod) -> DashboardRoute:
-        """One that answered just now. Raises UnreachableError or NotAllowedError with the reasons
-        of all that were tried.
+        """Return a route that has just responded.
+
+        Raises UnreachableError or NotAllowedError with the reasons of all routes that were tried.
         """
         if time.monotonic() - self._looked_s > FRESH_S:
             # A repeated request may have failed with the token that was found before.
@@ -101,7 +102,7 @@ class Dashboards:
     ) -> DashboardRoute:
         pod = await head_pod()
         forward = self._forward
-        # One to the same pod is kept: others may be using it.
+        # A port-forward to the same pod is kept: other requests may use it.
         if forward is None or self._forward_to != pod:
             await self._end_forward()
             forward = PortForward(self._client, cluster.namespace, pod, PORT)
@@ -145,7 +146,7 @@ class Dashboards:
             encoded = str(mapping(found, "data").get(TOKEN_KEY) or "")
             token = base64.b64decode(encoded).decode()
             return sendable(token, f"Secret {cluster.token_secret}")
-        except ValueError as error:  # neither base64 nor UTF-8; its text quotes what it is
+        except ValueError as error:  # neither base64 nor UTF-8; the error would quote the secret
             raise UnreachableError(
                 f"The Secret {cluster.token_secret} holds no token of Ray.",
                 f"Its {TOKEN_KEY} is not text.",

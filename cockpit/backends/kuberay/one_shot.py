@@ -1,7 +1,7 @@
-"""A one-shot query of a RayCluster: everything at once, and no watch behind it.
+"""A one-shot query of a RayCluster: all resources concurrently, without a watch.
 
-Pods come as the table that kubectl prints, each row with the metadata of its pod; the whole object
-is read only of those that are not ready, for the reason.
+Pods are read as the table that kubectl prints, each row with the pod's metadata. The complete
+object is read only for pods that are not ready, for the reason.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def one_shot_events(
     try:
         found = await _cluster(client, ref, with_pods="pods" in kinds)
         if jobs is not None:
-            found[-1:-1] = await jobs  # the health comes last
+            found[-1:-1] = await jobs  # the health is last
         return found
     finally:
         if jobs is not None:
@@ -129,7 +129,7 @@ async def _pods(client: KubeClient, cluster: RayCluster) -> list[Pod]:
 
 
 async def _with_reasons(client: KubeClient, path: str, pods: list[Pod]) -> list[Pod]:
-    """Those that are not ready from their objects, as far as there are few of them."""
+    """Read the objects of unready pods, if there are few."""
     unready = [pod.name for pod in pods if not pod.ready][:REASONS]
     if not unready:
         return pods

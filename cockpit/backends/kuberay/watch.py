@@ -45,7 +45,7 @@ NOTICES_AT_FIRST = 200
 _POD = re.compile(r"(.+)-[a-z0-9]{5}")
 """The name of a pod without its cluster's: what it is, and five letters that Kubernetes gives."""
 PATTERN_LABEL = "cockpit/pattern"
-"""On a RayJob with a cluster of its own: the cluster whose pattern it follows."""
+"""On the cluster of a RayJob: the cluster that it was copied from."""
 
 
 class _Kind(Struct):
@@ -63,7 +63,7 @@ class _Kind(Struct):
 
 
 class ClusterWatch:
-    """`events` may be asked for once. `cluster` and `pods` are what is known so far."""
+    """`events` may be called once. `cluster` and `pods` are the known state."""
 
     def __init__(self, client: KubeClient, ref: ClusterRef, kinds: Collection[str] = KINDS) -> None:
         self._client, self._ref = client, ref
@@ -100,7 +100,7 @@ class ClusterWatch:
                     yield event
                 for task in tasks:
                     if task.done():
-                        task.result()  # a defect of ours: report it
+                        task.result()  # a bug in cockpit: report it
         finally:
             for task in tasks:
                 task.cancel()
@@ -145,7 +145,7 @@ class ClusterWatch:
         return rayjob_of(raw, self._ref)
 
     def _notice(self, raw: Any) -> Notice | None:
-        """Those that may be of this cluster; `_is_ours` knows more, later."""
+        """Pods that may belong to this cluster; `_is_ours` decides later."""
         about = mapping(raw, "involvedObject")
         stem = self._ref.name[:40]  # long names are cut in the names of pods
         if text(about, "kind") == "RayJob" or text(about, "name").startswith(stem):
@@ -153,8 +153,9 @@ class ClusterWatch:
         return None
 
     def _is_ours(self, notice: Notice) -> bool:
-        """Not of a cluster whose name only begins like ours: `demo-2-head-x1y2z` is no pod of
-        `demo`. A pod that went before we looked is known by its name alone.
+        """Exclude pods of a cluster with our name as a prefix: `demo-2-head-x1y2z` is not `demo`'s.
+
+        A pod that was deleted before is known only by its name.
         """
         if notice.kind == "Cluster":
             return notice.name == self._ref.name
@@ -174,7 +175,7 @@ class ClusterWatch:
     def _compose(self) -> Iterator[Event]:
         now = server_time()
         cluster, pods = self._kinds.get("cluster"), self._kinds.get("pods")
-        # The cluster comes first, and not before the first of its pods: their counts are in it.
+        # The cluster is first, but after the first of its pods: it contains their counts.
         if cluster is not None and not cluster.reported:
             return
         if pods is not None and not (pods.objects or pods.reported):
@@ -264,9 +265,9 @@ class ClusterWatch:
             yield notice
 
     def _health_events(self, now: float) -> Iterator[Event]:
-        """`backend` is the cluster; each other kind is a source of its own once it has failed.
+        """`backend` is the cluster; each other kind is a separate source once it has failed.
 
-        Then it continues to report that it is well: a source that reports nothing turns stale.
+        It then continues to report OK: a source without reports becomes stale.
         """
         if not all(kind.reported for kind in self._kinds.values()):
             return

@@ -1,7 +1,7 @@
-"""The `local` backend: a real Ray head and a raylet a pod on this Linux machine, no container.
+"""The `local` backend: a Ray head and one raylet per pod on this Linux host, without containers.
 
-`up` starts an operator in a process of its own, which starts the pods and keeps them as wanted;
-`LocalBackend` reads its files and sends it requests. Nothing here imports Ray: it is only run.
+`up` starts an operator in a separate process, which starts the pods and keeps their number;
+`LocalBackend` reads its files and sends it requests. Ray is run, but not imported.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupSpec", "LocalBackend", "LocalCluster", "down", "list_clusters", "status", "up"]
 
 _LATER = {"LocalBackend": "backend", "up": "lifecycle", "down": "removal"}
-"""Imported when first asked for: asyncio alone takes 45 ms, and a query needs neither of the
-others."""
+"""Imported on first use: asyncio alone takes 45 ms, and a query needs neither of the others."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Loopback addresses and ports that no other process on the machine uses.
+"""Loopback addresses and ports that no other process on the host uses.
 
-All of 127.0.0.0/8 is the machine itself on Linux, so every pod gets an address of its own with no
-set-up and no privilege.
+On Linux all of 127.0.0.0/8 is the host itself, so every pod gets its own address without set-up or
+privileges.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 
 PORTS = range(20_000, 32_000)
-"""Below the ports that Linux gives out by itself (32768–60999), above the well-known ones."""
+"""Below Linux's ephemeral ports (32768–60999), above the well-known ones."""
 
 PROC_NET = Path("/proc/net")
 LISTENING = "0A"
@@ -39,9 +39,9 @@ def choose_network() -> str:
 
 
 def choose_address(network: str, used: Collection[str]) -> str:
-    """The next address for a worker. `used`: those of all pods so far, the oldest first.
+    """Return the next address for a worker. `used`: those of all pods so far, the oldest first.
 
-    A replacement never has the address of the one that died while another is free, since Ray keeps
+    A replacement does not reuse the address of the dead pod while another is free, since Ray keeps
     dead nodes in its list under their addresses.
     """
     workers = [f"{network}.{last}" for last in range(2, 255)]
@@ -78,15 +78,15 @@ def port_is_free(port: int) -> bool:
 
 
 def require_own_listener(host: str, port: int, what: str) -> None:
-    """Check that this user's processes alone listen on the IPv4 address `host` at `port`.
+    """Check that only this user's processes listen on the IPv4 address `host` at `port`.
 
-    Any user of this machine may bind a loopback address while nothing listens there, so this is
-    asked before a secret is sent. `what` is the secret, for the error. Raises NotAllowedError when
+    Any user of this host may bind a loopback address on which nothing listens, so this is checked
+    before a secret is sent. `what` is the secret, for the error. Raises NotAllowedError when
     another user listens, UnreachableError when nothing does.
     """
     exact = socket.inet_aton(host)
     listeners = [(address, uid) for address, at, uid in _listeners() if at == port]
-    # The kernel prefers a socket that is bound to the address over one that is bound to all.
+    # The kernel prefers a socket bound to the address over one bound to all addresses.
     owners = {uid for address, uid in listeners if address == exact} or {
         uid for address, uid in listeners if not any(address)
     }

@@ -54,7 +54,7 @@ class LocalBackend(WithoutKubernetes):
         await self._ask({"verb": "delete_pod", "pod": pod, "uid": uid, "grace_s": grace_s})
 
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
-        """Runs with the pod's environment and in its directory, and dies with the pod."""
+        """Runs with the pod's environment and in its directory, and ends with the pod."""
         if not argv:
             raise UsageError("There is nothing to execute.", todo="Give a command after --.")
         spec, item = self._pod(pod)
@@ -130,7 +130,7 @@ class LocalBackend(WithoutKubernetes):
             ) from error
         check_peer()
         headers = {"Authorization": f"Bearer {token}"}
-        # Checked again on each connection: the head may die while a client keeps the route.
+        # Checked again on each connection: the head may end while a client keeps the route.
         return DashboardRoute(cluster.dashboard_url, headers, check_peer=check_peer)
 
     async def capabilities(self) -> Mapping[str, Capability]:

@@ -1,6 +1,6 @@
-"""Where a local cluster keeps its files, all of them for its user's eyes only.
+"""The files of a local cluster, all readable by its user only.
 
-`$XDG_STATE_HOME/cockpit/local/NAME/` (0700) holds what cockpit reads:
+`$XDG_STATE_HOME/cockpit/local/NAME/` (0700) contains what cockpit reads:
 
     spec.json      what is wanted; written by `up`, then by the operator alone
     status.json    what is; written by the operator at each change
@@ -9,10 +9,10 @@
     operator.log   the operator's own complaints
     logs/POD.log   the output of the pod's `ray start`
 
-`/tmp/cockpit-UID/CLUSTER_UID/` (0700) holds what Ray and sockets need, because a Unix socket's path
-is at most 107 bytes and Ray adds 63 to its temporary directory: `operator.sock` and a directory a
-pod, which is that pod's `--temp-dir` and working directory. Ray makes its own directories 0777, so
-it is the parent that keeps others out.
+`/tmp/cockpit-UID/CLUSTER_UID/` (0700) contains the files of Ray and the sockets, because a Unix
+socket's path is at most 107 bytes and Ray adds 63 to its temporary directory: `operator.sock` and a
+directory a pod, which is that pod's `--temp-dir` and working directory. Ray creates its directories
+with 0777, so the parent keeps other users out.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ from cockpit.model.text import clean, one_line
 
 START_TIMEOUT_S = 120.0
 POD_DISK_BYTES = 100_000_000
-"""What a pod writes to /tmp in a quiet day: logs and unpacked working directories."""
+"""The size that a pod writes to /tmp in a day: logs and unpacked working directories."""
 FAILURES_ALLOWED = 1
-"""Worker pods of one group that may die at start before `up` gives up; of the head, none."""
+"""Failed starts of worker pods of one group before `up` gives up; of the head, none."""
 POLL_S = 0.1
 OPERATOR_START_S = 15.0
 """A cluster that has no status for longer than this was given up by its starter."""
@@ -64,12 +64,12 @@ async def up(
     timeout_s: float = START_TIMEOUT_S,
     recovery: RecoveryProfile = DEFAULT,
 ) -> LocalCluster:
-    """Start a head and the groups' workers; returns when Ray knows all of them to be alive.
+    """Start a head and the groups' workers; returns when all of them are alive in Ray.
 
-    `progress` gets a line for each thing that happens; `claimed` is called once the name is this
-    caller's. Raises UsageError for a bad name or group, CockpitError when the
-    cluster is up already or the machine cannot hold it, and StartError when something does not
-    start; its log then goes to `progress` as well. When it fails or is cancelled, nothing is left.
+    `progress` is called with a line for each step; `claimed` once the name is reserved. Raises
+    UsageError for a bad name or group, CockpitError when the cluster is already up or the host is
+    too small, and StartError when a process does not start; its log is then sent to `progress` as
+    well. After a failure or cancellation, nothing is left.
     """
     import asyncio
 
@@ -154,7 +154,7 @@ def _write(
         groups=groups,
         recovery=recovery.name,
     )
-    # First of all, so that `down` finds everything that comes after.
+    # First, so that `down` finds everything that is created later.
     paths.replace_file(files.spec, local_files.as_text(to_builtins(spec)))
     paths.replace_file(files.token, secrets.token_hex(32))
     files.logs.mkdir(mode=0o700)
@@ -183,7 +183,7 @@ def _start_operator(files: ClusterFiles) -> subprocess.Popen[bytes]:
 
 
 def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) -> LocalCluster:
-    """The cluster as it is, as long as it may still come up."""
+    """The current state of the cluster, while it may still start."""
     cluster = read_cluster(name)
     if cluster is None:
         raise CockpitError(f"Local cluster {name} was taken down while it started.")
@@ -194,8 +194,8 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
             _log_end(files.operator_log),
         )
     failed = [pod for pod in cluster.pods if pod.phase is PodPhase.FAILED]
-    # A worker gives up on a head that is slow to come up, on a busy machine; another takes its
-    # place, and only what fails beside a head that is well means that none will do.
+    # On a busy host a worker gives up on a head that starts slowly, and is replaced; only failures
+    # beside a healthy head mean that no worker can start.
     has_head = cluster.head is not None and cluster.head.ready
     for pod in failed:
         alike = sum(other.group == pod.group for other in failed)

@@ -1,4 +1,4 @@
-"""What happened, one line each, from the operator to everybody who watches."""
+"""Notices of the operator, one line each, for all watchers."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def _notices(lines: bytes) -> Iterator[Notice]:
         try:
             found = convert(json.loads(line) | {"source": "backend"}, Notice)
         except (KeyError, TypeError, ValueError):
-            continue  # torn by a full disk; the next line is whole again
+            continue  # torn by a full disk; the next line is complete
         yield replace(found, message=one_line(found.message))

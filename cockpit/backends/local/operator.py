@@ -1,17 +1,18 @@
-"""The operator of one local cluster: a process of its own that keeps reality equal to the spec.
+"""The operator of one local cluster: a process that reconciles its state with the spec.
 
-It does on this machine what KubeRay's operator and the kubelet do on Kubernetes, and as they do:
+It does on this host what KubeRay's operator and the kubelet do on Kubernetes:
 
-- A pod that ends by itself or is killed is `Failed` with the reason and stays listed for a while;
-  its replacement, with another name and address, is made at once. When pods of a group die before
-  they were ever ready, the next one waits longer each time.
-- A pod asked to end with grace is `Terminating`: SIGTERM to its `ray start`, which lets the raylet
+- A pod that ends or is killed is `Failed` with the reason and remains listed for some time; its
+  replacement, with another name and address, is created at once. When pods of a group end before
+  they were ready, the next one is delayed by a backoff.
+- A pod that is deleted with a grace period is `Terminating`: SIGTERM to its `ray start`, which lets
+  the raylet
   drain (30 s at most, Ray's default), then SIGKILL of everything in it. It is replaced when it is
   missing.
 - When the head has ended, another is started at the same address and ports, and every worker is
   restarted under its name, once the new GCS listens: a GCS without external storage knows none of
-  the old raylets. The run and its driver are lost, as on KubeRay.
-- Its own death changes nothing for the pods: they continue, and are not replaced.
+  the old raylets. The run and its driver are lost, as with KubeRay.
+- When the operator ends, the pods continue, and are not replaced.
 
 All state files are written by this process alone; others send requests (`requests`).
 """
@@ -150,7 +151,7 @@ class Operator:
 def main(argv: list[str]) -> int:
     """`python -m cockpit.backends.local.operator STATE_DIR`."""
     os.umask(0o077)
-    # A hang-up or an interrupt in the terminal that made the cluster is not meant for it.
+    # A hang-up or an interrupt in the terminal that started the cluster must not end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     files = ClusterFiles(Path(argv[0]))

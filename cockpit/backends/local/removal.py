@@ -62,10 +62,10 @@ def _remove(files: ClusterFiles, wanted: str) -> int:
 
 
 def _remove_while_ending(directory: Path, left: Callable[[], Collection[Found]]) -> int:
-    """Remove the directory; what still writes to it is ended too. Returns how many that were.
+    """Remove the directory, and kill the processes that still write to it. Return their number.
 
-    A process between fork and exec has nothing yet that identifies it, and shows itself by a
-    file that comes while the directory is being emptied.
+    A process between fork and exec has no marker yet, and is found by a file that it creates while
+    the directory is being emptied.
     """
     ended = 0
     deadline = time.monotonic() + REMOVE_TIMEOUT_S
@@ -90,7 +90,8 @@ def _traces(files: ClusterFiles) -> tuple[str, tuple[PodTrace, ...]]:
     raw = local_files.read_json(files.spec)
     if raw is None:
         return "", ()
-    # No more of the spec than this, so that what another version wrote can be taken down too.
+    # The only fields of the spec that are read, so that other versions' clusters can be deleted
+    # too.
     uid = str(raw["uid"])
     try:
         status = read_status(files)
@@ -123,10 +124,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and its like take effect at the end of the block, and are not lost.
+    """Defer Ctrl-C and similar signals to the end of the block.
 
-    Signals that are ignored stay so. Python runs handlers in the main thread alone: elsewhere
-    there is nothing to hold back.
+    Ignored signals remain ignored. Python runs handlers in the main thread only: in other threads
+    nothing has to be deferred.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,6 +1,6 @@
-"""How a client asks the operator for something: one JSON object each way over its Unix socket.
+"""Requests to the operator: one JSON object each way over its Unix socket.
 
-The socket lies in a 0700 directory: only the cluster's user can connect.
+The socket is in a 0700 directory: only the cluster's user can connect.
 """
 
 from __future__ import annotations

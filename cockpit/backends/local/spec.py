@@ -1,4 +1,4 @@
-"""What a local cluster is asked to be: its name, its worker groups and their sizes."""
+"""The spec of a local cluster: its name, its worker groups and their sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 class GroupSpec(Struct, frozen=True):
-    """One worker group as wanted. `replicas` is what was asked; `desired` is what it is held to."""
+    """The spec of one worker group.
+
+    `replicas` is the requested number; `desired` is within the limits.
+    """
 
     name: str
     replicas: int
@@ -86,7 +89,7 @@ class ClusterSpec(Struct, frozen=True):
 
 
 def check_name(name: str, what: str = "cluster") -> str:
-    """The name, when it can be a file name and a label; else UsageError."""
+    """Validate the name as a file name and a label; else UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be the name of a local {what}.",
@@ -96,7 +99,7 @@ def check_name(name: str, what: str = "cluster") -> str:
 
 
 def check_groups(groups: Sequence[GroupSpec]) -> tuple[GroupSpec, ...]:
-    """The groups, when they make sense together; else UsageError."""
+    """Validate the groups; else UsageError."""
     names = [check_name(group.name, "worker group") for group in groups]
     for name in names:
         if names.count(name) > 1 or name == HEAD_GROUP:

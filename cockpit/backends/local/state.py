@@ -1,4 +1,4 @@
-"""What a local cluster is: the operator writes it down, everybody else reads it."""
+"""The status of a local cluster, written by the operator only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPERATOR_GONE = (
 
 
 class PodStatus(Struct, frozen=True):
-    """A pod with the fields that only this backend knows."""
+    """A pod with the fields that are specific to this backend."""
 
     pod: Pod
     process: ProcessId | None = None
@@ -141,7 +141,7 @@ def read_cluster(name: str) -> LocalCluster | None:
 
 
 def status(name: str) -> LocalCluster | None:
-    """What there is under this name now, or None. Reads files and /proc: a millisecond."""
+    """The current cluster with this name, or None. Reads files and /proc: a millisecond."""
     return read_cluster(check_name(name))
 
 

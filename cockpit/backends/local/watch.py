@@ -27,7 +27,10 @@ SOURCE = "backend"
 
 
 async def watch_cluster(ref: ClusterRef) -> AsyncIterator[Event]:
-    """The present, then each change, until it is closed; a removed cluster may come back."""
+    """Yield the current state, then each change, until closed.
+
+    A deleted cluster may be created again.
+    """
     files = ClusterFiles.of(ref.name)
     notices = NoticeReader(files.events)
     seen: dict[type[Event], object] = {}
@@ -76,7 +79,7 @@ def _events(
 
 
 def _key(event: Event) -> object:
-    """What must differ for an event to be news: all but its time."""
+    """The fields whose change makes an event: all except its time."""
     return replace(event, at_s=0.0)
 
 

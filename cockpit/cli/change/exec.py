@@ -1,4 +1,4 @@
-"""`cockpit exec POD -- COMMAND`: run it in the pod; on a terminal, with one of its own."""
+"""`cockpit exec POD -- COMMAND`: run a command in the pod, with a pseudo-terminal on a terminal."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plain(session: Session, pod: str, argv: list[str]) -> int:
-    """Standard output and error kept apart."""
+    """Standard output and standard error, separately."""
     done = session.call(ClusterActions.on(session).exec(pod, argv))
     for stream, text in ((sys.stdout, done.stdout), (sys.stderr, done.stderr)):
         if stream.isatty():
@@ -104,7 +104,7 @@ async def _feed(terminal: Terminal) -> None:
             # Waiting here for the command to take it keeps a large file out of memory.
             asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
 
-    # The end of the process does not wait for it: there may be no more input.
+    # Do not block the end of the process: more input may never arrive.
     threading.Thread(target=read, name="cockpit-stdin", daemon=True).start()
     while chunk := await chunks.get():
         await terminal.write(chunk)

@@ -26,7 +26,7 @@ from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 RIGHTS = {Action.RESTART: "exec", Action.REPLACE: "delete_pod", Action.CORDON: "cordon"}
-"""What an action needs, as in `Backend.capabilities`."""
+"""The capability that an action requires, as in `Backend.capabilities`."""
 _FAULTS = {Action.RESTART: "rank-kill", Action.REPLACE: "pod-kill"}
 
 
@@ -92,8 +92,10 @@ def policy_of(args: argparse.Namespace) -> Policy:
 
 
 def confirmed(args: argparse.Namespace, session: Session, policy: Policy) -> bool:
-    """Print the whole policy, and ask if it may change the cluster. Raises as `confirm.confirmed`,
-    and UsageError or NotAllowedError for an action that is not available here.
+    """Print the policy, and ask for confirmation if it may change the cluster.
+
+    Raises as `confirm.confirmed`, and UsageError or NotAllowedError for an action that is not
+    available here.
     """
     ref = session.backend.ref
     if policy.changes:

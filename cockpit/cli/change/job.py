@@ -54,7 +54,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _known(store: Store, name: str) -> Job | None:
-    """The job as Ray lists it; None where Ray gives no answer. UsageError when there is none."""
+    """Return the job as Ray lists it, or None without an answer of Ray.
+
+    UsageError for an unknown job.
+    """
     state = store.sources.get("ray")
     if name in store.jobs or state is None or not state.ok:
         return store.jobs.get(name)

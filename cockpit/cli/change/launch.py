@@ -160,9 +160,9 @@ def _plan(
 
 
 def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
-    """What the job would wait for: a dry run shows it before the job does."""
+    """Missing resources for which the job would wait, shown by a dry run as well."""
     if session.backend.ref.backend == "address":
-        return []  # its nodes come and go as they like: there is no most
+        return []  # its nodes join and leave independently: there is no maximum
     session.wait(lambda store: bool(store.groups), connect.SETTLE_S)
     lack = shortage(spec, session.store.groups.values())
     return [lack] if lack else []
@@ -258,9 +258,9 @@ NAMED = 3
 
 
 def files_summary(chosen: Folder, config_map: str = "") -> list[str]:
-    """How many files and bytes are uploaded, where to, and what is left out.
+    """Describe how many files and bytes are uploaded, where to, and what is left out.
 
-    `config_map` names the object that the package becomes; "": it goes to the Ray cluster.
+    `config_map` is the object that holds the package; "": it is uploaded to the Ray cluster.
     """
     count = f"{len(chosen.files)} file{'' if len(chosen.files) == 1 else 's'}"
     where = f" into the ConfigMap {config_map}" if config_map else ""

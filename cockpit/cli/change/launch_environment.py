@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def given(args: argparse.Namespace) -> JobEnvironment:
-    """What the flags and files ask for. Raises UsageError."""
+    """Build the environment from flags and files. Raises UsageError."""
     read = environment.read_file(args.runtime_env) if args.runtime_env else AS_DEFAULT
     others = dict(read.others)
     if args.pip or args.uv or args.requirements:
@@ -98,7 +98,7 @@ def _driver(args: argparse.Namespace) -> DriverResources:
 
 
 def plan(wants: JobEnvironment) -> list[str]:
-    """What a plan tells of it, without the values of variables."""
+    """Describe it for the plan, without the values of variables."""
     lines = []
     if wants.env_vars:
         lines.append(f"Set {', '.join(wants.env_vars)} in its environment.")

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def width() -> int:
-    """The terminal's; 80 columns where the lines go elsewhere."""
+    """Width of the terminal; 80 columns if the output is not a terminal."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
     return min(max(columns, NARROWEST), WIDEST)
 
@@ -46,7 +46,7 @@ def of_jobs(width: int) -> Iterator[str]:
 
 
 def of_job(job: BundledJob, width: int) -> Iterator[str]:
-    """What it is, and its settings: name, default, what it does."""
+    """Describe a job and its settings: name, default, help."""
     yield from textwrap.wrap(f"{job.name}: {job.summary}", width)
     for group in groups(job, bundled_jobs()):
         name_width = max(len(setting.name) for setting in group.settings)

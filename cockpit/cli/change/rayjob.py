@@ -47,7 +47,8 @@ def _follow(args: argparse.Namespace, session: Session, name: str) -> int:
         if session.call(_print_log(connect.cluster_of(args, session, job), job.id)):
             missing_s = 0.0
             continue
-        # A new head knows no job of the one before; the operator submits it again or gives up.
+        # A new head does not know the jobs of the previous one; the operator resubmits the job or
+        # fails it.
         if not missing_s:
             print_state(name, f"Ray does not know job {job.id}; waiting for the operator")
         if missing_s >= START_TIMEOUT_S:
@@ -64,7 +65,7 @@ def _is_over(store: Store, name: str) -> bool:
 
 
 async def _print_log(backend: Backend, job_id: str) -> bool:
-    """Print the log to its end. False when Ray does not know the job."""
+    """Print the log to its end. Return False when Ray does not know the job."""
     async with Dashboard(backend.dashboard) as dashboard:
         try:
             await follow_job(dashboard, job_id)
@@ -74,7 +75,7 @@ async def _print_log(backend: Backend, job_id: str) -> bool:
 
 
 def _ended(session: Session, name: str) -> int:
-    """The resource's own state: it outlives a cluster of its own, with its dashboard."""
+    """The RayJob's state: the resource outlives the cluster that it created, with its dashboard."""
     job = connect.rayjob(session.store, name)
     if job is None:
         print(f"RayJob {name} was deleted.", file=sys.stderr)

@@ -12,7 +12,7 @@ from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 START_TIMEOUT_S = 600.0
-"""A cluster of its own may wait for nodes."""
+"""The cluster of the RayJob may wait for nodes."""
 END_TIMEOUT_S = 60.0
 """From the end of its log to the resource's next state: over, or tried again."""
 SLOW_S = 20.0
@@ -22,11 +22,11 @@ RUNS = "Running"
 
 
 def until_submitted(session: Session, name: str, followed: set[str]) -> Job | None:
-    """The job once the operator has submitted it under an id that was not followed yet: a retry has
-    another. None when it is over or deleted.
+    """Return the job when the operator has submitted it under an id that was not followed yet.
 
-    Prints each state with what is being waited for and, where one takes long, what the operator
-    reports. Raises CockpitError when it takes too long.
+    A retry has another id. None when the job is over or deleted. Prints each state with the
+    condition that it waits for and, after a long wait, what the operator reports. Raises
+    CockpitError on timeout.
     """
     said = ""
 

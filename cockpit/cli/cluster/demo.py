@@ -1,6 +1,6 @@
-"""`cockpit demo`: a local Ray cluster, a checkpointed training run on it, and the screen.
+"""`cockpit demo`: a local Ray cluster, a checkpointed training run on it, and the UI.
 
-`--headless` does the same without a screen, kills a worker half-way and prints what came of it.
+With `--headless`, without a UI: kill a worker half-way and print the result.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ Log = Callable[[str], None]
 def start(
     args: argparse.Namespace, log: Log, claimed: Callable[[], None] = lambda: None
 ) -> LocalBackend:
-    """The demo's cluster: one CPU a worker, so that each rank gets a pod of its own.
+    """The demo's cluster, with one CPU per worker, so that each rank has a separate pod.
 
-    From `claimed` on, the cluster is this demo's to take down.
+    From `claimed` on, the demo deletes the cluster at its end.
     """
     import asyncio
 
@@ -42,7 +42,7 @@ def end(args: argparse.Namespace, log: Log) -> None:
 
     with uninterrupted():
         if status(args.name) is None:
-            return  # it never came up, and was removed again
+            return  # it failed to start, and was deleted
         if args.keep:
             log(f"Cluster {args.name} stays up; remove it with: cockpit local down {args.name}")
         else:
@@ -51,7 +51,7 @@ def end(args: argparse.Namespace, log: Log) -> None:
 
 
 def settings(args: argparse.Namespace) -> dict[str, str]:
-    """The job's settings; its checkpoints go with the cluster."""
+    """The job's settings; its checkpoints are deleted with the cluster."""
     from cockpit.backends.local import status
 
     cluster = status(args.name)

@@ -92,7 +92,7 @@ def packages() -> Iterator[Check]:
 
 
 def clusters(args: argparse.Namespace) -> Iterator[Check]:
-    """Each local cluster, and whether its dashboard answers with the token that is kept."""
+    """Check each local cluster, and whether its dashboard answers with the stored token."""
     if args.where.kind == "address":
         backend = connect.backend(args)
         yield answers(f"dashboard of {backend.ref.name}", backend)

@@ -20,7 +20,7 @@ from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 
 READING = ("logs", "manifest", "describe")
-"""What is needed in read-only mode too."""
+"""Permissions that read-only mode also needs."""
 RIGHTS = "ask an administrator to bind the role in manifests/kubernetes/rbac.yaml to you"
 
 

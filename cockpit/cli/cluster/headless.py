@@ -35,9 +35,9 @@ AFTER_S = 5.0
 
 
 def demo(args: argparse.Namespace, show: Callable[[dict[str, Any]], None]) -> bool:
-    """The whole demo without a screen: whether the run recovered, once everything is down again.
+    """Run the demo without a UI. Return whether the run recovered, after the cluster is deleted.
 
-    `show` gets the summary before that: an interrupted take-down does not cost it.
+    `show` gets the summary before the deletion, so that an interruption does not lose it.
     """
     ends = time.monotonic() + args.seconds
     half = time.monotonic() + args.seconds / 2

@@ -1,4 +1,4 @@
-"""`cockpit local up|down|status`: the embedded cluster by itself."""
+"""`cockpit local up|down|status`: the embedded local cluster."""
 
 from __future__ import annotations
 

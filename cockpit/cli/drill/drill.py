@@ -1,4 +1,4 @@
-"""`cockpit drill …`: faults on purpose, and how the run comes back from them."""
+"""`cockpit drill …`: inject faults and measure the recovery."""
 
 from __future__ import annotations
 

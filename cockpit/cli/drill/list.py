@@ -53,7 +53,7 @@ def _print_details(row: dict[str, Any], ending: str) -> None:
 
 
 def _cluster(args: argparse.Namespace) -> tuple[str, dict[str, Capability]]:
-    """The kind of cluster at hand and what one may do there; of none, nothing, with the reason."""
+    """Return the kind of the cluster and the user's capabilities; without a cluster, the reason."""
     try:
         with connect.session(args, sources=(), kinds=()) as session:
             backend = session.backend

@@ -72,7 +72,7 @@ FLAGS = {
     "--probe": "probe", "--probe-during": "probe_during", "--abort-unless": "abort_unless",
     "--timeout": "timeout",
 }  # fmt: skip
-"""Of a fault that is run by itself, and where argparse puts them."""
+"""Arguments of a single fault, and their argparse destinations."""
 DEFAULTS = {"count": 1, "target": "random"}
 
 

@@ -59,9 +59,9 @@ def follow(
 
 
 class Lines:
-    """Prints each stage, probe and milestone of one experiment once, with the time since it began.
+    """Print each stage, probe and milestone of one experiment once, with the time since it began.
 
-    New entries are printed in order of time; late ones of a source come late.
+    New entries are printed in order of time; a source may report some of them late.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -153,7 +153,7 @@ def kill(session: Session, actions: DrillActions, plan: KillPlan, *, wait: bool 
 
 
 def milestones(measured: Recovery) -> list[tuple[str, float, str]]:
-    """What was reached, in the order of time: its name, after how many seconds, its source."""
+    """Return the reached milestones in order of time: name, seconds, source."""
     found = [
         (instant.milestone.value, instant.after_s, instant.source)
         for instant in measured.instants

@@ -1,4 +1,4 @@
-"""What came of a drill: a table by phase for people, one object for programs."""
+"""Print the result of a drill: a table by phase, or one JSON object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show_day(result: GameDayResult, how: str) -> None:
 
 
 def day_as_row(result: GameDayResult) -> dict[str, Any]:
-    """A game day: its steps, those that were drills with their records."""
+    """A game day: its steps, and the records of those that were drills."""
     whole: dict[str, Any] = tables.as_json(result)
     for row, step in zip(whole["steps"], result.steps, strict=True):
         row["record"] = None if step.record is None else as_row(step.record)
@@ -111,7 +111,7 @@ def _print_recovery(measured: Recovery) -> None:
 
 
 def _costs(measured: Recovery) -> str:
-    """Steps, seconds and other losses, as far as they are known."""
+    """Steps, seconds and other losses; unknown ones are left out."""
     parts = []
     if (steps := measured.steps_lost) is not None:
         again = f", repeated from step {measured.resumed_step:,}" if steps else ""

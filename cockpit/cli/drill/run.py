@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Left(Struct, frozen=True):
-    """What killed cockpits have left, which would be measured with this drill."""
+    """Faults that killed cockpit processes left, which would distort this drill's measurement."""
 
     recent: list[Entry]
     """Undone with the plan, first of all."""
@@ -170,7 +170,7 @@ def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day:
 
 
 def _plan_lines(session: Session, experiment: Experiment) -> list[str]:
-    """What it will do, its targets, and what the user should know before."""
+    """Describe the effects, the targets and the warnings."""
 
     async def prepared() -> list[str]:
         armed = await experiment.prepare()

@@ -1,6 +1,6 @@
-"""Choose the cluster when the flags do not select one.
+"""Choose the cluster when the flags do not select one, without contacting a cluster.
 
-Nothing here asks a cluster. `cockpit.cli.options.kubernetes` is imported only when needed.
+`cockpit.cli.options.kubernetes` is imported only when needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LISTED = 8
 
 
 class SeveralError(UsageError):
-    """More than one cluster is meant; `refs` are those that there are."""
+    """Several clusters match; `refs` lists them."""
 
     def __init__(self, what: str, why: str, todo: str, refs: Sequence[ClusterRef]) -> None:
         super().__init__(what, why, todo)
@@ -72,7 +72,7 @@ def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
 
 
 def nothing_there(where: Place) -> UnreachableError:
-    """Neither a local cluster nor a way to Kubernetes, and no address was given."""
+    """There is no local cluster, no kubeconfig and no address."""
     if where.cluster:
         return UnreachableError(
             f"There is no local cluster {one_line(where.cluster)!r}.",
@@ -117,7 +117,7 @@ def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[C
 
 
 def flags_of(ref: ClusterRef, current: ClusterRef) -> str:
-    """What to type for this cluster where `current` is what is meant without."""
+    """Return the flags that select this cluster, if `current` is the default."""
     words = []
     if ref.context != current.context:
         words.append(f"--context {one_line(ref.context)}")

@@ -29,13 +29,12 @@ def confirmed(
     *,
     destroys: bool = False,
 ) -> bool:
-    """Print the plan on standard error and ask. Returns whether to do it.
+    """Print the plan on standard error and ask for confirmation. Return whether to proceed.
 
-    `on` is the cluster that it changes, printed first. `destroys`: it ends or removes something
-    there, so that --yes needs the cluster named, and a protected cluster its name typed.
-
-    Raises NotAllowedError in read-only mode and on a protected cluster, UsageError when the cluster
-    is not named or there is no terminal to ask on.
+    `on` is the changed cluster, printed first. `destroys`: the change deletes or stops something,
+    so that --yes requires an explicit cluster, and a protected cluster requires its typed name.
+    Raises NotAllowedError in read-only mode and on a protected cluster, UsageError without an
+    explicit cluster or a terminal.
     """
     protected = on is not None and destroys and is_protected(on, args.protected)
     for line in [*([f"Cluster: {on.described}."] if on is not None else []), *plan]:
@@ -107,7 +106,7 @@ def _require_named(args: argparse.Namespace, on: ClusterRef) -> None:
 
 
 def answered_yes(question: str) -> bool:
-    """Ask on the terminal; Enter means no."""
+    """Ask on the terminal; Enter is no."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -135,10 +134,10 @@ ACTIONS = {
 
 
 def require_permission(session: Session, verb: str) -> None:
-    """Raises NotAllowedError when `capabilities` shows that this user may not do it here.
+    """Raise NotAllowedError when `capabilities` shows that this user may not do it here.
 
-    Rights are Kubernetes' affair. What another cluster cannot do now (its head is not ready, its
-    operator has ended) it reports itself when it is asked, with what to do.
+    Only Kubernetes has permissions. Other clusters report what is unavailable (the head is not
+    ready, the operator has ended) when the request fails, with the fix.
     """
     if session.backend.ref.backend != "kuberay":
         return

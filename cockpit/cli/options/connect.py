@@ -32,7 +32,7 @@ Log = Callable[[str], None]
 
 
 class OnKubernetes(Struct, frozen=True):
-    """A cluster on Kubernetes is meant; which one is still to be found out."""
+    """A cluster on Kubernetes that is not resolved yet."""
 
     configured: KubeConfig
 
@@ -44,10 +44,10 @@ def backend(
     once: bool = False,
     log: Log = log,
 ) -> Backend:
-    """The cluster that flags, environment and profile name, or the only one that there is.
+    """Return the cluster that flags, environment and profile select, or the only one that exists.
 
-    `kinds` is what of it will be read (None: everything), `once` that one query is enough;
-    `log` reports which was taken where another might have been meant.
+    `kinds`: what will be read (None: everything); `once`: one query is enough; `log` reports the
+    selected cluster when it is not obvious.
     """
     meant = found(args, log)
     if not isinstance(meant, OnKubernetes):
@@ -58,7 +58,7 @@ def backend(
 
 
 def found(args: argparse.Namespace, log: Log = log) -> Backend | OnKubernetes:
-    """What kind of cluster is meant; only files are read for it."""
+    """Return the kind of the selected cluster; reads only files."""
     where: Place = args.where
     if where.kind == "address":
         from cockpit.backends.address import AddressBackend
@@ -78,7 +78,7 @@ def rayjob(store: Store, name: str) -> Job | None:
 
 
 def cluster_of(args: argparse.Namespace, session: Session, job: Job) -> Backend:
-    """Where a job runs: a RayJob may have a cluster of its own."""
+    """The cluster on which a job runs: a RayJob may create one."""
     own = session.backend
     if job.cluster in ("", own.ref.name):
         return own

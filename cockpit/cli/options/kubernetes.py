@@ -1,4 +1,4 @@
-"""From flags to a RayCluster. Imported only when a cluster on Kubernetes is meant."""
+"""Resolve flags to a RayCluster. Imported only for a cluster on Kubernetes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LIST_TIMEOUT_S = 5.0
 
 
 def config(where: Place) -> KubeConfig:
-    """The kubeconfig that is meant. Raises what `kubeconfig.read` does."""
+    """Return the selected kubeconfig. Raises as `kubeconfig.read`."""
     return kubeconfig.read([Path(where.kubeconfig).expanduser()] if where.kubeconfig else None)
 
 
 def named(where: Place, configured: KubeConfig) -> ClusterRef:
-    """Context and namespace that are meant, and the cluster as far as it is given."""
+    """The selected context and namespace, and the cluster if it is given."""
     context = configured.context(where.context)
     return ClusterRef("kuberay", where.cluster, where.namespace or context.namespace, context.name)
 
@@ -41,9 +41,9 @@ def credentials(configured: KubeConfig, context: str) -> Credentials:
 
 
 def chosen(where: Place, configured: KubeConfig, who: Credentials | None = None) -> ClusterRef:
-    """The cluster that is meant; where none is named, the only one of the namespace.
+    """Return the selected cluster, else the only one of the namespace.
 
-    Raises SeveralError, or UnreachableError that lists what there is instead.
+    Raises SeveralError, or UnreachableError that lists the existing clusters.
     """
     ref = named(where, configured)
     if ref.name:
@@ -58,8 +58,9 @@ def opened(
     *,
     once: bool = False,
 ) -> Backend:
-    """The backend of the cluster that is meant. One set of credentials serves for both: a plugin
-    is asked once, and certificates are loaded once.
+    """Return the backend of the selected cluster.
+
+    Both clients share one set of credentials: a plugin runs once, and certificates are loaded once.
     """
     who = credentials(configured, where.context)
     return backend(where, configured, chosen(where, configured, who), kinds, once=once, who=who)
@@ -74,11 +75,10 @@ def backend(
     once: bool = False,
     who: Credentials | None = None,
 ) -> Backend:
-    """The backend of that cluster; nothing is asked yet. With `once` it returns only the present
-    state.
+    """Return the backend of that cluster, without a request.
 
-    Of `kinds` (None: all) the cluster itself is one wherever anything is watched: its state is
-    that of the source `backend`.
+    With `once` it returns only the current state. `kinds` (None: all) must contain the cluster if
+    anything is watched: its state is that of the source `backend`.
     """
     from cockpit.backends.kuberay.backend import KubeRayBackend
 
@@ -115,7 +115,10 @@ async def _only_one(who: Credentials, ref: ClusterRef) -> ClusterRef:
 async def all_clusters(
     configured: KubeConfig, context: str, namespace: str = ""
 ) -> tuple[ClusterSummary, ...]:
-    """Those of a context: of one namespace, of all, or where all may not be listed, of its own."""
+    """List the RayClusters of a namespace, else of the context.
+
+    Without the permission to list all namespaces: those of the context's namespace.
+    """
     client = KubeClient(credentials(configured, context), timeout_s=LIST_TIMEOUT_S)
     try:
         if namespace:
@@ -168,7 +171,7 @@ async def _require_namespace(client: KubeClient, ref: ClusterRef) -> None:
 
 
 async def _everywhere(client: KubeClient, context: str) -> tuple[ClusterSummary, ...]:
-    """What the other namespaces have, as far as it may be seen."""
+    """List the RayClusters of the other namespaces, as far as permitted."""
     try:
         return await clusters_of(client, context, None)
     except CockpitError:

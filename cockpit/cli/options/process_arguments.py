@@ -14,10 +14,10 @@ _ARG_START, _ARG_END = 45, 46
 
 
 def hide_secrets() -> None:
-    """Overwrite what looks like a secret with `*`, in the memory that /proc/PID/cmdline shows.
+    """Mask values that look like a secret with `*`, in the memory behind /proc/PID/cmdline.
 
-    Linux only; elsewhere, and where /proc is not readable, nothing is changed. sys.argv is a copy
-    and stays as it is. Between the start of the process and this call the arguments are visible.
+    Linux only; without a readable /proc this does nothing. sys.argv is a copy and is not changed.
+    Between the start of the process and this call the arguments are visible.
     """
     with suppress(OSError, ValueError, IndexError):
         words = (PROC / "cmdline").read_bytes().split(b"\0")[:-1]
@@ -32,7 +32,7 @@ def _overwrite(words: list[bytes], shown: list[bytes]) -> None:
     fields = (PROC / "stat").read_text().rpartition(")")[2].split()
     address = int(fields[_ARG_START])
     if int(fields[_ARG_END]) - address != sum(len(word) + 1 for word in words):
-        return  # something else has changed them
+        return  # already changed by other code
     for old, new in zip(words, shown, strict=True):
         if old != new:
             pairs = enumerate(zip(old, new, strict=False))

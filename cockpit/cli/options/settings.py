@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True):
 
 
 def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settings:
-    """`flags` holds only those that were given. Raises UsageError for what contradicts itself."""
+    """`flags` holds only flags that were passed. Raises UsageError for contradictory settings."""
     environment = os.environ
     by_flag = Place(**{name: flags[name] for name in FLAGS if name in flags})
     by_flag.require_one_kind("The flags")

@@ -10,8 +10,9 @@ from types import FrameType
 
 @contextmanager
 def ended_by_a_signal(end: Callable[[], None]) -> Iterator[None]:
-    """Call `end` on SIGTERM and Ctrl-C. An exception could come while a lock is taken back, which
-    then fails in its turn.
+    """Call `end` on SIGTERM and Ctrl-C.
+
+    An exception could be raised while a lock is released, and the release would fail.
     """
 
     def handle(signum: int, frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.text import for_terminal
 
 PLAIN = {"–": "-", "—": "-", "…": "...", "→": "->", "·": "-", "×": "x", "’": "'", "✓": "+"}
-"""What is printed where the locale has no such character; of any other, a question mark."""
+"""Replacements for characters that the locale lacks; any other becomes a question mark."""
 
 
 def prepare() -> None:
@@ -32,9 +32,9 @@ def prepare() -> None:
 
 
 class Gated:
-    """A text stream that writes no control character but newlines and tabs.
+    """A text stream that writes no control characters except newlines and tabs.
 
-    Its `buffer` takes bytes unchanged, for output that a user asked to have as it is.
+    Its `buffer` passes bytes through unchanged, for output that a user requested in raw form.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -89,7 +89,7 @@ NO_SCREEN = ("dumb", "unknown")
 
 
 def require_terminal(todo: str) -> None:
-    """UsageError when there is none; `todo` is what to do without a screen."""
+    """Raise UsageError without a terminal; `todo` describes the alternative."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("The UI needs a terminal, and this is a pipe or a file.", todo=todo)
     if (name := os.environ.get("TERM", "")) in NO_SCREEN:

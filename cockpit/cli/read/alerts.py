@@ -1,8 +1,7 @@
-"""`cockpit alerts`: what is wrong with the current run and with jobs now; with --watch as it is
-raised.
+"""`cockpit alerts`: problems of the current run and of jobs; with --watch as they are raised.
 
-A single query has no history: it prints every finding, without the time that it must last before
-the screen or --watch raise it.
+A single query has no history: it prints every finding, without the delay after which the UI or
+--watch raise it.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def row(finding: Finding) -> dict[str, Any]:
 
 
 def sentences(told: Diagnosis | None, found: list[Finding]) -> list[str]:
-    """What to try, and how the run does, for people."""
+    """The actions to try, and the state of the run, as text."""
     lines = [f"  {it.kind}: {it.todo}. {it.why}" for it in found if it.todo]
     if lines:
         lines = ["", "What to try:", *lines]

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Answer(Struct, frozen=True):
-    """The answer of one context: its clusters, or why there is none."""
+    """The result of one context: its clusters, or the error."""
 
     context: str
     clusters: tuple[ClusterSummary, ...] = ()
@@ -99,7 +99,7 @@ def row(cluster: ClusterSummary) -> dict[str, Any]:
 
 
 def _failed(context: str, error: CockpitError) -> dict[str, Any]:
-    """A context without an answer is a row too: a program must not take it for an empty one."""
+    """An unreachable context is a row too: a program must not take it for an empty one."""
     return {
         "name": "",
         "backend": "kuberay",

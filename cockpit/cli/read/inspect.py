@@ -1,4 +1,4 @@
-"""`cockpit describe KIND/NAME`, `cockpit yaml KIND/NAME`: one object, for people and as it is."""
+"""`cockpit describe KIND/NAME`, `cockpit yaml KIND/NAME`: one object as text or as raw YAML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {
     "rayjob": "rayjob",
     "job": "rayjob",
 }
-"""What may be typed for each kind; Kubernetes calls a machine a node."""
+"""Accepted names of each kind; Kubernetes calls a machine a node."""
 NAMES = ("cluster", "group", "pod", "machine", "rayjob")
 
 

@@ -130,9 +130,9 @@ def _run_stack(args: argparse.Namespace) -> int:
 
 
 def process_of(session: Session, rank: str) -> Process:
-    """The rank's process in the newest attempt. UsageError when there is none.
+    """Return the rank's process in the newest attempt. UsageError without one.
 
-    From the telemetry of the run, else from what Ray Train knows of it.
+    From the telemetry of the run, else from Ray Train's state.
     """
     if not rank.isdecimal():
         raise UsageError(f"{rank!r} is no rank.", "A rank is a number.", "See: cockpit ranks")

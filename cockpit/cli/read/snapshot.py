@@ -43,8 +43,7 @@ SOURCES = {
     "jobs": ("ray", "backend"),
     "events": ("backend", "telemetry"),
 }
-"""Which sources a verb waits for, the one that it cannot do without first; the rest of the verbs
-wait for all of them."""
+"""The sources that a verb waits for, the required one first; other verbs wait for all sources."""
 ALL = ("telemetry", "backend", "ray")
 KINDS = {
     "groups": ("pods",),
@@ -54,7 +53,7 @@ KINDS = {
     "events": ("events",),
     "status": ("pods", "rayjobs"),
 }
-"""What a verb lists on Kubernetes besides the RayCluster; by default pods."""
+"""The resources that a verb lists on Kubernetes in addition to the RayCluster; pods by default."""
 ONE_SHOT_VERBS = ("status", "groups", "runs", "ranks")
 """Verbs that list pods as a table, without their objects."""
 HINTS = {
@@ -210,7 +209,7 @@ def rows_of(verb: str, store: Store, now_s: float) -> list[dict[str, Any]]:
 
 
 def status(store: Store, now_s: float) -> dict[str, Any]:
-    """The whole present in one object."""
+    """Return the complete state as one object."""
     run = selectors.current_run(store)
     ref = store.ref
     return {

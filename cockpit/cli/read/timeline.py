@@ -158,7 +158,7 @@ def trace_events(
 
 
 def trace(tasks: list[TraceEvent], rows: list[TraceEvent], about: dict[str, str]) -> dict[str, Any]:
-    """The whole file: Ray's tasks and our rows, sorted by time, names first."""
+    """Return the complete file: Ray's tasks and cockpit's rows, sorted by time, names first."""
     events = [*rows, *tasks]
     events.sort(key=lambda event: (event.get("ph") != "M", event.get("ts") or 0.0))
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}

@@ -1,4 +1,4 @@
-"""`cockpit watch [RUN]`: the telemetry as it comes, one sample a line."""
+"""`cockpit watch [RUN]`: print the telemetry as it arrives, one sample per line."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Watched:
                     "call telemetry.step. To follow the reports: cockpit runs --watch"
                 )
         elif isinstance(event, SourceHealth) and event.ok:
-            # All that is kept has been read by then.
+            # All stored samples have been read by then.
             if self._wanted and not any(map(self._means, self._names)):
                 known = ", ".join(name or run_id for run_id, name in self._names.items())
                 self._print_once(

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # The terminal that it was started from may go away; only SIGTERM and Ctrl-C end it.
+    # Continue when the terminal closes; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     collect_often()
     backend = connect.backend(args, log=log)
@@ -63,12 +63,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Watch:
-    """Logs the state once a minute, and knows when there is no more to record."""
+    """Log the state once a minute, and detect when there is nothing left to record."""
 
     def __init__(self, session: MonitoredSession, wanted: str) -> None:
         self.session, self.wanted = session, wanted
         self._begun: dict[str, Recorder] = {}
-        """Those that are not done, by run."""
+        """Recorders that are not done, by run."""
         self._is_any_done = False
         self._followed: dict[str, str] = {}
         """By run, the name of the source of its job's log."""
@@ -91,7 +91,7 @@ class Watch:
 
     def _poll(self) -> None:
         recording = self.session.recording
-        assert recording is not None  # it was asked for
+        assert recording is not None  # requested by the user
         going, store = recording.recorders(), self.session.store
         for run_id, recorder in going.items():
             run = store.runs.get(run_id)

@@ -71,7 +71,7 @@ def row_of(one: Recorded) -> dict[str, Any]:
 def _note(one: Recorded) -> str:
     if one.recording:
         return "being recorded"
-    # The state is the last that was seen: nothing recorded what came after.
+    # The last recorded state: later states are not known.
     return "" if one.summary.state.is_over else "left before its end"
 
 

@@ -109,7 +109,7 @@ def _screen(args: argparse.Namespace, at_s: float | None) -> int:
     from cockpit.tui.terminal.symbols import symbols
     from cockpit.tui.theme import DEFAULT_THEME
 
-    symbols()  # an unknown symbol set is reported before the screen comes up
+    symbols()  # report an unknown symbol set before the UI opens
     player = _player(args, at_s)  # and so is what is no recording
 
     def start(log: Log) -> Connection:

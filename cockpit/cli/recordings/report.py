@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def form(given: str | None, out: str | None) -> str:
-    """What to write: by the flag, else by the ending of the file, else HTML."""
+    """Select the format: by the flag, else by the file's suffix, else HTML."""
     if given:
         return given
     ending = Path(out).suffix.lower() if out and out != "-" else ""
@@ -113,7 +113,7 @@ def _read(name: str) -> tuple[str, Document]:
 
 
 def write(target: Path, text: str) -> None:
-    """Whole or not at all: a report that is there stays until the new one is complete."""
+    """Write atomically: an existing report is kept until the new one is complete."""
     umask = os.umask(0)
     os.umask(umask)
     try:

@@ -1,4 +1,4 @@
-"""What the screen works on: a session on a backend, its actions and its logs."""
+"""What the UI works on: a session on a backend, its actions and its logs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from cockpit.tui.changes.actions import READ_ONLY, Connection
 def connection(
     backend: Backend, *, ends_with_screen: str = "", read_only: bool = False
 ) -> Connection:
-    """A started session on the backend, and what the screen may ask for.
+    """Return a started session on the backend, with the actions of the UI.
 
-    Unless `read_only`, what an earlier drill left there a moment ago is undone.
+    Unless `read_only`, faults that a drill left recently are undone.
     """
     session = monitored.monitored_session_on(backend)
     session.start()

@@ -1,4 +1,4 @@
-"""The screen on Kubernetes: one RayCluster, and a session of its own on all clusters."""
+"""The UI on Kubernetes: a session on one RayCluster, and another one on all clusters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cockpit.tui.changes.actions import Connection, Log
 def connection(
     where: Place, configured: KubeConfig, log: Log, *, read_only: bool = False
 ) -> Connection:
-    """On the cluster that is meant; without a session while it is to be chosen there."""
+    """Connect to the selected cluster; without a session if the user will choose one in the UI."""
     beside = _fleet(configured)
 
     def reconnect(ref: ClusterRef, log: Log) -> Connection:
@@ -46,7 +46,7 @@ def connection(
 
 
 def _chosen(where: Place, configured: KubeConfig, log: Log) -> ClusterRef | None:
-    """None: the user chooses. An unreachable context is no error unless it was selected."""
+    """None: the user chooses. An unreachable context is an error only if it was selected."""
     try:
         return kubernetes.chosen(where, configured)
     except SeveralError as error:
@@ -60,7 +60,7 @@ def _chosen(where: Place, configured: KubeConfig, log: Log) -> ClusterRef | None
 
 
 def _fleet(configured: KubeConfig) -> Session:
-    """Start a session with one watch a context; one that does not answer delays no other."""
+    """Start a session with one watch per context; an unreachable one does not delay the others."""
 
     def sources() -> Sequence[Source]:
         return [

@@ -1,6 +1,6 @@
-"""`cockpit` and `cockpit demo`: the screen, connected to a cluster while it is already up.
+"""`cockpit` and `cockpit demo`: the UI, which opens before its cluster is connected.
 
-What is needed to connect is imported in the thread that connects, after the first paint.
+The connection's modules are imported in the thread that connects, after the first paint.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def demo(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:
-    symbols()  # an unknown symbol set is reported before the screen comes up
+    symbols()  # report an unknown symbol set before the UI opens
 
     def started(log: Log) -> Connection:
         connection = start(log)

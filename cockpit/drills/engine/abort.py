@@ -64,11 +64,10 @@ class Abort:
 
 
 async def to_the_end(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Complete it even if the caller is cancelled in the meantime; the cancellation continues
-    afterwards.
+    """Complete the task even if the caller is cancelled; the cancellation continues afterwards.
 
-    A session that closes cancels every task of its loop, also the one that undoes: then it is begun
-    again.
+    A session that closes cancels every task of its loop, including the one that undoes: that one is
+    started again.
     """
     cancelled: asyncio.CancelledError | None = None
     doing = asyncio.create_task(begin())
@@ -89,11 +88,11 @@ async def to_the_end(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 WAIT_S = 10.0
-"""For the answer of an injection that is aborted: its undo comes after it then."""
+"""Waits for the result of an injection that is aborted: the undo comes after it."""
 
 
 class Injection:
-    """Applies the fault in a task of its own: an abort does not cut it off in the middle."""
+    """Apply the fault in a separate task, so that an abort does not interrupt it halfway."""
 
     def __init__(self, entry: Entry | None, prepared: Prepared, limit_s: float) -> None:
         """`entry` is its undo, None where there is nothing to undo."""
@@ -107,9 +106,9 @@ class Injection:
         await asyncio.shield(self._applying)
 
     async def answered(self) -> bool:
-        """Wait for the answer, until the limit and `WAIT_S` at most; whether there was one.
+        """Wait for the result, until the limit and at most `WAIT_S`. Return whether there was one.
 
-        What has not answered is cut off, and the fault may begin later all the same.
+        A task without a result is cancelled, but its fault may still begin later.
         """
         if not self._applying.done():
             left_s = self._until_s - asyncio.get_running_loop().time()

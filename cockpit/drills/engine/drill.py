@@ -4,7 +4,7 @@
               -> checking after -> ended
 
 It runs as one coroutine on the session's loop, asks the store for what it needs to know, and emits
-each stage as an event: so the screen, the recorder and a report see the same drill.
+each stage as an event: the UI, the recorder and a report read the same events.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from cockpit.store.store import Store
 T = TypeVar("T")
 
 LOOK_S = 0.25
-"""How often the store is asked while something is waited for."""
+"""The interval at which a condition of the store is polled."""
 
 
 class Experiment:
@@ -91,7 +91,7 @@ class Experiment:
         return self._log.readings
 
     def abort(self, why: str = "by the user") -> None:
-        """End it: the fault is undone, and what was measured so far is kept."""
+        """Abort: the fault is undone, and the measurements so far are kept."""
         self._abort.request(why)
 
     async def prepare(self) -> tuple[Armed, ...]:
@@ -129,14 +129,14 @@ class Experiment:
         require_within(store, pods, self.plan.blast_radius)
 
     async def caution(self, armed: Sequence[Armed]) -> tuple[str, ...]:
-        """What the user should know before: a run that will not come back, above all."""
+        """Warnings for the user, above all that a run will not recover."""
         every = tuple(one.victims for one in armed)
         return await self._context.ask(lambda store: warnings(store, every))
 
     async def conduct(self) -> DrillRecord:
-        """All of it. Does not raise CockpitError: what went wrong is in the record.
+        """Run the drill. Does not raise CockpitError: errors are in the record.
 
-        When it is cancelled, what was done is undone before the cancellation continues.
+        When it is cancelled, injected faults are undone before the cancellation continues.
         """
         verdict, why = Verdict.BROKEN, "cockpit hit a defect"
         try:
@@ -163,7 +163,7 @@ class Experiment:
         return record
 
     async def _held(self) -> tuple[Verdict, str]:
-        """While the cluster is ours. What was done is undone when it returns or raises."""
+        """Run while the lease is held. Injected faults are undone when it returns or raises."""
         try:
             verdict, why = await self._run()
         except CockpitError as error:
@@ -267,7 +267,7 @@ class Experiment:
         return failed
 
     async def _recover(self) -> str:
-        """Until nothing more is to come, and the hypothesis holds again: what does not."""
+        """Wait until the run has recovered and the hypothesis holds. Return the failed probes."""
         self._log.stage(Stage.RECOVERING)
         limit_s = self.plan.timeouts.recover_s
         if not await self._wait(self._log.is_complete, limit_s):
@@ -317,7 +317,7 @@ class Experiment:
     # -- waiting
 
     async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
-        """Whether it came true in time."""
+        """Whether the condition became true in time."""
         deadline_s = time.monotonic() + timeout_s
         while not await self._context.ask(until):
             left_s = deadline_s - time.monotonic()

@@ -1,4 +1,4 @@
-"""What one drill did and found, emitted as events while it runs and as a record at its end."""
+"""Log one drill: events while it runs, and a record at its end."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class DrillLog:
         )
 
     def note(self, *lines: str) -> None:
-        """What the reader should know."""
+        """Warnings for the reader."""
         self._notes += lines
 
     def begins(self, drill: Drill, reading: Reading) -> None:
@@ -79,14 +79,14 @@ class DrillLog:
         self._context.dispatch(DrillInjected(at_s=drill.injected_s, source="user", drill=drill))
 
     def is_complete(self, store: Store) -> bool:
-        """Whether nothing more is to come of any of the drills."""
+        """Whether the recoveries of all drills are complete."""
         now_s = self._context.clock()
         return all(
             is_complete(store, drill, self._reading(drill.id), now_s) for drill in self._hit(store)
         )
 
     async def measured(self) -> tuple[Recovery, ...]:
-        """How the run came back from each of the drills, as far as it has."""
+        """The recovery from each of the drills, as far as it is measured."""
         return await self._context.ask(
             lambda store: tuple(
                 recovery(store, drill, self._reading(drill.id)) for drill in self._hit(store)
@@ -126,7 +126,7 @@ class DrillLog:
         return record
 
     async def _at_last(self) -> tuple[tuple[Recovery, ...], KeptDrill]:
-        """What was measured, and the run's curves around it, only for the record."""
+        """The measurements, and the run's curves around them, only for the record."""
         empty = KeptDrill(DrillRecord(self.id, "", "", 0.0, 0.0, Verdict.BROKEN, ""))
         if not self.drills:
             return (), empty
@@ -150,7 +150,7 @@ class DrillLog:
         return tuple(dict.fromkeys(one_line(note) for note in self._notes))
 
     def _hit(self, store: Store) -> list[Drill]:
-        """What was injected: of a fault that kills again and again, each of its kills."""
+        """The injected faults; for a fault that kills repeatedly, each of its kills."""
         ours = {drill.id: drill for drill in store.drills if drill.id.startswith(f"{self.id}.")}
         known = {drill.id: drill for drill in self.drills} | ours
         several = {drill_id.rpartition(".")[0] for drill_id in known}
@@ -165,9 +165,9 @@ class DrillLog:
 def judge(
     plan: DrillPlan, during: str, after: str, measured: Sequence[Recovery]
 ) -> tuple[Verdict, str]:
-    """The first that decides: the hypothesis, whether it came back, how fast, what it cost.
+    """Return the first criterion that decides: hypothesis, recovery, recovery time, cost.
 
-    `during` and `after` are the probes that failed then, as text; empty where none did.
+    `during` and `after` are the probes that failed then, as text; empty without any.
     """
     if during:
         return Verdict.FAILED, f"while the fault lasted: {during}"
@@ -186,7 +186,7 @@ def judge(
 
 
 def _missed(plan: DrillPlan, one: Recovery) -> str:
-    """What of the plan's targets this recovery missed, in one line."""
+    """The targets of the plan that this recovery missed, in one line."""
     drill = one.drill
     hit = f"{drill.fault} of {drill.target}"
     if drill.run_id and not one.recovered and one.interrupted is not False:
@@ -203,6 +203,6 @@ def _missed(plan: DrillPlan, one: Recovery) -> str:
 
 
 def _is_slower(one: Recovery) -> bool:
-    """Whether it trains, and nothing else explains that its throughput was not seen to be back."""
+    """Whether the run trains, and no other reason explains that its throughput did not recover."""
     trains = bool(one.drill.run_id) and (one.recovered or one.interrupted is False)
     return trains and not one.unseen and one.reached(Milestone.THROUGHPUT_BACK) is None

@@ -1,4 +1,4 @@
-"""What a cockpit that was killed in the middle of a drill has left: found, described, undone."""
+"""Find, describe and undo the faults that a killed cockpit process left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 
 RECENT_S = 900.0
-"""What is older is undone only when the user confirms it: the cluster has changed since."""
+"""Older faults are undone only after a confirmation: the cluster has changed since."""
 SKEW_S = 60.0
 """An entry that is further in the future than this has an unreliable time."""
 
@@ -32,7 +32,7 @@ class Undone(Struct, frozen=True):
 
 
 def left_on(journal: Journal, ref: ClusterRef, only: str = "") -> list[Entry]:
-    """What is left on this cluster, the oldest first; `only` of the drill of this id."""
+    """Faults left on this cluster, the oldest first; `only`: of the drill with this id."""
     return [entry for entry in journal.orphans() if entry.cluster == ref and is_of(entry, only)]
 
 
@@ -47,14 +47,14 @@ def is_of(entry: Entry, drill_id: str) -> bool:
 
 
 def is_recent(entry: Entry, now_s: float) -> bool:
-    """Whether it may be undone without a question: a moment ago, by a process that has ended."""
+    """Whether it may be undone without a confirmation: recent, and its process has ended."""
     return (
         -SKEW_S <= now_s - entry.written_s <= RECENT_S and entry.process.life is ProcessState.ENDED
     )
 
 
 def split(entries: Iterable[Entry], now_s: float) -> tuple[list[Entry], list[Entry]]:
-    """Those that may be undone without a question, and those that are asked about."""
+    """Split into faults that may be undone without a confirmation, and the others."""
     recent: list[Entry] = []
     others: list[Entry] = []
     for entry in entries:
@@ -69,9 +69,9 @@ async def undo_entries(
     on_wait: Callable[[str], None] = lambda line: None,
     timing: lease.Timing = lease.TIMING,
 ) -> AsyncIterator[Undone]:
-    """Undo what belongs to this cluster, as far as it is still as the drill left it.
+    """Undo what belongs to this cluster, if it is still in the state in which the drill left it.
 
-    `waits` is given a line when it takes the duration of a lease to find out whether the drill
+    `waits` is called with a line if it takes the duration of a lease to find out whether the drill
     still runs on another node.
     """
     for entry in entries:
@@ -93,7 +93,7 @@ async def undo_entries(
 
 
 def described(entry: Entry, now_s: float) -> str:
-    """What was left, when, its process, and the effect of an undo, in one line."""
+    """Describe the fault, its time, its process, and the effect of an undo, in one line."""
     effects = "; ".join(each.text for each in entry.undo)
     return one_line(f"{_what(entry)} {_when(entry, now_s)}{_where(entry)}: {effects}", 400)
 

@@ -1,8 +1,7 @@
-"""What has to be undone, on disk: written before a fault is applied, removed once it is undone.
+"""A journal of undos on disk: written before a fault is applied, removed once it is undone.
 
-One file a drill under the state directory, each replaced whole. Whichever process was killed in
-between, the next start finds what is left. A file that cannot be read is reported, and keeps no
-other from being read.
+One file per drill in the state directory, each replaced atomically. If a process is killed in
+between, the next start finds what is left. An unreadable file is reported, and the others are read.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Unreadable(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """What is wrong and what to do, in one line."""
+        """The problem and its solution, in one line."""
         return one_line(
             f"the journal's file {self.path} cannot be read ({self.why}): undo by hand what it "
             "names, and remove it",
@@ -76,9 +75,9 @@ class Journal:
         at_s: float,
         process: ProcessId | None = None,
     ) -> Entry:
-        """All that this drill has to undo by now. On disk when it returns; else CockpitError.
+        """Write all that this drill has to undo. On disk when it returns; else CockpitError.
 
-        `process` conducts the drill; None: this one.
+        `process` runs the drill; None: this one.
         """
         by = process or ProcessId.own()
         entry = Entry(drill_id, fault, target, cluster, at_s, tuple(undo), by)
@@ -106,12 +105,12 @@ class Journal:
         self._remove(self._path(entry.drill_id))
 
     def of(self, record_id: str) -> list[Entry]:
-        """What the drills of this record have left, as far as it can be read."""
+        """The faults left by the drills of this file, as far as it can be read."""
         found = [self._read(path) for path in sorted(self.directory.glob(f"{record_id}.*.json"))]
         return [entry for entry in found if isinstance(entry, Entry)]
 
     def entries(self) -> list[Entry]:
-        """What can be read, the oldest first."""
+        """The readable entries, the oldest first."""
         found = [entry for entry in self._all() if isinstance(entry, Entry)]
         return sorted(found, key=lambda entry: entry.written_s)
 

@@ -1,8 +1,8 @@
 """The lease of the cluster for one drill at a time: acquired, renewed and released.
 
-As in client-go's leader election, whether another holder still lives is judged by what is
-observed here, on one clock: a lease that was not renewed for its whole duration is taken over,
-independent of the times in it. A drill whose own lease is lost is aborted.
+As in client-go's leader election, the expiry of another holder is judged by local observation on
+one clock: a lease that was not renewed for its duration is taken over, independent of the times in
+it. A drill that loses its lease is aborted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Guard = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 
 
 class Timing(Struct, frozen=True):
-    """In seconds, each as client-go names it."""
+    """In seconds, named as in client-go."""
 
     duration_s: float = 60.0
     """LeaseDuration: without a renewal for so long, others may take it."""
@@ -54,10 +54,10 @@ async def held(
     lost: Callable[[str], None],
     timing: Timing = TIMING,
 ) -> AsyncIterator[None]:
-    """Raises LeaseHeldError when another drill has it, and what `guard` raises.
+    """Acquire the lease. Raises LeaseHeldError when another drill has it, and as `guard`.
 
-    `waits` is given a line when another's lease is observed for its duration, `note` what goes
-    wrong while it is held, and `lost` the reason when it is held no longer.
+    `waits` is called with a line while another's lease is observed for its duration, `note` with
+    errors while the lease is held, and `lost` with the reason when it is lost.
     """
     holder = holder_of(drill_id, os.getpid())
     try:
@@ -138,7 +138,7 @@ async def _release(backend: Backend, holder: str, note: Callable[[str], None]) -
 
 
 def holder_of(drill_id: str, pid: int, host: str = "") -> str:
-    """What a drill of that process calls itself towards others; the host is this one's if empty."""
+    """The holder name of a drill of that process; the host is this one's if empty."""
     return f"{_process(pid, host)} ({drill_id})"
 
 

@@ -63,16 +63,16 @@ REFUSE = "refuse"
 
 
 def refusing(undo: Undo) -> Undo:
-    """The same; with it the script also refuses to begin the fault, should it come late."""
+    """As above; with it the script also refuses to begin the fault later."""
     return replace(undo, argv=(*undo.argv, REFUSE))
 
 
 async def run(
     backend: Backend, pod: str, script: str, *arguments: str, what: str = "", uid: str = ""
 ) -> str:
-    """What the script printed, stripped. Raises CockpitError, or NotAllowedError.
+    """Return the script's output, stripped. Raises CockpitError, or NotAllowedError.
 
-    `what` could not be done then, in a sentence. `uid` as for `Backend.exec`.
+    `what` is the failed operation, for the message. `uid` as for `Backend.exec`.
     """
     done = await backend.exec(pod, argv(script, *arguments), uid=uid)
     if done.exit_code == 0:
@@ -84,16 +84,16 @@ async def run(
 
 
 def last_line(done: ExecResult) -> str:
-    """Why it failed, in a line: the last one of its standard error, else its exit code."""
+    """The reason of the failure: the last line of its standard error, else its exit code."""
     said = done.stderr.strip().splitlines()
     return (one_line(said[-1]) if said else "") or f"It ended with code {done.exit_code}."
 
 
 async def run_in_each(backend: Backend, calls: Iterable[tuple[str, ...]]) -> None:
-    """Run a script in several pods at once, each as `pod, script, *arguments`.
+    """Run a script in several pods concurrently, each as `pod, script, *arguments`.
 
-    Raises an error once all have ended: what can be done is done. One that does not report whether
-    the script has begun comes before those that do.
+    Raises an error after all have ended. Errors that leave unknown whether the script has begun
+    take precedence.
     """
     ran = await asyncio.gather(*(run(backend, *call) for call in calls), return_exceptions=True)
     failed = [result for result in ran if isinstance(result, BaseException)]
@@ -121,5 +121,5 @@ def prepared(
 
 
 def has_answered(error: BaseException) -> bool:
-    """Whether it came from the pod or the API, rather than from a connection that was cut off."""
+    """Whether the error is from the pod or the API, rather than from a lost connection."""
     return isinstance(error, CockpitError) and not isinstance(error, UnreachableError)

@@ -22,10 +22,10 @@ LATE_S = 3.0
 
 
 async def take_back(backend: Backend, undo: Undo, *, answered: bool = True) -> str:
-    """Undo one effect; one line on what was done. Raises CockpitError when it is still there.
+    """Undo one effect, and return a line that describes it. Raises CockpitError if it persists.
 
-    Without `answered` the fault may still begin, on a connection that was cut off: a script in a
-    pod is made to refuse it then, and what was asked of an API is undone a second time.
+    Without `answered` the fault may still begin, on a connection that was lost: a script in a pod
+    is made to refuse it, and an API request is undone a second time.
     """
     if undo.verb == "exec":
         return await _in_pod(backend, undo if answered else pod_script.refusing(undo))
@@ -107,7 +107,7 @@ async def _in_pod(backend: Backend, undo: Undo) -> str:
 
 
 async def _living_pod(backend: Backend) -> str:
-    """A worker that is ready, else the head; empty when there is none."""
+    """A worker that is ready, else the head; empty without either."""
     async with aclosing(backend.watch()) as events:  # type: ignore[type-var]
         async for event in events:
             if isinstance(event, PodsListed) and not event.more:

@@ -1,4 +1,4 @@
-"""All faults by name. A family's module is imported when one of its faults is asked for."""
+"""All faults by name. The module of a family is imported when one of its faults is requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 """By module of `cockpit.drills.faults`, each with FAULTS: its faults by name."""
 
 SLIP = 0.8
-"""How much a mistyped name is like the one that was meant, of 1."""
+"""The minimum similarity of a mistyped name to a suggestion, of 1."""
 NAMES = tuple(name for names in FAMILIES.values() for name in names)
 
 
@@ -47,9 +47,10 @@ def fault(name: str) -> Fault:
 
 
 def perhaps(name: str, names: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: those that are like it, three at most.
+    """The end of a message about an unknown name: at most three similar names.
 
-    A slip of a letter or two means one; a part of a name (`kill`, `network`) may mean several.
+    A typo of one or two letters matches one name; a part of a name (`kill`, `network`) may match
+    several.
     """
     known = tuple(names)
     near = get_close_matches(name, known, n=1, cutoff=SLIP)

@@ -26,7 +26,7 @@ from cockpit.model.text import one_line
 from cockpit.store.store import Store
 
 PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
-"""The only reason for which Ray drains a node that is busy (autoscaler.proto)."""
+"""The only reason for which Ray drains a busy node (autoscaler.proto)."""
 REFUSED = "drain request is not accepted"
 """In what `ray drain-node` prints then (ray/scripts/scripts.py)."""
 
@@ -38,7 +38,7 @@ class DrainRefusedError(CockpitError):
 async def _draining(
     context: DrillContext, victims: Victims, order: Order, deadline_s: float
 ) -> tuple[Callable[[], Awaitable[None]], Callable[[Undo], bool]]:
-    """What drains the Ray nodes of the victims, and whether that of an undo's pod was drained."""
+    """Drains the Ray nodes of the victims; checks whether the node of an undo's pod was drained."""
     head, nodes = await context.ask(lambda store: _ray_nodes(store, victims))
     drained: set[str] = set()
 
@@ -78,7 +78,7 @@ async def node_drain(context: DrillContext, victims: Victims, order: Order) -> P
             for pod in victims.pods
         ),
         took_effect=took_effect,
-        # Ray needs a moment to declare the node dead.
+        # Ray declares the node dead after a delay.
         lasts_s=deadline_s + 1.0,
         parameters=order.used,
     )

@@ -1,8 +1,8 @@
-"""What a fault is: its description, its targets, how it is applied, and how it is undone.
+"""The definition of a fault: its description, its targets, its injection, and its undo.
 
-A fault is prepared first: it checks that it can be done, describes what it will do, and gives its
-undo as data. The engine writes the undo down, and only then applies the fault: whichever process
-dies in between, the next start finds it (`cockpit.drills.engine.journal`).
+A fault is prepared first: it checks its preconditions, describes its effects, and returns its undo
+as data. The engine writes the undo to the journal before it applies the fault, so that the next
+start finds it after a crash (`cockpit.drills.engine.journal`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Value = bool | int | float | str
 
 
 class DrillContext(Protocol):
-    """Where a drill takes place: what faults, probes and the engine use. A Session is one."""
+    """The environment of a drill, used by faults, probes and the engine. A Session is one."""
 
     @property
     def backend(self) -> Backend: ...
@@ -82,7 +82,7 @@ class Victims(Struct, frozen=True):
 
     pods: tuple[Pod, ...]
     ranks: tuple[RankVictim, ...] = ()
-    """For pods, those that run on them."""
+    """For pods: the ranks that run on them."""
     run_id: str = ""
     run_name: str = ""
     submission_id: str = ""
@@ -118,7 +118,7 @@ class Undo(Struct, frozen=True):
 
     verb: Verb
     text: str
-    """What it does, in a line: `let rank 1 (pid 4711 in gpu-abc) run again`."""
+    """The effect of the undo, in a line: `let rank 1 (pid 4711 in gpu-abc) run again`."""
     pod: str = ""
     """For `exec` and `replace`. An effect inside a pod ends with the pod."""
     uid: str = ""
@@ -131,7 +131,8 @@ class Undo(Struct, frozen=True):
     replicas: int = 0
     """For `scale`: what there was before."""
     drilled: int | None = None
-    """For `scale`: what the drill has set; with any other number the group is left as it is."""
+    """For `scale`: the number that the drill has set; at any other number the group is not changed.
+    """
     anywhere: bool = False
     """For `exec`: the effect is on storage that pods share; when this pod no longer exists, another
     does."""
@@ -141,19 +142,19 @@ class Prepared(Struct, frozen=True):
     """A fault that can be done now."""
 
     lines: tuple[str, ...]
-    """What it will do to its targets, in sentences: shown before, and all of a dry run."""
+    """The effects on its targets, in sentences: shown before the injection and by a dry run."""
     apply: Callable[[], Awaitable[None]]
     """Do it; returns once it is done, or has begun. Raises CockpitError."""
     undo: tuple[Undo, ...] = ()
     took_effect: Callable[[Undo], bool] = lambda undo: True
     """Whether there may be anything to undo, once `apply` has got its answers."""
     lasts_s: float = 0.0
-    """How long it lasts before it is undone or has ended by itself; 0: it is over at once."""
+    """The duration until it is undone or ends automatically; 0: it ends at once."""
     meanwhile: Callable[[], Awaitable[None]] | None = None
-    """What is to be done while it lasts; cancelled when the drill is aborted."""
+    """Work during the fault; cancelled when the drill is aborted."""
     grace_s: float = 0.0
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """As they were used, for the record."""
+    """The parameters in use, for the record."""
 
 
 class Order(Struct, frozen=True):
@@ -178,7 +179,7 @@ class Order(Struct, frozen=True):
 
 
 class Fault(Struct, frozen=True):
-    """A row of the catalogue. Stateless: all that it knows of a drill is in `Prepared`."""
+    """An entry of the catalog. Stateless: the state of a drill is in `Prepared`."""
 
     name: str
     summary: str
@@ -192,7 +193,7 @@ class Fault(Struct, frozen=True):
     needs: tuple[str, ...] = ()
     """The requirements: `exec in the pod`, `NET_ADMIN in the pod`."""
     undo: str = ""
-    """What the undo does; empty if there is none."""
+    """The effect of the undo; empty without one."""
     repair: str = ""
     """What repairs the cluster if there is no undo."""
     ends_by_itself: bool = True
@@ -241,7 +242,7 @@ def injected(drill_id: str, fault: Fault, victims: Victims, at_s: float, p: Prep
 
 
 def parameter_values(kind: Fault, given: Mapping[str, str]) -> dict[str, Value]:
-    """All parameters of the kind. Raises UsageError for one that is not there, or no such value."""
+    """All parameters of the kind. Raises UsageError for an unknown name or an invalid value."""
     known = {parameter.name: parameter for parameter in kind.parameters}
     for name in given:
         if name not in known:

@@ -44,7 +44,7 @@ async def traffic(
 ) -> Prepared:
     """Change the packets of the pods by a script in each, with nftables or tc.
 
-    `amount_of`: the parameter with the amount that is in the sentence; empty where there is none.
+    `amount_of`: the parameter that is shown as the amount; empty without one.
     """
     for_s = float(order.values["for_s"])
     amount = float(order.values[amount_of]) if amount_of else 0.0

@@ -39,10 +39,11 @@ async def cpu_hog(context: DrillContext, victims: Victims, order: Order) -> Prep
 
 
 async def memory_hog(context: DrillContext, victims: Victims, order: Order) -> Prepared:
-    """Within the container's own limit: what ends is one of its processes, or the container.
+    """Limited to the container's memory: one of its processes ends, or the container.
 
-    With cgroup v2 the kubelet lets the kernel kill the whole container at once (`memory.oom.group`,
-    since Kubernetes 1.28); with v1 the kernel kills the process that it likes least: the rank.
+    With cgroup v2 the kubelet lets the kernel kill all processes of the container
+    (`memory.oom.group`, since Kubernetes 1.28); with v1 the kernel kills the process with the
+    highest score: the rank.
     """
     for_s, percent = duration_s(order), float(order.values["percent"])
     fill_s = float(order.values["fill_s"])

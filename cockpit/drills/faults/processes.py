@@ -153,7 +153,7 @@ async def programs(context: DrillContext, victims: Victims, program: str) -> tup
 
 
 async def inspect(context: DrillContext, pod: str, missing: str, *arguments: str) -> list[str]:
-    """The processes that the script names, one for each that was asked for or more."""
+    """The processes that the script reports, at least as many as requested."""
     what = as_sentence(missing)
     try:
         said = await pod_script.run(context.backend, pod, "inspect", *arguments, what=what)

@@ -1,4 +1,4 @@
-"""Where checkpoints go: full, read-only, slow; and a checkpoint that is damaged."""
+"""Faults of checkpoint storage: full, read-only, slow; and a damaged checkpoint."""
 
 from __future__ import annotations
 

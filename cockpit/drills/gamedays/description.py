@@ -23,12 +23,12 @@ MOST = 10_000
 
 
 class Here(Struct, frozen=True):
-    """What of a cluster decides how a day goes there."""
+    """The properties of a cluster that decide how a game day proceeds."""
 
     backend: str
     rights: Mapping[str, Capability]
     run: str = ""
-    """The name of the active one, which a day takes as its own; empty: there is none."""
+    """The active recovery profile, which is the default of a game day; empty: none."""
     jobs: Sequence[Job] = ()
 
 
@@ -39,7 +39,7 @@ def here(store: Store, backend: str, rights: Mapping[str, Capability]) -> Here:
 
 
 def step_lines(day: GameDay, at: Here | None) -> list[str]:
-    """A line for each step, and one below it where it will be different. None: no cluster."""
+    """Describe each step in a line, and add a line if this cluster differs. None: no cluster."""
     lines = [f"Game day {day.name}: {day.about}" if day.about else f"Game day {day.name}."]
     for number, step in enumerate(day.steps, start=1):
         faults = ""
@@ -53,13 +53,13 @@ def step_lines(day: GameDay, at: Here | None) -> list[str]:
 
 
 def commands_of(probes: Iterable[ProbeSpec]) -> list[str]:
-    """A line for each command that these probes run on this machine, whole."""
+    """A line with each command that these probes run on this host, unabbreviated."""
     commands = dict.fromkeys(probe.query for probe in probes if probe.kind == "command")
     return [f"Runs on this machine: {one_line(command, MOST)}" for command in commands]
 
 
 def _probes(step: Step) -> tuple[ProbeSpec, ...]:
-    """All that the step asks, before, during and after its fault."""
+    """All probes of the step: before, during and after its fault."""
     match step.doing:
         case Expect():
             return step.doing.probes
@@ -88,7 +88,7 @@ def _of_launch(launch: Launch, at: Here) -> Iterator[str]:
 
 
 def _forbidden(inject: Inject, at: Here) -> str:
-    """What this user may not do there that one of the faults needs."""
+    """A capability that one of the faults requires and that this user lacks."""
     for spec in inject.plan.faults:
         if why := why_not(catalog.fault(spec.fault), at.backend, at.rights):
             return f"for {spec.fault} there is no right to {why}"

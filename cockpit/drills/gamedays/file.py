@@ -1,7 +1,7 @@
-"""Game days as files: those that are shipped, and those that a user writes.
+"""Game days as files: bundled ones, and those that a user writes.
 
-The format is in docs/drills.md. Everything in it is checked before anything is done:
-names of faults, their parameters, probes and jobs.
+docs/drills.md describes the format. All of it is validated before anything is injected: names of
+faults, their parameters, probes and jobs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ KEYS = {
 
 
 def shipped() -> tuple[str, ...]:
-    """The names of the game days that come with cockpit, the quick ones first."""
+    """The names of the bundled game days, the quick ones first."""
     found = [path.name for path in (files("cockpit.drills") / "gamedays").iterdir()]
     order = ("smoke", "crash", "hang", "preemption", "storage", "head-loss", "soak")
     names = [name.removesuffix(".toml") for name in found if name.endswith(".toml")]
@@ -74,7 +74,7 @@ def shipped() -> tuple[str, ...]:
 
 
 def game_day(name_or_path: str) -> GameDay:
-    """A shipped one by its name, else a file. Raises UsageError with line and column."""
+    """Load a bundled game day by its name, else a file. Raises UsageError with line and column."""
     if name_or_path in shipped():
         inside = files("cockpit.drills") / "gamedays" / f"{name_or_path}.toml"
         return parsed(inside.read_text(encoding="utf-8"), f"{name_or_path}.toml", name_or_path)

@@ -12,7 +12,7 @@ from cockpit.model.drill import DrillRecord
 
 
 class Launch(Struct, frozen=True):
-    """A bundled job is launched and waited for, unless a run is going; it is stopped at the end."""
+    """A bundled job, launched before and stopped after the day, unless a run is active."""
 
     job: str
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Scale(Struct, frozen=True):
 class Inject(Struct, frozen=True):
     plan: DrillPlan
     optional: bool = False
-    """Where the cluster has no such fault, the step is left out."""
+    """Skip the step if the cluster does not support the fault."""
 
 
 Doing = Launch | Wait | Expect | Scale | Inject
@@ -71,7 +71,7 @@ class StepResult(Struct, frozen=True):
     kind: str
     """`launch`, `wait`, `expect`, `scale` or `drill`."""
     ok: bool | None
-    """None: it was left out."""
+    """None: skipped."""
     why: str
     began_s: float
     ended_s: float

@@ -49,7 +49,7 @@ GOES_ON = (Verdict.PASSED, Verdict.FAILED, Verdict.REFUSED)
 
 
 class Hands(Protocol):
-    """What changes the cluster: `cockpit.actions.cluster.ClusterActions` is one."""
+    """Changes the cluster: `cockpit.actions.cluster.ClusterActions` implements it."""
 
     async def submit(self, spec: LaunchSpec) -> Job: ...
 
@@ -109,7 +109,7 @@ class GameDayRun:
             self.experiment.abort(why)
 
     async def conduct(self) -> GameDayResult:
-        """All of it. Does not raise CockpitError: what went wrong is in the result."""
+        """Run the game day. Does not raise CockpitError: errors are in the result."""
         began_s = self._context.clock()
         stop, whole = "", False
         try:
@@ -140,7 +140,7 @@ class GameDayRun:
         )
 
     async def _step(self, number: int, step: Step) -> str:
-        """Do it and note how it went; why the rest is to be left out, if it is."""
+        """Run a step and record its result. Return why the other steps are skipped, if they are."""
         began_s = self._context.clock()
         self._log(f"step {number} of {len(self.day.steps)}: {step.name}")
         record: DrillRecord | None = None
@@ -270,7 +270,7 @@ class GameDayRun:
                 return unknown if job is None else job.status.is_over
 
             try:
-                # One that was just sent again may not have been listed yet.
+                # A job that was just resubmitted may not be listed yet.
                 if wait and await self._context.ask(partial(over, unknown=False)):
                     continue
                 await self._hands.stop_job(job_id)

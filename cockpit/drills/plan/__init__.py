@@ -1,1 +1,1 @@
-"""What a drill will do: targets, limits, warnings."""
+"""The plan of a drill: targets, limits, warnings."""

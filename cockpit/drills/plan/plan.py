@@ -1,4 +1,4 @@
-"""What is asked for: a drill with its faults, its hypothesis and its bounds."""
+"""The request of a drill: its faults, its hypothesis and its limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENDED = (PodPhase.FAILED, PodPhase.SUCCEEDED)
 
 
 class BlastRadius(Struct, frozen=True):
-    """Limits on the pods of one drill; None: not set here."""
+    """Limits on the pods of one drill; None: not set."""
 
     max_pods: int | None = None
     """Of all groups together, 1 or more."""
@@ -47,7 +47,7 @@ class BlastRadius(Struct, frozen=True):
 
 
 class TargetSpec(Struct, frozen=True):
-    """The pods to hit. What is not named is chosen by the plan's seed."""
+    """The target pods. Those that are not named are chosen by the plan's seed."""
 
     select: str = "random"
     """`random`, `head`, a pod's name, a rank's number as `rank:N`, or a group as `group:NAME`."""
@@ -79,9 +79,9 @@ class ProbeSpec(Struct, frozen=True):
     kind: str
     """A name of `cockpit.drills.probes.hypothesis.KINDS`: `replicas-ready`, `training`, …"""
     name: str = ""
-    """What it is called; empty: it is called by what it asks."""
+    """Its name; empty: the text of the probe."""
     limit: float | None = None
-    """What the kind compares with: percent, seconds, or the query's value."""
+    """The threshold of the kind: percent, seconds, or the query's value."""
     operator: str = ""
     """`<`, `<=`, `>`, `>=`, `==`, for a Prometheus query."""
     query: str = ""
@@ -109,17 +109,17 @@ class DrillPlan(Struct, frozen=True):
     """Injected at once, in this order."""
     hypothesis: tuple[ProbeSpec, ...] = ()
     abort: tuple[ProbeSpec, ...] = ()
-    """Asked all the time: one that does not hold ends the drill and undoes it."""
+    """Polled during the drill: a failure aborts the drill and undoes its faults."""
     recover_within_s: float | None = None
     """From the injection to the first new step; later is a failure."""
     max_steps_lost: int | None = None
     seed: int | None = None
-    """None: one is drawn, and reported."""
+    """None: chosen at random, and reported."""
     timeouts: Timeouts = Timeouts()
     game_day: str = ""
     blast_radius: BlastRadius = field(default_factory=BlastRadius)
     settle_s: float = 0.0
-    """How long the run continues after its recovery before the probes after it are asked."""
+    """How long the run continues after its recovery before the probes after it are evaluated."""
 
 
 def checked_blast_radius(max_pods: object, max_share: object) -> BlastRadius:
@@ -152,11 +152,11 @@ def parse_blast_radius(raw: Mapping[str, Any]) -> BlastRadius:
 def require_within(
     store: Store, pods: Iterable[Pod], limit: BlastRadius, *, with_missing: bool = False
 ) -> None:
-    """Raises NotAllowedError where the pods are more than the limit allows.
+    """Raise NotAllowedError if the pods exceed the limit.
 
-    Where several pods make one replica, they are lost together and count as one of the group. A
-    group counts with its living pods; `with_missing`: with those that it should have, and those
-    that are missing or not ready count as hit already.
+    Pods of a multi-host replica fail together and count as one of the group. The size of a group is
+    its running pods; with `with_missing`, its desired pods, of which missing and unready ones count
+    as hit.
     """
     hit: dict[str, set[str]] = {}
     for pod in pods:

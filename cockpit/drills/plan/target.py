@@ -1,4 +1,4 @@
-"""The targets of a fault: chosen by name or by a seeded draw, never more than was asked for."""
+"""Select the targets of a fault: by name or by a seeded choice, at most the requested number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def choose(store: Store, kind: Fault, spec: TargetSpec, random: Random) -> Victi
     if kind.aim is Aim.HEAD or spec.select == "head":
         return _with_run(_of_pods(store, run, (_head(store),)), run)
     if kind.aim in (Aim.STORAGE, Aim.CHECKPOINT) and spec.select == "random":
-        # Where rank 0 writes: every rank's, if need be, are named by count.
+        # Where rank 0 writes: with `count`, the directories of that many ranks.
         pods = _pods_of_ranks(store, run) or _candidates(store, spec)
         return _with_run(_of_pods(store, run, tuple(pods[: spec.count])), run)
     return _with_run(_of_pods(store, run, _pods(store, run, spec, random)), run)
@@ -151,7 +151,7 @@ def _no_rank(store: Store) -> CockpitError:
     what = "There is no rank to hit."
     telemetry = store.sources.get("telemetry")
     if telemetry is None or not telemetry.ok:
-        # No answer is not the answer that there is none.
+        # Without a response it is not known whether there is none.
         why = one_line(telemetry.error) if telemetry is not None else "telemetry did not answer"
         return CockpitError(what, f"The runs are not known: {why}.", "Try again: cockpit status")
     return CockpitError(what, "No run is going.", "Launch one: cockpit launch checkpointed")
@@ -177,7 +177,7 @@ def _candidates(store: Store, spec: TargetSpec) -> list[Pod]:
 
 
 def _pods_of_ranks(store: Store, run: RunView | None) -> list[Pod]:
-    """By rank, each once; the head only where nothing else is."""
+    """By rank, each pod once; the head only if it is the only one."""
     if run is None or run.attempt is None:
         return []
     found: dict[str, Pod] = {}
@@ -201,7 +201,7 @@ def _draw(found: list[T], count: int, random: Random, what: str) -> list[T]:
 
 
 def as_now(store: Store, victims: Victims) -> Victims:
-    """As they are now: the run has continued since they were chosen."""
+    """The current ones: the run has continued since they were chosen."""
     run = store.runs.get(victims.run_id)
     if run is None or run.attempt is None:
         return victims
@@ -209,7 +209,7 @@ def as_now(store: Store, victims: Victims) -> Victims:
 
 
 def workload(store: Store, victims: Victims) -> tuple[str, str]:
-    """What the run runs and under which recovery profile, from its job's metadata."""
+    """The command and the recovery profile of the run, from its job's metadata."""
     job = store.jobs.get(victims.submission_id)
     metadata = job.metadata if job is not None else {}
     return metadata.get("cockpit.job", victims.run_name), metadata.get("cockpit.recovery", "")

@@ -1,7 +1,7 @@
-"""What the user should know before a fault is injected. Pure.
+"""Warnings before a fault is injected. Pure functions.
 
-How often a run may restart is what its stream or Ray Train's API reports, else its job's
-command line; Ray's own default is not at all.
+The restart limit of a run is read from its stream or from Ray Train's API, else from its job's
+command line; Ray's default is 0.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _of_group(store: Store, name: str) -> Iterator[str]:
 
 
 def max_failures(store: Store, run: RunView) -> int | None:
-    """Restarts after a failure that the run may have; -1: no limit, None: not known."""
+    """The number of restarts after a failure that the run may have; -1: no limit, None: unknown."""
     if run.max_failures is not None:
         return run.max_failures
     job = store.jobs.get(run.submission_id)

@@ -1,1 +1,1 @@
-"""What is run inside a pod; see `cockpit.drills.engine.pod_script`."""
+"""Scripts that run inside a pod; see `cockpit.drills.engine.pod_script`."""

@@ -1,4 +1,4 @@
-"""What the kernel lets this container have, by either version of its control groups."""
+"""The limits of this container, by either version of the kernel's control groups."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def first_line(path: Path, default: str) -> str:
 
 
 def count(path: Path, key: str) -> int:
-    """A number of a file of `KEY NUMBER` lines; 0 where it has none."""
+    """The number of a key in a file of `KEY NUMBER` lines; 0 without it."""
     pairs = (line.split() for line in path.read_text().splitlines())
     return next((int(pair[1]) for pair in pairs if pair[0] == key), 0)

@@ -5,11 +5,11 @@
     checkpoint.py delete NAME DIRECTORY             remove half of its files, the largest first
     checkpoint.py restore NAME DIRECTORY [refuse]
 
-Files are copied to the folder `.NAME` beside the checkpoint before they are damaged. Its file
-`complete.json`, with the size and SHA-256 of each copy, is written once all copies are on disk:
-nothing is damaged before it, and without it nothing is restored. `restore` stops a copy that is
+Files are copied to the folder `.NAME` beside the checkpoint before they are damaged. The file
+`complete.json`, with the size and SHA-256 of each copy, is written once all copies are on disk: no
+file is damaged before it exists, and no file is restored without it. `restore` stops a copy that is
 still running, waits for its end, verifies each copy, and renames it into place. A file that has
-changed since it was damaged is left as it is. With `refuse` a damage of this NAME that starts later
+changed since it was damaged is not restored. With `refuse` a damage of this NAME that starts later
 fails.
 """
 
@@ -35,7 +35,7 @@ WAIT_S = 45.0
 
 
 class Damage(NamedTuple):
-    """What is done to one file. Bytes `start` to `end` are flipped; without `end` it is removed."""
+    """The damage of one file. Bytes `start` to `end` are flipped; without `end` it is removed."""
 
     path: Path
     size: int
@@ -44,7 +44,7 @@ class Damage(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The folder beside the checkpoint that keeps the original files."""
+    """The folder beside the checkpoint that contains the original files."""
 
     folder: Path
 
@@ -62,7 +62,7 @@ class Kept(NamedTuple):
 
     @property
     def undone(self) -> Path:
-        """There once a restore has begun, or has come before the damage."""
+        """Exists once a restore has begun, or came before the damage."""
         return self.folder / "undone"
 
 
@@ -102,7 +102,7 @@ def planned(way: str, directory: Path) -> list[Damage]:
 
 
 def shared(damage: Damage) -> bool:
-    """Flipped in place, the file would be damaged wherever else it is linked from."""
+    """A change in place would damage all hard links to the file."""
     return bool(damage.end) and damage.path.stat().st_nlink > 1
 
 
@@ -160,7 +160,7 @@ def copied(own: Kept, directory: Path, one: Damage) -> dict[str, Any]:
             size += len(block)
         target.flush()
         shutil.copystat(one.path, part)
-        with suppress(PermissionError):  # not root: then the owner is the same, or cannot be kept
+        with suppress(PermissionError):  # not root: the owner is already the same, or cannot be set
             owner = os.fstat(source.fileno())
             os.chown(part, owner.st_uid, owner.st_gid)
         os.fsync(target.fileno())
@@ -211,9 +211,9 @@ def restore(name: str, directory: Path, refuse: bool) -> None:
 
 
 def restored(own: Kept, directory: Path, record: dict[str, Any]) -> str:
-    """Put one file back; why it was left as it is, or nothing.
+    """Restore one file. Return why it was not restored, or nothing.
 
-    Raises Failed when the copy is not what was copied.
+    Raises Failed when the copy differs from the original.
     """
     copy, path = own.files / record["name"], directory / record["name"]
     if not path.parent.is_dir() or (record["end"] and not path.exists()):

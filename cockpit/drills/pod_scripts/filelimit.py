@@ -1,12 +1,12 @@
-"""Let processes write no file beyond a size, as on a full disk: a write then fails with EFBIG.
+"""Limit the size of the files that processes write, as on a full disk: writes fail with EFBIG.
 
     filelimit.py check PID…
     filelimit.py on NAME BYTES SECONDS PID:STARTTICKS…
     filelimit.py off NAME PID:STARTTICKS… [refuse]
 
-Only the soft limit is lowered, so that it may be raised again without a right; no disk is filled.
-What it was, and the limits of all faults that overlap on a process, are in a file: the lowest
-counts, and with the last the process gets its own limit back.
+Only the soft limit is lowered, so that it can be raised again without a privilege; no disk is
+filled. A file contains the original limit and the limits of all faults that overlap on a process:
+the lowest applies, and the end of the last fault restores the original.
 """
 
 from __future__ import annotations

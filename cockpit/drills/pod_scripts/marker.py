@@ -1,6 +1,6 @@
-"""The file that exists while a fault lasts: without it, the process that ends the fault does so.
+"""A marker file that exists during a fault: when it is removed, the fault's process ends.
 
-An undo that comes before its fault writes into it that the fault may not begin.
+An undo that precedes its fault writes into the marker that the fault must not begin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def marker(name: str) -> Path:
 
 
 def claim(path: Path) -> None:
-    """Begin a fault. Raises Failed where its undo came first."""
+    """Begin a fault. Raises Failed if its undo came first."""
     try:
         path.open("x").close()
     except FileExistsError:

@@ -1,11 +1,12 @@
-"""Fill the memory of this container until it is short of it.
+"""Fill the memory of this container up to its limit.
 
     memory_hog.py measure
     memory_hog.py fill KEY SECONDS PERCENT FILL_S [PID:START…]
 
-What is filled is a file in memory: the kernel charges it to the container and to no process. So it
-does not kill us but the process with the highest score, one of those that are named: ranks. It
-ends when one of them has ended, when the kernel has killed something, or after SECONDS.
+The memory is that of a file in memory, which counts against the container and not against a
+process. So the kernel does not kill this process but the one with the highest score, one of the
+named processes: ranks. The script ends when one of them has ended, when the kernel has killed a
+process, or after SECONDS.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def filling(aim: int, fill_s: float, ranks: Sequence[Process], scores: Scores) -
             yield LOOK_S
             due = first + (aim - first) * min(1.0, (time.monotonic() - began_s) / fill_s)
             while written < most and memory_used() < due and goes_on():
-                # Taken and charged, but not touched: it costs next to no time.
+                # Allocated and counted, but not written: this takes almost no time.
                 os.posix_fallocate(handle, written, CHUNK_BYTES)
                 written += CHUNK_BYTES
     finally:

@@ -1,4 +1,4 @@
-"""Cut, thin out, slow down or narrow the traffic of this pod; it ends by itself.
+"""Drop, delay or limit the traffic of this pod, for a limited time.
 
     network.py check KIND
     network.py on NAME KIND AMOUNT SECONDS [PEER…]
@@ -6,9 +6,9 @@
 
 KIND is `partition`, `loss` (AMOUNT percent), `delay` (AMOUNT milliseconds) or `rate` (AMOUNT
 kilobits a second). The first two drop packets to and from the PEERs, by nftables; the others change
-all that the pod sends, by tc. Everything is in a table, or a queueing discipline, of our own, which
-a process that is left behind removes after SECONDS. Where the kernel has no netem, another process
-delays the packets (`packet_delay.py`).
+all packets that the pod sends, by tc. All rules are in a separate table or queueing discipline,
+which a background process removes after SECONDS. If the kernel has no netem, another process delays
+the packets (`packet_delay.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Delay the packets that leave an interface, where the kernel itself cannot (sch_netem).
+"""Delay the packets that leave an interface, if the kernel cannot (no sch_netem).
 
 tc redirects each frame to a tap device, from which a process reads it and, after the delay, sends
-it past the queueing disciplines. The device is removed with that process, and frames that are
-redirected to it are lost then: so another process watches it.
+it past the queueing disciplines. When that process ends, the device is removed and redirected
+frames are lost: so another process watches it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIOCSIFMTU, SIOCSIFTXQLEN, SIOCSIFFLAGS, IFF_UP = 0x8922, 0x8943, 0x8914, 0x1
 SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20
 """linux/if_tun.h, linux/sockios.h, linux/if_packet.h."""
 HELD = 50_000
-"""Frames at most; what comes then is lost, as in a queue that is full."""
+"""The maximum number of frames; further ones are dropped, as in a full queue."""
 MTU, QUEUED = 65_521, 10_000
 """Of the tap device: the most that it takes, and frames until they are read."""
 LOOK_S = 0.2
@@ -66,7 +66,7 @@ def redirect(device: str, to: str) -> tuple[tuple[str, ...], ...]:
 
 
 def forward(taken: int, device: str, delay_s: float, goes_on: Callable[[], bool]) -> None:
-    """Send each redirected frame `delay_s` after it came, and at the end what is left."""
+    """Send each redirected frame `delay_s` after its arrival, and at the end the remaining ones."""
     own = bytes.fromhex(Path(f"/sys/class/net/{device}/address").read_text().replace(":", ""))
     held: deque[tuple[float, bytes]] = deque()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:

@@ -1,8 +1,8 @@
-"""The processes of this pod: found, distinguished from all others, and signalled without a mistake.
+"""Find, identify and signal the processes of this pod.
 
-In a container all processes that share its files are the pod's. A pod of a local cluster has only
-a part of the machine's: those that carry its marks (see `cockpit.backends.local.pods.process` for
-how a process title can overwrite them).
+In a container all processes that share its files belong to the pod. A pod of a local cluster has
+only some of the host's processes: those that carry its markers (see
+`cockpit.backends.local.pods.process` for how a process title can overwrite them).
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def send(process: Process, number: int) -> bool:
 
 
 def rank(pid: int) -> Process:
-    """The worker process of Ray's with this number. Raises Failed when it is none."""
+    """Return Ray's worker process with this PID. Raises Failed if it is none."""
     found = living(pid)
     if found is None:
         raise Failed(f"process {pid} has ended")
     if not is_ours(pid):
         raise Failed(f"process {pid} is not of this pod")
     title = command_line(pid)[0]
-    # Ray names its workers `ray::CLASS…`, and those that wait for work `ray::IDLE`.
+    # Ray names its workers `ray::CLASS…`, and idle ones `ray::IDLE`.
     if not title.startswith("ray::") or title.startswith("ray::IDLE"):
         raise Failed(f"process {pid} is no rank but {title[:60]!r}")
     return found
@@ -131,7 +131,7 @@ def is_ours(pid: int) -> bool:
 
 
 def is_inside(place: Path) -> bool:
-    """Whether the process works or writes in the directory of this pod, in which we stand."""
+    """Whether the process works or writes in the directory of this pod, the working directory."""
     for link in ("cwd", "fd/1", "fd/2"):
         try:
             target = (place / link).readlink()
@@ -150,7 +150,7 @@ def has_capability(number: int) -> bool:
 
 
 def leave_behind() -> bool:
-    """Fork: True in the process that answers, False in the one that stays, detached from it."""
+    """Fork. Return True in the process that responds, False in the detached one that continues."""
     sys.stdout.flush()
     if os.fork():
         return True

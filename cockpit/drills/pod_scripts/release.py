@@ -1,8 +1,8 @@
-"""End what is held under this key, if it is.
+"""End the effect with this key, if there is one.
 
 release.py KEY [refuse]
 
-With `refuse` nothing of this key may begin later.
+With `refuse` an effect with this key cannot begin later.
 """
 
 from __future__ import annotations

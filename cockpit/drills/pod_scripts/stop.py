@@ -20,10 +20,10 @@ LONGEST_STOP_S = 2.0
 
 
 def stopping(process: Process, stop_s: float, run_s: float) -> Effect:
-    """Ends by itself once the process has ended.
+    """Ends when the process has ended.
 
-    On a busy machine this process wakes late, and the other runs for longer than it should: then it
-    is also stopped for longer, so that the share of the time stays what was asked for.
+    On a busy host this process wakes late, and the other runs for longer than it should: then it is
+    also stopped for longer, so that the share of the time is as requested.
     """
     due_s = stop_s
     try:

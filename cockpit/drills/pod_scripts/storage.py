@@ -5,12 +5,11 @@
     storage.py busy NAME DIRECTORY SECONDS WRITERS
     storage.py off NAME DIRECTORY [refuse]
 
-Read-only is the immutable flag of the directory for root, who may write in any mode, and
-its mode for everybody else; what it was before, and the names of the faults that hold it so, are in
-a file beside it: it is given back with the last of them. Busy is a number of processes that write
-and sync a file of a few megabytes each, again and again, in a folder of their own that is removed
-with them. A process that is left behind ends either by itself. With `refuse`, a fault of this NAME
-that comes later does not begin.
+Read-only sets the immutable flag of the directory for root, who may write in any mode, and its mode
+for other users. The original state and the names of the active faults are in a file beside it; the
+end of the last fault restores it. Busy starts processes that repeatedly write and sync a file of a
+few megabytes each, in a folder that is removed afterwards. A background process ends either fault.
+With `refuse`, a fault of this NAME cannot begin later.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def set_flags(directory: Path, value: int) -> None:
 
 
 def marker_of(name: str, directory: Path) -> Path:
-    """There while this fault lasts. Beside the directory, which cannot be written to then."""
+    """Exists while this fault lasts. Beside the directory, which is not writable then."""
     return directory.parent / f".{name}.json"
 
 
@@ -69,7 +68,7 @@ def shared(directory: Path) -> Path:
 
 @contextmanager
 def locked_state(directory: Path) -> Iterator[None]:
-    """For one process at a time; its file is removed with the last fault, or one that failed."""
+    """For one process at a time; its file is removed with the last fault, or with a failed one."""
     lock = shared(directory).with_suffix(".lock")
     with locked(lock, LOCK_S):
         try:
@@ -151,7 +150,7 @@ def busy(name: str, directory: Path, seconds: float, writers: int) -> None:
             os._exit(0)
         pids.append(pid)
     (folder / "pids").write_text(" ".join(map(str, pids)))
-    time.sleep(0.5)  # the writers have begun by then: this is how long a write takes beside them
+    time.sleep(0.5)  # the writers have begun: this is how long a write takes at the same time
     print(f"a synced write of {BLOCK >> 20} MiB takes {quiet * 1e3:.0f} ms alone and "
           f"{write_once(folder / 'probe') * 1e3:.0f} ms beside {writers} writers")  # fmt: skip
     if not leave_behind():

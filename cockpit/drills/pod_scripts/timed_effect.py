@@ -31,7 +31,7 @@ RELEASE_S = 5.0
 """How long the keeper may take to end what it holds, until that is done without it."""
 
 Effect = Generator[float, None, None]
-"""Does it; yields how many seconds may pass until it is asked again, and is closed at the end."""
+"""Apply the effect; yields the seconds until the next call, and is closed at the end."""
 Scores = Sequence["tuple[Process, int]"]
 """Processes, each with the oom_score_adj that it had."""
 
@@ -43,9 +43,9 @@ def hold(
     stopped: Sequence[Process] = (),
     scores: Scores = (),
 ) -> None:
-    """Return once the effect has begun, in a process of its own; Failed when it could not.
+    """Return once the effect has begun, in a separate process; raise Failed if it could not.
 
-    `stopped` and `scores` are what is left to undo if its keeper is killed.
+    `stopped` and `scores` are what remains to be undone if the keeper process is killed.
     """
     path = file(key)
     if path.exists():
@@ -53,7 +53,7 @@ def hold(
             path.unlink()
             raise Failed("it was undone before it began")
         raise Failed(f"{key} is held already")
-    # Blocked, not handled: so it ends a wait, and never comes at a bad time.
+    # Blocked, not handled: the signal ends a wait, and interrupts nothing else.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -167,7 +167,7 @@ def set_score(process: Process, score: int) -> None:
 
 
 def file(key: str) -> Path:
-    """In the pod's own directory: a local pod's, in which we stand, or the container's /tmp."""
+    """In the pod's directory: the working directory of a local pod, or the container's /tmp."""
     if not re.fullmatch(r"[\w.-]+", key):
         raise Failed(f"{key!r} is no key")
     return (Path.cwd() if IS_LOCAL else Path(tempfile.gettempdir())) / f"cockpit-{key}.json"

@@ -1,4 +1,4 @@
-"""Probes that ask others than the store: a Prometheus, and commands on this machine."""
+"""Probes that query Prometheus or run commands on this host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPARE = {
     ">": operator.gt,
 }
 OUTPUT_BYTES = 16 << 10
-"""Of a command's output as much is kept, its end; the rest is read and forgotten."""
+"""The size of the end of a command's output that is kept."""
 
 
 async def prometheus(spec: ProbeSpec, find: FindPrometheus | None) -> tuple[bool | None, str]:
@@ -68,7 +68,7 @@ async def command(spec: ProbeSpec) -> tuple[bool | None, str]:
         said = await _output(process)
         code = await process.wait()
     finally:
-        # Also what it has left behind: it is the leader of a session of its own.
+        # Including its child processes: it is a session leader.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     lines = said.decode(errors="replace").strip().splitlines()
@@ -85,7 +85,7 @@ async def _output(process: asyncio.subprocess.Process) -> bytes:
 
 
 Answer = tuple[bool | None, str]
-"""Whether it holds (None: unknown), and what was found, with its unit."""
+"""Whether it holds (None: unknown), and the observed value, with its unit."""
 
 
 class Prober(Protocol):
@@ -94,15 +94,15 @@ class Prober(Protocol):
     async def ask(
         self, spec: ProbeSpec, drills: Sequence[Drill], readings: Mapping[str, Reading]
     ) -> Answer:
-        """What it finds now. Raises CockpitError when it cannot be asked.
+        """Evaluate the probe. Raises CockpitError when its source is unavailable.
 
-        `drills` are those injected so far, and `readings` how the run was just before each.
+        `drills` are those injected so far, and `readings` the state of the run just before each.
         """
         ...
 
 
 class ContextProber:
-    """Asks the store, the cluster, Prometheus and this machine."""
+    """Queries the store, the cluster, Prometheus and this host."""
 
     def __init__(self, context: DrillContext, prometheus: FindPrometheus | None = None) -> None:
         self._context, self._prometheus = context, prometheus

@@ -34,12 +34,12 @@ class ProbeKind(Struct, frozen=True):
     about: str
     example: str
     operator: str = ""
-    """The only one that makes sense; empty: there is no limit, or any of OPERATORS."""
+    """The only meaningful operator; empty: there is no limit, or any of OPERATORS."""
     limit: float | None = None
     """When none is given."""
     unit: str = ""
     when: tuple[When, ...] = ("before", "after")
-    """When it is asked by default."""
+    """When it is evaluated by default."""
 
 
 KINDS = {
@@ -106,7 +106,7 @@ def probe(text: str, when: tuple[When, ...] = (), name: str = "") -> ProbeSpec:
 
 
 def name_of(spec: ProbeSpec) -> str:
-    """Its name, or else its text."""
+    """Its name, else its text."""
     if spec.name:
         return spec.name
     limit = "" if spec.limit is None else f" {spec.operator or '>='} {spec.limit:g}"

@@ -36,12 +36,14 @@ class ProbeRunner:
         news = [a for a in answers if a.probe not in self._last or self._last[a.probe] != a.ok]
         self._last.update((answer.probe, answer.ok) for answer in answers)
         self._log_results(news)
-        # What cannot be asked for a while, as with the connection lost, has not failed.
+        # A probe that is unavailable for a short time, as with a lost connection, has not failed.
         return _failed([answer for answer in answers if answer.ok is not None])
 
     async def holds_before(self) -> str:
-        """The probes before: a running one that cannot answer yet has some time for it, since
-        what is compared with before needs a before. Only their last answers are emitted.
+        """Evaluate the probes before. Only their last results are emitted.
+
+        A running probe without a result is retried for some time, since a comparison requires a
+        value before.
         """
         deadline_s = time.monotonic() + self._plan.timeouts.before_s
         while True:
@@ -56,8 +58,10 @@ class ProbeRunner:
             await asyncio.sleep(min(EVERY_S, left_s))
 
     async def holds_again(self) -> str:
-        """The probes after: each has some time to come true, since a run that is back is not at
-        full speed with its first step. Only their last answers are emitted.
+        """Evaluate the probes after. Only their last results are emitted.
+
+        Each has some time to become true, since a recovered run is not at full speed with its first
+        step.
         """
         deadline_s = time.monotonic() + self._plan.timeouts.after_s
         while True:
@@ -69,7 +73,7 @@ class ProbeRunner:
             await asyncio.sleep(min(EVERY_S, left_s))
 
     async def abort_conditions(self) -> str:
-        """The first that does not hold. One that cannot be asked ends nothing."""
+        """Return the first probe that fails. An unavailable one aborts nothing."""
         for spec in self._plan.abort:
             answer = await self._answer(spec, "abort")
             if self._last.get(answer.probe, True) != answer.ok:

@@ -22,7 +22,7 @@ SILENT_S = 15.0
 
 
 class Moment(Struct, frozen=True):
-    """When it is asked, and what was injected so far."""
+    """The time of the evaluation, and the drills injected so far."""
 
     now_s: float
     drills: tuple[Drill, ...]
@@ -119,7 +119,7 @@ def checkpoint_age(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
 
 
 def _run(store: Store, moment: Moment) -> RunView | None:
-    """The run that was hit, else the one that is going."""
+    """The run that was hit, else the active one."""
     if moment.drill is not None:
         return store.runs.get(moment.drill.run_id)
     return going_run(store)

@@ -1,4 +1,4 @@
-"""What the store reports around the end of an attempt or a job, by the rules that it matches."""
+"""Collect clues from the store about the end of an attempt or a job, by the matching rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cockpit.store.store import Store
 BEFORE_S, AFTER_S = 90.0, 15.0
 """A clue of the cluster counts from this long before the end until this long after it."""
 LOG_TAIL_S = 120.0
-"""A job that fails later than this after an attempt failed of something else."""
+"""A job that fails later than this after an attempt failed for another reason."""
 REPORTED, TRACEBACK, EARLIER = 20, 15, -25
 """Added to the weight of an exception that Ray Train names or that is in the last traceback; and of
 any line before that traceback."""
@@ -40,7 +40,7 @@ MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
 DEAD_NODE_WEIGHT = 70
 LINES, LINE = 1_000, 2_000
-"""The last lines of a log that are looked at, and the first characters of each."""
+"""The number of last lines of a log that are matched, and of first characters of each."""
 EXIT_CODE = "Job entrypoint command failed with exit code"
 _RANKS = re.compile(r"^ranks? (\d+(?:, \d+)*): (.*)$", re.DOTALL)
 _RANKS_WITHIN = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
@@ -69,7 +69,7 @@ class Clue(Struct, frozen=True):
     node: str = ""
     is_victim: bool = False
     subject: str = ""
-    """Who, where it is neither a rank nor a pod."""
+    """The subject, if it is neither a rank nor a pod."""
 
 
 def clue_of(
@@ -108,7 +108,7 @@ def _applied(rule: Rule, bonus: int) -> int:
 
 
 def _what(rule: Rule, text: str) -> str:
-    """An exception without a rule of its own is named."""
+    """An exception without a specific rule is named."""
     if not rule.is_generic:
         return rule.what
     return f"raised {one_line(plain(text), 160)}".rstrip(".: ")
@@ -199,7 +199,7 @@ def of_lines(
 
 
 def _last_chain(lines: Sequence[str]) -> int | None:
-    """Where the last chain of tracebacks begins; 0 where its beginning was cut off."""
+    """The start of the last chain of tracebacks; 0 if it was cut off."""
     begins = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if not begins:
         return 0 if any(_FRAME.match(plain(line)) for line in lines) else None
@@ -289,8 +289,7 @@ def _of_nodes(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue
 
 
 def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator[Clue]:
-    """Of nodes that were dead when they were first seen: not since when, but no later attempt has
-    used them."""
+    """Nodes that were dead when first seen: the time is unknown, but no later attempt used them."""
     known = {death.id for death in store.past.deaths}
     later = {
         placement.node_id
@@ -310,7 +309,7 @@ def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator
 
 
 def _of_hang(store: Store, run: RunView, attempt: AttemptView, end_s: float) -> Iterator[Clue]:
-    """Of the dumps of ranks that made no progress when the attempt ended, else of its alert."""
+    """From the dumps of ranks without progress at the end of the attempt, else from its alert."""
     found = last_verdict(run, attempt)
     if found is not None and found.is_late and found.confidence is not Confidence.LOW:
         yield Clue(

@@ -14,7 +14,7 @@ ATTEMPTS = 5
 """Of each run, the newest that ended badly."""
 MOST = 20
 SETTLE_S = 2.0
-"""Ranks write their last lines, and the job its status, a moment after the end."""
+"""The last lines of ranks and the status of the job arrive shortly after the end."""
 _RANKS = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
 
 

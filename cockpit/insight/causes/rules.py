@@ -22,7 +22,7 @@ class Rule(Struct, frozen=True):
     """The highest one decides; a victim's is the lowest."""
     pattern: re.Pattern[str]
     what: str
-    """What follows the subject in a sentence: `ran out of GPU memory`."""
+    """The predicate of a sentence: `ran out of GPU memory`."""
     is_victim: bool = False
     is_generic: bool = False
     """An exception of any kind: its name alone shows little."""
@@ -276,7 +276,7 @@ EXPLANATIONS = re.compile(
     r"|The worker may have exceeded.*",
     re.IGNORECASE | re.DOTALL,
 )
-"""What Ray adds to each death: it lists what may be, and is evidence of nothing."""
+"""Text that Ray adds to each death: it lists possible causes, and is no evidence."""
 
 WRAPPERS = re.compile(
     r"^(?:[\w.]+\.)?(?:RayTaskError|WorkerGroupError|ControllerError|TrainingFailedError"
@@ -289,12 +289,12 @@ _BEFORE = re.compile(
     r"^(?:\((?:[^()]|\([^()]*\))*pid=\d+[^)]*\)\s*|\[rank\d+\]:?\s*|\[\w*\d*:?\w*\]:\s*|E\s{2,}"
     r"|(?:\x1b\[[\d;]*m)+|ray::\S+\s*\([^)]*\)\s*)+"
 )
-"""What Ray, torchrun and Python write before a rank's line."""
+"""The prefixes that Ray, torchrun and Python write before a rank's line."""
 
 
 @lru_cache(maxsize=1024)
 def match(text: str) -> Rule | None:
-    """The rule for one line; None where it shows no cause. Lines are asked for again and again."""
+    """Return the rule for one line, or None if it shows no cause. Cached: lines recur."""
     line = plain(text)
     if not line or WRAPPERS.match(line):
         return None
@@ -316,10 +316,10 @@ def plain(text: str) -> str:
 
 
 EFFECTS = frozenset({Category.NODE, Category.HANG, Category.KILLED})
-"""What other causes lead to: it does not contradict them."""
+"""Consequences of other causes: they do not contradict those."""
 
 GUARD_RESTART = "guard-restart"
-"""What the guard does to a run that hangs is recorded as a drill of this fault."""
+"""The guard's action on a hung run is recorded as a drill of this fault."""
 DRILLS: dict[str, tuple[Category, ...]] = {
     "pod-kill": (Category.NODE, Category.PREEMPTED),
     "pod-delete": (Category.PREEMPTED, Category.NODE),
@@ -349,7 +349,7 @@ DRILLS: dict[str, tuple[Category, ...]] = {
     "checkpoint-delete": (Category.DATA,),
     "random-kills": (Category.NODE, Category.KILLED, Category.PREEMPTED),
 }
-"""What the end of an attempt is called when a drill caused it: the usual one first."""
+"""The reasons of an attempt that a drill ended, the usual one first."""
 
 ADVICE: dict[Category, tuple[Advice, str]] = {
     Category.USER: (Advice.STOP, "the same code fails again: fix it first"),
@@ -374,6 +374,6 @@ ADVICE: dict[Category, tuple[Advice, str]] = {
 }  # fmt: skip
 
 REPEATED = 3
-"""So many ends in a row of the same cause, and a restart is no longer advised."""
+"""After this number of consecutive ends with the same cause, a restart is not advised."""
 ENVIRONMENT = frozenset({Category.PREEMPTED, Category.NODE, Category.STRAGGLER})
-"""Ends that say nothing of the next attempt, however many there are."""
+"""Ends that predict nothing about the next attempt, however many there are."""

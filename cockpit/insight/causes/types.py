@@ -1,4 +1,4 @@
-"""What a verdict on the end of an attempt or a job consists of."""
+"""Types of a verdict on the end of an attempt or a job."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ class Cause(Struct, frozen=True):
     """The line of a log or of a status that shows the cause."""
     quoted_from: str = ""
     evidence: tuple[str, ...] = ()
-    """What else was reported around the end, a line each; victims are last."""
+    """Other reports around the end, a line each; victims are last."""

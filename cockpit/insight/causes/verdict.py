@@ -1,9 +1,9 @@
-"""Why attempts and jobs ended badly: the root cause apart from its victims.
+"""Find why attempts and jobs ended with a failure: the root cause, separate from its victims.
 
-Each line that the cluster reports is matched against the rules; the clue of highest weight is the
-cause, of equal ones the first in time. A victim's line is the cause of nothing: where only victims
-are known, the cause is unknown. Confidence is low where clues of about the same weight disagree, or
-where a line shows only that a process ended.
+Each reported line is matched against the rules. The clue with the highest weight is the cause; of
+equal ones the first in time. A victim's line is never the cause: with victims only, the cause is
+unknown. Confidence is low if clues of similar weight disagree, or if a line shows only that a
+process ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cockpit.store.store import Store
 RIVAL = 6
 """A clue of another category that is lighter by at most this contradicts the cause."""
 EVIDENCE, QUOTE = 8, 160
-"""Lines beside the cause, and the characters of each."""
+"""The number of lines with the cause, and of characters of each."""
 _WELL = ("finished", "resized")
 
 
@@ -47,9 +47,9 @@ def ended_badly(attempt: AttemptView) -> bool:
 
 
 def causes_of_run(store: Store, run: RunView, newest: int | None = None) -> tuple[Cause, ...]:
-    """One for each attempt that ended badly, the oldest first; without attempts, the run's own.
+    """Return a verdict on each failed attempt, oldest first; without attempts, on the run.
 
-    `newest`: only that many of the last attempts are looked at.
+    `newest`: only that many of the last attempts are included.
     """
     found: list[Cause] = []
     for number in sorted(run.attempts)[-(newest or 0) :]:
@@ -68,9 +68,9 @@ def causes_of_run(store: Store, run: RunView, newest: int | None = None) -> tupl
 
 
 def cause_of_job(store: Store, job: Job) -> Cause | None:
-    """None for a job that goes on or has succeeded.
+    """Return a verdict on a job; None for one that is active or has succeeded.
 
-    A job that ended with an attempt of its run ended of the same cause.
+    A job that ended together with an attempt of its run has the cause of that attempt.
     """
     if job.status not in (JobStatus.FAILED, JobStatus.STOPPED):
         return None
@@ -87,7 +87,7 @@ def cause_of_job(store: Store, job: Job) -> Cause | None:
 
 
 def newest_cause(store: Store) -> Cause | None:
-    """Of all runs and jobs, the end that came last."""
+    """Of all runs and jobs, the most recent end."""
     found = [
         cause for run in store.runs.values() for cause in causes_of_run(store, run, REPEATED)[-1:]
     ]
@@ -101,7 +101,7 @@ def newest_cause(store: Store) -> Cause | None:
 
 
 class _End(Struct, frozen=True):
-    """What ended, and what was reported as the reason."""
+    """The subject that ended, and the reported reason."""
 
     reason: str
     job_id: str
@@ -203,7 +203,7 @@ def _subject(who: Clue, best: Clue) -> str:
 
 
 def _evidence(best: Clue, known: Iterable[Clue]) -> Iterable[str]:
-    """What was reported beside the cause, culprits first and then in order of time."""
+    """Other reports than the cause, culprits first and then in order of time."""
     others = [clue for clue in known if clue is not best and clue.quote != best.quote]
     others.sort(key=lambda clue: (clue.is_victim, -clue.weight, clue.at_s or 0.0))
     lines = dict.fromkeys(

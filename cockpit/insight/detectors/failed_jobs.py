@@ -1,10 +1,10 @@
-"""Jobs that failed and that nobody has launched again.
+"""Jobs that failed and were not launched again.
 
-    failed job    FAILED, ended in the last 30 min, and no job of its name was submitted after it
+failed job FAILED, ended in the last 30 min, and no job of its name was submitted after it
 
-A job that fails before it trains has no run, and the alerts of a run go when it is over: so this is
-of the job alone, and told once, whether or not it had a run. Its name is that of the bundled job,
-else the command line without what changes from time to time.
+A job that fails before it trains has no run, and the alerts of a run are cleared when it is over.
+So this alert is of the job, and raised once, whether or not it had a run. The name of a job is that
+of the bundled job, else the command line without the parts that change.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KIND = "failed-job"
 
 
 def find(store: Store, now_s: float, limits: Thresholds) -> list[Finding]:
-    """The job that failed last comes first."""
+    """The job that failed last is first."""
     if not any(_has_just_failed(job, now_s, limits) for job in store.jobs.values()):
-        return []  # of a thousand jobs nobody needs the names
+        return []  # at most this number of names
     newest: dict[str, Job] = {}
     for job in store.jobs.values():
         name = name_of(job)
@@ -53,7 +53,7 @@ def _submitted_s(job: Job) -> float:
 
 
 def _finding(store: Store, job: Job, limits: Thresholds) -> Finding:
-    """With the cause, where it is known, else with the end of Ray's message."""
+    """With the cause, if it is known, else with the end of Ray's message."""
     cause = cause_of_job(store, job)
     shown = f"shown for {limits.failed_job_s / 60:g} min, or until launched again"
     if cause is None or cause.category is Category.UNKNOWN:
@@ -70,6 +70,6 @@ def _finding(store: Store, job: Job, limits: Thresholds) -> Finding:
 
 
 def last_line(message: str) -> str:
-    """The end of a traceback, or of a log, is what says why."""
+    """The end of a traceback, or of a log, has the reason."""
     lines = [line for part in message.splitlines() if (line := one_line(part))]
     return lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""Every diagnosis of one run, together, and of jobs that have none."""
+"""All findings of one run, and of jobs without a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def source_of(kind: str) -> str:
 
 
 def unbelieved(store: Store, now_s: float, limits: Thresholds) -> frozenset[str]:
-    """The sources of findings that are silent: what they said last is no longer known to be so."""
+    """The sources of findings that are stale: their last data may no longer be true."""
     sources = {TELEMETRY, *SOURCE_OF.values()}
     return frozenset(s for s in sources if not is_believed(store, s, now_s, limits.stale_s))
 
@@ -60,10 +60,11 @@ def findings(
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
     heard: LastUpdates | None = None,
 ) -> list[Finding]:
-    """What is wrong now, the worst first. Of a run that is over, and of none, only what is of jobs.
+    """Return the current findings, the most severe first.
 
-    Nothing is found from a source that is silent, see `unbelieved`. `past`: recorded runs, those of
-    other jobs are left out here. `heard`: see there; without one, the clocks of nodes are believed.
+    Without a run, or after its end, only findings of jobs. Stale sources yield no findings, see
+    `unbelieved`. `past`: recorded runs; those of other jobs are ignored. `heard`: see there;
+    without it, the clocks of nodes are trusted.
     """
     silent = unbelieved(store, now_s, limits)
     found = failed_jobs.find(store, now_s, limits) + out_of_memory.find(store, now_s, limits)

@@ -1,11 +1,11 @@
-"""GPUs that earn nothing, or are not well.
+"""GPUs that are idle, unused, throttled or faulty.
 
     idle        a GPU of the run whose use was below 5 % in every record of the last two minutes,
                 while the run steps
-    unused      GPUs of living nodes that no rank holds, while a run goes on (told, not blamed)
+    unused      GPUs of running nodes that no rank holds, during a run (information only)
     throttled   NVML's reasons hold the clocks down, other than being idle or at its power limit,
                 which a busy GPU normally is
-    Xid, ECC    what the driver says: which Xids end a context is in NVIDIA's "XID Errors" (r555)
+    Xid, ECC    reported by the driver: which Xids end a context is in NVIDIA's "XID Errors" (r555)
 
 DCGM's Xids count where ranks do not tell their own.
 """
@@ -138,7 +138,7 @@ def _dcgm(store: Store, run: RunView, told: set[str]) -> list[Finding]:
 
 
 def unused(store: Store) -> int:
-    """GPUs of living nodes that no rank of a run that goes on holds."""
+    """GPUs of running nodes that no rank of an active run holds."""
     there = sum(
         int(node.resources.get("GPU", len(node.gpus)))
         for node in store.nodes.values()

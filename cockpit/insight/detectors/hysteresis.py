@@ -1,13 +1,14 @@
-"""From findings, which come and go, to alerts, which stay: hysteresis.
+"""Raise and clear alerts from findings, with hysteresis.
 
-A finding that lasts `raise_after_s` (some kinds have their own time) is raised; an alert whose
-finding is gone for `clear_after_s` is cleared. Between the two nothing flickers. What an alert says
-is told anew when its severity changes, and at most every half minute when only its numbers do. When
-it gets worse it counts as raised just then: who has seen or snoozed it hears of it again.
+A finding that lasts `raise_after_s` (some kinds have another delay) is raised; an alert without a
+finding for `clear_after_s` is cleared.
 
-Nothing is raised or cleared of a source that is silent: what was true last stays on the screen. The
-alerts of a run are cleared when it is over, since nothing can be done for it any more; those of
-jobs are not of a run, and stay.
+An active alert is updated when its severity changes, and at most every half minute when only its
+numbers do. When it gets worse its time of raising is set again, so that users who acknowledged or
+snoozed it are notified again.
+
+While a source is stale, none of its alerts is raised or cleared: the last state remains. The alerts
+of a run are cleared when it is over, since it cannot be fixed any more; those of jobs are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from cockpit.store.store import Store
 SOURCE = "insight"
 RETOLD_AFTER_S = 30.0
 FLICKER_S = 3.0
-"""A finding that is not yet raised may be gone for less than this, and still count as lasting."""
+"""A finding that is not raised yet may be absent for less than this without a restart of its delay.
+"""
 RAISE_AFTER_S = {
     "loss-nan": 0.0,
     "gpu-xid": 0.0,
@@ -56,9 +58,11 @@ RAISE_AFTER_S = {
     "poor-scaling": 60.0,
     "low-goodput": 60.0,
 }
-"""By kind, where a look or two would be too quick or the usual time too slow: those that already
-are over a time of their own are raised at once. A start that was stuck for want of a node may still
-be under way when the node has come."""
+"""Delays by kind, if one or two checks would be too quick or the usual delay too long.
+
+Findings that already have a minimum duration are raised at once. A start that was stuck for lack of
+a node may still be in progress when the node has arrived.
+"""
 CLEAR_AFTER_S = {"loss-spike": 120.0, "unused-gpus": 60.0, "silent-rank": 10.0}
 
 
@@ -69,7 +73,7 @@ class _Watched(Struct):
     since_s: float
     seen_s: float
     told: Finding | None = None
-    """As it was raised last; None before it was."""
+    """As it was raised last; None before."""
     told_s: float = 0.0
     raised_s: float = 0.0
 
@@ -92,9 +96,11 @@ class AlertState(Struct):
         now_s: float,
         limits: Thresholds,
     ) -> Iterator[AlertRaised | AlertCleared]:
-        """What is raised and cleared now. The caller dispatches the events to the store.
+        """Return the alerts that are raised and cleared now.
 
-        Alerts that the store has from somewhere else (a replay, an earlier update) are taken over.
+        The caller dispatches them to the store.
+
+        Alerts of other origin in the store (a replay, an earlier update) are adopted.
         """
         self._take_over(store, now_s)
         over = run is None or run.state.is_over
@@ -114,7 +120,7 @@ class AlertState(Struct):
         for key in [key for key in self.watched if key not in now]:
             it = self.watched[key]
             if source_of(it.finding.kind) in silent and it.told is not None:
-                it.seen_s = max(it.seen_s, now_s)  # unknown is not gone
+                it.seen_s = max(it.seen_s, now_s)  # unknown is not absent
                 continue
             after_s = CLEAR_AFTER_S.get(it.finding.kind, limits.clear_after_s)
             if it.told is None:
@@ -135,7 +141,8 @@ class AlertState(Struct):
                 return
             it.raised_s = now_s
         elif _RANKS[finding.severity] > _RANKS[it.told.severity]:
-            # Worse than what a user has seen or snoozed: raised anew, so that it is heard again.
+            # Worse than when it was acknowledged or snoozed: raised again, so that the user is
+            # notified.
             it.raised_s = now_s
         elif it.told.severity is finding.severity and (
             it.told == finding or now_s - it.told_s < RETOLD_AFTER_S
@@ -158,7 +165,7 @@ class AlertState(Struct):
 
 
 def _is_of(finding: Finding, run: RunView | None) -> bool:
-    """Whether the finding is still this run's, and the run still there to have it; or of none."""
+    """Whether the finding belongs to this run and the run is active, or to no run."""
     if finding.kind in WITHOUT_RUN:
         return True
     return run is not None and not run.state.is_over and finding.run_id in ("", run.id)

@@ -1,4 +1,4 @@
-"""What the loss says: not a number, a spike, divergence, a plateau, frozen.
+"""Detect problems of the loss: not finite, spike, divergence, plateau, frozen.
 
 Over the run's curve of the loss (mean over ranks, one point a record), in this attempt:
 
@@ -8,13 +8,13 @@ Over the run's curve of the loss (mean over ranks, one point a record), in this 
     divergence        the median of the last minute > lowest + 50 % of (first - lowest), where first
                       and lowest are medians of twenty blocks of the attempt, it is 4 s above the
                       lowest, and it has not fallen since the minute before
-    plateau           the Theil-Sen slope over the last hour says a fall of less than 0.5 % in it
-    frozen            45 records in a row with the same bits, while steps go on, and 4 times as many
-                      as ever before in the attempt: some loops give their loss now and then
+    plateau           the Theil-Sen slope over the last hour is a decrease of less than 0.5 % in it
+    frozen            45 records in a row with the same bits, while steps continue, and 4 times as
+                      many as ever before in the attempt: some loops report their loss rarely
 
-Divergence compares with what the loss itself has covered, so that its unit and sign do not matter.
+Divergence is relative to the range that the loss has covered, so that unit and sign do not matter.
 The loss spikes of large models that PaLM's authors describe (Chowdhery et al. 2022, section 5.1)
-are what `spike` is for. Where ranks tell no loss, the metric `loss` that the job reports is taken.
+are what `spike` is for. If ranks report no loss, the metric `loss` that the job reports is used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPEATED = 4
 
 
 def find(run: RunView, limits: Thresholds) -> list[Finding]:
-    """At most one: what is worst comes first."""
+    """At most one: the most severe first."""
     broken = _not_finite(run)
     if broken:
         return broken

@@ -1,12 +1,12 @@
-"""Memory that grows until something is killed: when will it meet the limit?
+"""Growing memory: predict when it reaches the limit.
 
-    time to limit = (limit - used) / slope
+time to limit = (limit - used) / slope
 
 The slope is Theil-Sen over twelve blocks of the last ten minutes, once warmed up. Growth that slows
-down is a cache that fills: the second half must grow at least half as fast as the whole. The limit
-of a rank's GPU is its memory; of a node, its memory, with the growth of all ranks on it together.
-A node that is nearly full is told whatever its growth, since Ray kills a worker at 95 % of it
-(RAY_memory_usage_threshold).
+down is a cache that fills: the second half must grow at least half as fast as the total. The limit
+of a rank's GPU is its memory; of a node, its memory, with the growth of all ranks on it together. A
+node that is nearly full is reported regardless of its growth, since Ray kills a worker at 95 % of
+it (RAY_memory_usage_threshold).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def growth_bytes_per_s(series: Series, since_s: float, least_bytes: float) -> fl
     all_values = series.values
     if len(all_values) < FEWEST:
         return 0.0
-    # Looked at first, since it costs little: of a thousand ranks most do not grow.
+    # Checked first, since it is cheap: of a thousand ranks most do not grow.
     first = bisect_left(series.times, since_s)
     if len(all_values) - first < FEWEST or all_values[-1] - all_values[first] < least_bytes:
         return 0.0
@@ -71,7 +71,7 @@ def find(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
 
 
 def _since(run: RunView, limits: Thresholds) -> float | None:
-    """The beginning of the window; None until it lies behind the warm-up as a whole."""
+    """The beginning of the window; None until all of it is after the warm-up."""
     since, newest = stepping_since(run), newest_s(run)
     if since is None or newest is None:
         return None

@@ -1,12 +1,12 @@
 """Throughput that fell: against this run's own past, and against recorded runs of the same job.
 
-    slow = now < median(past) - 3 * 1.4826 * MAD(past)   and   now < 0.9 * median(past)
+slow = now < median(past) - 3 * 1.4826 * MAD(past) and now < 0.9 * median(past)
 
-`now` is the median throughput of the last two minutes; `past` is what came before it in this
-attempt (up to half an hour), else earlier attempts of the same world size, or the medians of
-recorded runs of the same job and world size. The MAD makes the test blind to single slow records
-(an epoch's end, an evaluation), the second condition to differences that are real but small.
-Throughput is samples a second where that is told, else steps a second.
+`now` is the median throughput of the last two minutes; `past` is the time before it in this attempt
+(up to half an hour), else earlier attempts of the same world size, or the medians of recorded runs
+of the same job and world size. The MAD makes the test ignore single slow records (an epoch's end,
+an evaluation); the second condition ignores real but small differences. Throughput is samples a
+second if reported, else steps a second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Drop(Struct, frozen=True):
 
 
 def throughput(run: RunView, since_s: float, until_s: float) -> tuple[list[float], str]:
-    """Samples a second of all ranks, else steps a second: one number a record."""
+    """Samples per second of all ranks, else steps per second: one number per record."""
     _, samples = window(run.curves["samples_per_s"], since_s, until_s)
     if samples:
         return samples, "samples"
@@ -88,10 +88,10 @@ def _drop(now: Sequence[float], past: Sequence[float], unit: str) -> Drop | None
 
 
 def against_recorded(run: RunView, past: Sequence[RunSummary], limits: Thresholds) -> Drop | None:
-    """None with fewer than `regression_runs` recorded runs of this world size.
+    """Compare with recorded runs. None with fewer than `regression_runs` of this world size.
 
-    `past`: runs of the same job. Their floor of spread is 2 % of the median, since few runs say
-    little about how much they differ.
+    `past`: runs of the same job. The spread is at least 2 % of the median, since few runs give a
+    poor estimate of it.
     """
     since, newest = stepping_since(run), newest_s(run)
     if since is None or newest is None or newest - since < limits.warmup_s + limits.window_s:

@@ -1,15 +1,16 @@
-"""Ranks that say nothing, and runs that stand still.
+"""Ranks that report nothing, and runs without progress.
 
-    silent rank   RUNNING, and it was heard max(20 s, 5 * its step time) before another was
-    hung run      RUNNING, telemetry comes, and no rank made a step for the longest of 120 s,
+    silent rank   RUNNING, and its last update is max(20 s, 5 * its step time) older than another's
+    hung run      RUNNING, telemetry is current, and no rank made a step for the longest of 120 s,
                   20 * the median step time, and twice the longest pause of this run before
     slow start    the ranks are up for 600 s, and there is no first step
-    no report     a run that only reports has not, for the longest of 120 s, 6 * the usual interval,
+    no report     a run without steps made no report for the longest of 120 s, 6 * the usual
+                  interval,
                   and twice the longest interval before
 
-The longest pause before is how an evaluation, or a long checkpoint, is told from a hang; with the
-first of its kind longer than two minutes it is not yet known. Of a large world the aggregator says
-who is silent. None of it is believed while telemetry itself is silent: see `findings`.
+The longest pause before distinguishes an evaluation, or a long checkpoint, from a hang; the first
+one that takes more than two minutes is not recognised. In a large run the aggregator reports the
+silent ranks. Nothing is found while telemetry itself is stale: see `findings`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from cockpit.store.series import Series
 
 
 def find(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> list[Finding]:
-    """A run that stands still as a whole has no silent ranks: there is one finding, not many."""
+    """A run without any progress has no silent ranks: there is one finding instead of many."""
     attempt = run.attempt
     if attempt is None or not is_going(run):
         return []
@@ -39,7 +40,7 @@ def find(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> 
 def silent_ranks(
     run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates
 ) -> dict[int, float | None]:
-    """By rank, the seconds since it was heard; None for one of which only the aggregator knows."""
+    """By rank, the seconds since its last update; None if only the aggregator knows it."""
     attempt = run.attempt
     if attempt is None or attempt.first_step_s is None:
         return {}
@@ -47,7 +48,7 @@ def silent_ranks(
         return dict.fromkeys(run.silent)
     live = live_ranks(run)
     told = {rank.rank: at_s for rank in live if (at_s := heard.of(rank)) is not None}
-    # In an evaluation nobody is heard: who was heard last is the measure of the others.
+    # During an evaluation no rank reports: the last rank to report is the reference.
     last_s = max(told.values(), default=now_s)
     found: dict[int, float | None] = {}
     for rank in live:
@@ -61,7 +62,7 @@ def silent_ranks(
 def _never_heard(
     run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, live: set[int]
 ) -> dict[int, float | None]:
-    """Placed, and not heard in this attempt. Some scripts tell of rank 0 alone: those are meant."""
+    """Placed, and without data in this attempt. In some scripts only rank 0 reports."""
     since_s = attempt.first_step_s or now_s
     missing = [p.rank for p in attempt.placements if p.rank not in live]
     if now_s - since_s <= limits.warmup_s or not missing:
@@ -107,7 +108,7 @@ def pause_limit_s(run: RunView, attempt: AttemptView, limits: Thresholds) -> flo
 
 
 def _longest_pause(series: Series, since_s: float) -> float:
-    """Between two records of this attempt, of the newest half that is as it came."""
+    """Between two records of this attempt, of the newest half, which is not downsampled."""
     times = series.times[-7_200:]
     lengths = map(operator.sub, times[1:], times)
     ends = zip(times, lengths, strict=False)
@@ -143,7 +144,7 @@ def _hung(
 def _no_first_step(
     run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds
 ) -> list[Finding]:
-    """Only where steps are told at all: a script without `step` never has a first."""
+    """Only if steps are reported: a script without `step` never has a first."""
     tells = any(view.first_step_s is not None for view in run.attempts.values())
     if not tells or attempt.started_s is None or now_s - attempt.started_s <= limits.first_step_s:
         return []

@@ -1,19 +1,19 @@
-"""Ranks that hold up the others.
+"""Ranks that slow down the others.
 
 In data-parallel training every rank's step takes the same time, since all wait for the slowest in
-the all-reduce. The slow one is the one that waits least. So a rank's own work is
+the all-reduce. The slow rank waits least. The work of a rank is
 
-    work = step_time - comm          (step_time where communication is not told)
+work = step_time - comm (step_time where communication is not told)
 
 which input waits are part of: a rank with a slow disk is a straggler too. Its score is a robust z
 (Iglewicz & Hoaglin 1993) against the other ranks, itself left out so that two ranks can be told
 apart, with a floor of 4 % of the step so that equal ranks do not differ by luck:
 
-    score = (work - median(others)) / max(1.4826 * MAD(others), 0.04 * step_time)
+score = (work - median(others)) / max(1.4826 * MAD(others), 0.04 * step_time)
 
 Each rank's work is the median of its last eight records of the last minute. A rank whose work grew
-against its own past in this attempt, more than everybody's did, is told as well: in a pipeline the
-stages differ for ever, and only change is trouble.
+since earlier in this attempt, and by more than that of the others, is reported too: the stages of a
+pipeline always differ, and only a change is a problem.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class Standing(Struct, frozen=True):
 
 
 def scores(run: RunView) -> dict[int, float]:
-    """By rank, for those heard in the last minute; empty with fewer than two of them."""
+    """By rank, for those with data in the last minute; empty with fewer than two of them."""
     return {rank: standing.score for rank, standing in standings(run).items()}
 
 
 def standings(run: RunView) -> dict[int, Standing]:
-    """By rank. In a wide world of those that were told lately, and of who waits least of all."""
+    """By rank. In a large run, of the ranks reported recently, and of the rank that waits least."""
     works = _works(run)
     found = _against_each_other(works) if len(works) > 1 else {}
     least = _least_waiting(run)
     if least is not None:
         rank, now = least
-        # Of a rank that is told in turn the last records may be minutes old: this tick is newer.
+        # The last records of a rank in rotating detail may be minutes old: this tick is newer.
         if rank not in found or found[rank].score < now.score:
             found[rank] = now
     return found
@@ -83,7 +83,7 @@ def _works(run: RunView) -> dict[int, tuple[float, float]]:
         if sample is None or len(steps) < RECORDS // 2:
             continue
         step_s = median(steps)
-        # A rank that is not heard lags in steps too; one whose clock is behind does not.
+        # A rank without data lags in steps too; one whose clock is behind does not.
         if sample.at_s < newest - RECENT_S and (step - sample.step) * step_s > RECENT_S:
             continue
         comms = rank.curves["comm_s"].values[-RECORDS:]
@@ -123,7 +123,7 @@ def _least_waiting(run: RunView) -> tuple[int, Standing] | None:
 
 
 def growth(rank: RankView, since_s: float) -> float | None:
-    """Its work now, as a multiple of its own median in this attempt; None with too short a past."""
+    """Its current work as a multiple of its median in this attempt; None with too few records."""
     steps, comms = rank.curves["step_time_s"], rank.curves["comm_s"]
     first = bisect_left(steps.times, since_s)
     past = list(steps.values[first : -2 * RECORDS])
@@ -185,7 +185,7 @@ def _slowed(
     past_from: float,
     limits: Thresholds,
 ) -> list[Finding]:
-    """Those that do not stand out, but do more than they did. Of many, the slowest are asked."""
+    """Ranks that are no outliers but do more work than before. Of many, the slowest are checked."""
     asked = sorted(stood, key=lambda rank: -stood[rank].score)[:FEW_RANKS]
     grown = {
         rank: value

@@ -1,11 +1,11 @@
-"""A run that has no ranks: its worker group does not come up, or does not come back.
+"""A run without ranks: its worker group does not start, or does not restart.
 
-    stuck start   SCHEDULING, RESCHEDULING, RESTARTING or RESIZING without a break for 120 s, and
-                  it does not say that it waits for resources that the cluster lacks
+stuck start SCHEDULING, RESCHEDULING, RESTARTING or RESIZING continuously for 120 s, and the run
+does not report missing resources
 
-Ray Train gives a worker group a minute to come up and then tries again, without end and without
-counting it as a failure. That the cluster is too small is said by the run itself, and what to do
-about it is another thing: see `training.telemetry.ray_train.end_reason.lacking`.
+Ray Train gives a worker group a minute to start and then retries, without limit and without
+counting a failure. A cluster that is too small is reported by the run and has another solution: see
+`training.telemetry.ray_train.end_reason.lacking`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cockpit.store.run import RunView
 BETWEEN = frozenset(
     {RunState.SCHEDULING, RunState.RESCHEDULING, RunState.RESTARTING, RunState.RESIZING}
 )
-"""The states in which an attempt is on its way. One that is preempted still trains."""
+"""The states of an attempt that is starting. A preempted attempt still trains."""
 LACKING = "waits for resources"
-"""How the message of a run begins that needs more than the whole cluster has."""
+"""The beginning of the message of a run that needs more than the complete cluster has."""
 
 
 def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:

@@ -19,7 +19,7 @@ class Thresholds(Struct, frozen=True):
     """
 
     stale_s: float = 10.0
-    """A source that has said nothing for this long is not believed: its alerts stay as they are."""
+    """A source without data for this long is stale: its alerts are kept as they are."""
     warmup_s: float = 60.0
     """After an attempt's first step its speed and memory are not judged for this long."""
     window_s: float = 120.0
@@ -48,9 +48,9 @@ class Thresholds(Struct, frozen=True):
     regression_runs: int = 3
     """Recorded runs that it takes to compare with."""
     scaling_percent: float = 70.0
-    """Efficiency over world sizes below this is told."""
+    """A scaling efficiency below this is reported."""
     goodput_percent: float = 80.0
-    """Below this is told."""
+    """Goodput below this is reported."""
     goodput_after_s: float = 1_800.0
     """Of a run that is at least so old."""
 
@@ -67,10 +67,10 @@ class Thresholds(Struct, frozen=True):
     plateau_percent: float = 0.5
     """A loss that fell by less than this in that time is on a plateau."""
     frozen_records: int = 45
-    """Records in a row whose loss is the same to the last bit, while steps go on."""
+    """Consecutive records with exactly the same loss, while steps continue."""
 
     silent_s: float = 20.0
-    """A rank that was heard this long before another was heard last, and also …"""
+    """A rank without data for this long, while another has data, and also …"""
     silent_steps: float = 5.0
     """… so many of its steps before."""
     hung_s: float = 120.0
@@ -82,7 +82,7 @@ class Thresholds(Struct, frozen=True):
     between_s: float = 120.0
     """A run without ranks that tries to start them, and has no lack of resources to wait for."""
     failed_job_s: float = 1_800.0
-    """A job that failed is told for this long, unless it was launched again."""
+    """A failed job is reported for this long, unless it was launched again."""
     memory_kill_s: float = 1_800.0
     """A process that Ray's memory monitor killed is shown for this long."""
     report_s: float = 120.0
@@ -91,9 +91,9 @@ class Thresholds(Struct, frozen=True):
     """… so many usual intervals."""
 
     memory_horizon_s: float = 3_600.0
-    """Growth that meets the limit within this time is told."""
+    """Growth that reaches the limit within this time is reported."""
     memory_window_s: float = 600.0
-    """How far back growth is looked for."""
+    """The time range in which growth is measured."""
     memory_growth_percent: float = 1.0
     """Of the limit, in the window: less is noise."""
     memory_percent: float = 92.0
@@ -110,18 +110,18 @@ class Thresholds(Struct, frozen=True):
     """… so many usual intervals."""
 
     price_per_gpu_hour: float = 0.0
-    """In whatever currency; 0 leaves money out."""
+    """In any currency; 0 hides costs."""
 
     raise_after_s: float = 10.0
     """A finding that lasts this long becomes an alert, unless its kind has its own time."""
     clear_after_s: float = 20.0
-    """An alert whose finding is gone for this long is cleared."""
+    """An alert without a finding for this long is cleared."""
     fold_ranks: int = 8
     """More ranks than this with the same trouble are one finding."""
 
 
 def parse(raw: Mapping[str, Any]) -> Thresholds:
-    """From the configuration's `[alerts]` table. Raises UsageError on what it does not know."""
+    """Read the configuration's `[alerts]` table. Raises UsageError for unknown keys."""
     known = Thresholds.__annotations__
     values: dict[str, Any] = {}
     for name, value in raw.items():

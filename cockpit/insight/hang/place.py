@@ -1,4 +1,4 @@
-"""Where a thread is, by the files and functions of its stack."""
+"""Classify where a thread is, by the files and functions of its stack."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Place(StrEnum):
 
 
 SLOW = frozenset({Place.DATA, Place.STORAGE, Place.EVALUATION, Place.CHILD})
-"""Where a rank may take long without being stuck."""
+"""Places where a rank may take long without a hang."""
 
 _LIBRARIES = (
     (re.compile(r"\(ray/_private/workers/default_worker\.py:"), Place.FINISHED),

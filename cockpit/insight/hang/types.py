@@ -1,4 +1,4 @@
-"""What a verdict on a hang consists of."""
+"""Types of a verdict on a hang."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StackGroup(Struct, frozen=True):
 
 
 class GroupState(Struct, frozen=True):
-    """A process group that somebody waits in."""
+    """A process group in which a rank waits."""
 
     name: str
     description: str
@@ -60,7 +60,7 @@ class GroupState(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     kind: Kind
     ranks: tuple[int, ...]
-    """Those that block the others; all of them where none stands out."""
+    """The ranks that block the others; all of them if none differs."""
     sentence: str
     confidence: Confidence
     idle_s: float

@@ -1,13 +1,14 @@
-"""Why a run makes no progress: which ranks block the others, and what these do.
+"""Find why a run makes no progress: which ranks block the others, and what those ranks do.
 
 A rank waits for the members of a group that have not called the collective in which it is. The
-ranks that others wait for and that wait for nobody are the cause. Without one, the ranks wait for
-each other (deadlock), called different collectives, or all wait in the same one (network).
+cause is the ranks that others wait for and that do not wait themselves. Without such a rank, the
+ranks wait for each other (deadlock), called different collectives, or all wait in the same one
+(network).
 
-Confidence is high when others wait for a rank that is idle, for longer than the run's own pace
-explains; it is medium where that rank is in a place where a rank may take long (storage, an
-evaluation). A rank that uses the CPU, reads or writes may go on: it is a cause only after the slow
-bound, and so are ranks for which no other waits.
+Confidence is high when others wait for a rank that is idle, for longer than the run's pace
+explains; it is medium if that rank is in a place where a rank may take long (storage, an
+evaluation). A rank that uses the CPU, reads or writes may make progress: it is a cause only after
+the slow bound, like ranks for which no other waits.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class _Case:
         return self._made(kind, others, [sentence, *self._where(others)], True)
 
     def _together(self) -> Verdict:
-        """Nobody waits for another rank: the ranks are stopped in the same kind of place."""
+        """No rank waits for another: the ranks are stopped in the same kind of place."""
         kinds = Counter(self._places.values())
         at = kinds.most_common(1)[0][0]
         ranks = sorted(rank for rank, of in self._places.items() if of is at)
@@ -230,10 +231,10 @@ class _Case:
         )
 
     def _confidence(self, causes: Collection[int], structural: bool) -> Confidence:
-        """A rank in a collective may use the CPU while it waits: NCCL does.
+        """A rank in a collective may use the CPU while it waits, as with NCCL.
 
-        Without a rank that waits for another, nothing is concluded before the pace is known, nor
-        after a rank has finished: the others may do the rest of the work.
+        Without a rank that waits for another, there is no verdict before the pace is known, or
+        after a rank has finished: the others may do the remaining work.
         """
         pace_unknown = all(dump.dump.usual_s is None for dump in self._dumps.values())
         finished = Place.FINISHED in self._places.values()
@@ -251,7 +252,7 @@ class _Case:
         return Confidence.MEDIUM if self._idle_s >= slow_s else Confidence.LOW
 
     def _where(self, causes: Collection[int]) -> list[str]:
-        """Where the causes are, and where most of the others are."""
+        """The place of the causes, and that of most of the others."""
         groups = self._stacks(causes)
         of_cause = next((group for group in groups if group.is_cause), None)
         other = next((group for group in groups if not group.is_cause), None)

@@ -1,4 +1,4 @@
-"""Which rank waits in which collective, and for whom: matched by process group and sequence."""
+"""Which rank waits in which collective, and for which ranks, by process group and sequence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Waits(Struct):
     """Ranks whose sequence numbers cannot be right; they are ignored."""
 
     def blocked_by(self) -> dict[int, set[int]]:
-        """By rank, those that it waits for."""
+        """By rank, the ranks that it waits for."""
         found: dict[int, set[int]] = defaultdict(set)
         for wait in self.waits:
             found[wait.rank] |= wait.missing
@@ -123,7 +123,7 @@ def _mismatch(
 
 
 def cycle(blocked_by: Mapping[int, set[int]]) -> list[int]:
-    """Return ranks each of which waits for the next, and the last for the first; [] without."""
+    """Return a cycle of ranks in which each waits for the next; [] without one."""
     for start in sorted(blocked_by):
         path, rank = [start], start
         while True:

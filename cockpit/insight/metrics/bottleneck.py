@@ -1,4 +1,4 @@
-"""Where the time of a step goes: input, communication, checkpoints, and the rest is compute.
+"""Split the time of a step into input, communication, checkpoints and compute.
 
 Formula, over the records of the last `window_s` seconds (checkpoints: half an hour), `d` being the
 time that a record covers, without a pause before it:
@@ -8,10 +8,10 @@ time that a record covers, without a pause before it:
     communication = (1 - checkpoint) * sum(d * exposed_comm / step_time) / sum(d)
     compute       = 1 - input - communication - checkpoint
 
-Communication that runs while a GPU computes costs nothing: where forward, backward and optimiser
-are timed, `exposed_comm` is at most what they and the input leave of the step. The exposed part is
-what matters, as in the PyTorch profiler's "communication/computation overlap" (Holistic Trace
-Analysis, Meta, 2023). Each number is the mean over ranks.
+Communication that overlaps with computation costs no time: if forward, backward and optimiser are
+timed, `exposed_comm` is at most the step time without them and the input. The exposed part is what
+matters, as in the PyTorch profiler's "communication/computation overlap" (Holistic Trace Analysis,
+Meta, 2023). Each number is the mean over ranks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TRY = {
 
 
 class Shares(Struct, frozen=True):
-    """Parts of the time of a step, in percent; together 100. None where nothing tells of it."""
+    """Parts of the step time, in percent; together 100. None if a part is not reported."""
 
     input_percent: float | None
     comm_percent: float | None
@@ -78,11 +78,11 @@ class Shares(Struct, frozen=True):
 
 
 def shares(run: RunView, window_s: float = WINDOW_S) -> Shares | None:
-    """None before there are ten timed records in this attempt, or when no part is told."""
+    """None before ten timed records in this attempt, or when no part is reported."""
     since, newest = stepping_since(run), newest_s(run)
     if since is None or newest is None:
         return None
-    # The record before the first one of the window says when that one began.
+    # The record before the first one of the window gives the start of that one.
     times, steps = _points(run.curves["step_time_s"], max(since, newest - window_s))
     if len(times) < FEWEST_RECORDS:
         return None
@@ -135,7 +135,7 @@ def _lengths(times: list[float]) -> list[float]:
 
 
 def _checkpoint_share(run: RunView, since_s: float, newest: float) -> float | None:
-    """Over a longer time, since checkpoints are rare; None when nobody tells of them."""
+    """Over a longer window, since checkpoints are rare; None when they are not reported."""
     if "checkpoint_s" not in run.curves:
         return None
     begin = max(since_s, newest - CHECKPOINT_WINDOW_S)

@@ -4,8 +4,8 @@
     seconds      newest sample - the time of the newest checkpoint, or of the attempt's first step
     GPU-seconds  seconds * GPUs of the attempt
 
-Where a checkpoint does not say its step, its age over the step time stands for it. A checkpoint is
-old once its age passes 30 minutes and three times the usual interval.
+If a checkpoint has no step, its age divided by the step time is used. A checkpoint is old once its
+age passes 30 minutes and three times the usual interval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UnsavedWork(Struct, frozen=True):
     gpu_seconds: float
     """0 without GPUs."""
     age_s: float | None
-    """Of the newest checkpoint, at the newest sample; None when there is none."""
+    """Of the newest checkpoint, at the newest sample; None without one."""
 
 
 def at_risk(run: RunView) -> UnsavedWork | None:
@@ -41,7 +41,7 @@ def at_risk(run: RunView) -> UnsavedWork | None:
     if since is None or newest is None:
         return None
     saved = run.checkpoint_s
-    # After a restart what went before is in the checkpoint, or lost: only this attempt counts.
+    # After a restart, earlier work is in the checkpoint or lost: only this attempt counts.
     begin = max(since, saved or since)
     seconds = max(0.0, newest - begin)
     return UnsavedWork(

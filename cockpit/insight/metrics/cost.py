@@ -1,8 +1,8 @@
-"""What the lost time cost: GPU-hours by cause, and money where a price is set.
+"""The cost of lost time: GPU-hours by cause, and money if a price is set.
 
-    GPU-hours(cause) = seconds lost to it * GPUs held / 3600,   money = GPU-hours * price
+GPU-hours(cause) = seconds lost to it * GPUs held / 3600, money = GPU-hours * price
 
-GPUs are those of the newest attempt: a run that was resized is priced as if it always had as many.
+GPUs are those of the newest attempt: a resized run is priced as if it always had as many.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Cost(Struct, frozen=True):
     lost_gpu_hours: dict[str, float]
     """By cause, as in `Goodput.lost_s`."""
     price: float
-    """Of a GPU-hour; 0 when it was not said."""
+    """Of a GPU-hour; 0 when not set."""
 
     @property
     def lost(self) -> float:

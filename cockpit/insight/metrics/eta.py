@@ -1,12 +1,11 @@
-"""When the run will be done, if nothing fails.
+"""Estimate when the run will be done, without failures.
 
-    left = (target - done) * time of one,   low .. high from the quartiles of the pace
+left = (target - done) * time of one, low .. high from the quartiles of the pace
 
-`target` is the number of steps or epochs that the job says it will do: a reported metric, a
-parameter in the experiment tracker, or the job's command line, by the names in STEPS and EPOCHS.
-The pace of steps is the median over ten blocks of the last half hour; epochs take as long as the
-reports say (evaluation included), else as many steps as they had so far. None when no target or no
-pace is known: a guess would be worse.
+`target` is the number of steps or epochs that the job announces: a reported metric, a parameter in
+the experiment tracker, or the job's command line, by the names in STEPS and EPOCHS. The pace of
+steps is the median over ten blocks of the last half hour; the duration of an epoch is that between
+reports (evaluation included), else that of its steps so far. None without a known target or pace.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Eta(Struct, frozen=True):
     unit: str
     """`steps` or `epochs`."""
     said_by: str
-    """Where the target is from, in a few words."""
+    """The source of the target, in a few words."""
     at_s: float
     """The time of the newest sample."""
 
@@ -96,7 +95,7 @@ def _epochs(run: RunView) -> float | None:
 
 
 def _epoch_times(run: RunView, since_s: float, epoch: float, paces: list[float]) -> list[float]:
-    """Seconds an epoch: from one report to the next, else from the steps that they had so far."""
+    """Seconds per epoch: from one report to the next, else from the steps per epoch so far."""
     times, values = window(run.reported["epoch"], since_s)
     told = [
         (b - a) / (later - earlier)
@@ -106,7 +105,7 @@ def _epoch_times(run: RunView, since_s: float, epoch: float, paces: list[float])
     if len(told) >= 3:
         return told[-2 * BLOCKS :]
     steps = run.step
-    # A whole number may be the epoch that is going on: only a fraction says how far it is.
+    # An integer may be the epoch in progress: only a fraction tells the progress within it.
     return [pace * steps / epoch for pace in paces] if steps and epoch % 1 else []
 
 

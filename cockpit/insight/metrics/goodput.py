@@ -111,7 +111,7 @@ def stalled_s(series: Series) -> float:
     Once the series is thinned, each point of its past is the mean of equally many records: as many
     as its points are further apart than the newest ones.
     """
-    # Neither a negative time nor one of decades is a stall; NaN is no part of the chain either.
+    # A negative time or one of decades is no stall; NaN is ignored too.
     values = [value if 0 < value < _DECADES_S else 0.0 for value in series.values]
     if len(series) < RUN_POINTS // 2:
         return math.fsum(values)

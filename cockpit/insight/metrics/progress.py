@@ -1,4 +1,4 @@
-"""Whether a run steps, since when, and when each of its ranks was last heard."""
+"""Whether a run steps, since when, and the last update of each of its ranks."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
 
 FEW_RANKS = 64
-"""Up to this many are all looked at, one by one, wherever a look is dear."""
+"""Up to this many are all checked, one by one, if a check is expensive."""
 _GOING = (RunState.RUNNING, RunState.UNKNOWN)
 _WORKING = (Phase.FIRST_STEP, Phase.RUNNING)
 
 
 class LastUpdates(Struct):
-    """When each rank was last heard, by the clock of whoever looks.
+    """The last update of each rank, by the clock of the observer.
 
-    A sample carries the time of its node's clock, which may be wrong by minutes. Whoever looks
-    again and again notes here when a sample was new; then only one clock counts.
+    A sample has the time of its node's clock, which may be off by minutes. Repeated observations
+    record here when a sample was new, so that only one clock counts.
     """
 
     run_id: str = ""
@@ -36,7 +36,7 @@ class LastUpdates(Struct):
             told_s, before_s = rank.sample.at_s, self.samples.get(number)
             if told_s != before_s:
                 self.samples[number] = told_s
-                # At first sight its age is unknown: its own word is all there is.
+                # When first seen, its age is unknown: its own time is used.
                 self.at_s[number] = min(told_s, now_s) if before_s is None else now_s
 
     def of(self, rank: RankView) -> float | None:
@@ -55,7 +55,7 @@ def is_going(run: RunView) -> bool:
 
 
 def stepping_since(run: RunView) -> float | None:
-    """When the newest attempt made its first step; None while it makes none."""
+    """When the newest attempt made its first step; None before it."""
     attempt = run.attempt
     if attempt is None or not is_going(run):
         return None
@@ -71,7 +71,7 @@ def newest_s(run: RunView) -> float | None:
 
 
 def live_ranks(run: RunView) -> list[RankView]:
-    """Those of the newest attempt that have told something in it."""
+    """Ranks of the newest attempt with data in it."""
     attempt = run.attempt
     if attempt is None:
         return []
@@ -85,7 +85,10 @@ def live_ranks(run: RunView) -> list[RankView]:
 
 
 def is_believed(store: Store, source: str, now_s: float, stale_s: float) -> bool:
-    """Whether the source speaks. One that never told of its health (an import) is believed."""
+    """Whether the source has current data.
+
+    A source without health events (an import) counts as current.
+    """
     state = store.sources.get(source)
     if state is None:
         return True

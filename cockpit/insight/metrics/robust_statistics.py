@@ -13,7 +13,7 @@ SIGMA_OF_MAD = 1.4826
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle value; NaN of none. NaNs must be left out by the caller."""
+    """Return the median; NaN without values. The caller must remove NaNs."""
     ordered = sorted(values)
     half, odd = divmod(len(ordered), 2)
     if not ordered:
@@ -69,5 +69,5 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """By nearest rank, of ascending values; NaN of none."""
+    """The nearest-rank quantile of ascending values; NaN without values."""
     return ordered[round((len(ordered) - 1) * share)] if ordered else math.nan

@@ -1,10 +1,10 @@
-"""How well more ranks pay: throughput a rank, against the smallest world that is known.
+"""Scaling efficiency: throughput per rank, relative to the smallest known world size.
 
-    efficiency(N) = (T(N) / N) / (T(N0) / N0)
+efficiency(N) = (T(N) / N) / (T(N0) / N0)
 
 with T the median throughput and N0 the smallest world size, which is weak scaling efficiency when
 the batch of a rank stays the same. The points are the attempts of this run, and recorded runs of
-the same job; where both know a world size, the run's own counts.
+the same job; if both have a world size, this run's attempt is used.
 """
 
 from __future__ import annotations

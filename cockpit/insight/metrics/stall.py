@@ -2,12 +2,12 @@
 
 Progress is a step, a report or a checkpoint. A gap between two of them is a stall when it is longer
 than FLOOR_S and than 4 times each of the gaps beside it, and when no other such gap of the run is
-at least half as long: evaluations and long checkpoints recur, a stall mostly does not. The gap
+at least half as long: evaluations and long checkpoints recur, a stall usually does not. The gap
 after the newest progress, and one that the end of an attempt cut off, is a stall when longer than
 
-    max(FLOOR_S, 6 * the median gap, 2 * the longest gap that was no stall)
+max(FLOOR_S, 6 * the median gap, 2 * the longest gap that was no stall)
 
-A stall counts from the last progress on, without one usual gap.
+A stall begins at the last progress, plus one usual gap.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RECENT = 60
 _UNTHINNED = 7_200
 """The newest half of a run's series is not thinned (`cockpit.store.series`)."""
 _FEWEST = 3
-"""Instants of progress from which a pace can be learned."""
+"""The number of progress events needed to estimate a pace."""
 
 
 class Stall(Struct, frozen=True):
@@ -44,10 +44,10 @@ class Stall(Struct, frozen=True):
 
 
 def stall(run: RunView, now_s: float, least_s: float = FLOOR_S) -> Stall | None:
-    """Return the stall that goes on at `now_s`; None when there is none, or the pace is unknown.
+    """Return the stall in progress at `now_s`; None without one, or when the pace is unknown.
 
-    The bound is at least `least_s`. It is also at least twice the longest gap that ended in
-    progress, a stall or not: what has passed by itself before may do so again.
+    The bound is at least `least_s`, and at least twice the longest gap that ended in progress, a
+    stall or not: such a gap may occur again.
     """
     times = progress_s(run) if is_going(run) else []
     if len(times) < _FEWEST or now_s - times[-1] <= max(least_s, FLOOR_S):
@@ -77,7 +77,7 @@ def stalls(run: RunView, now_s: float) -> list[tuple[float, float]]:
     bound = _bound_s(lengths, longest)
     for part in training:
         last = bisect_right(times, part.end_s + 1.0) - 1
-        # Without progress in it, nothing is known of how far the stretch came.
+        # Without progress in it, the extent of the segment is unknown.
         if last >= 0 and times[last] >= part.begin_s - 1.0 and part.end_s - times[last] > bound:
             spans.append((times[last] + _usual_s(lengths), part.end_s))
     return [(begin_s, end_s) for begin_s, end_s in sorted(spans) if begin_s < end_s]
@@ -106,7 +106,7 @@ def _bound_s(lengths: list[float], longest_s: float) -> float:
 
 
 def _long_gaps(times: list[float], lengths: list[float], training: list[Stretch]) -> list[int]:
-    """Return which gaps within training are far longer than those beside them."""
+    """Return the gaps within training that are far longer than their neighbours."""
     if max(lengths) <= FLOOR_S:
         return []
     return [

@@ -1,7 +1,7 @@
-"""What a run did with its time, as stretches: from its phases where they are told, else its states.
+"""Split the time of a run into segments: from its phases, else from its states.
 
-A stretch belongs to the attempt that it leads to. States alone do not say when the first step came,
-so the first sample of the attempt ends its start.
+A segment belongs to the attempt that it leads to. States do not contain the time of the first step,
+so that the first sample of the attempt ends its start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cockpit.store.run import AttemptView, RunView
 
 
 class Activity(StrEnum):
-    """What a stretch of a run's time was for."""
+    """The purpose of a segment of a run's time."""
 
     SCHEDULING = "scheduling"
     STARTING = "starting"
@@ -89,7 +89,7 @@ def stretches(run: RunView, now_s: float) -> list[Stretch]:
         if doing in (Activity.RESTART, Activity.RESIZE):
             why = doing
         elif doing is Activity.TRAINING:
-            why = Activity.RESTART  # should it start again, it is for this, if it does not say why
+            why = Activity.RESTART  # the reason of a later start, if that has none
         is_later = attempt > 1 and why in (Activity.RESTART, Activity.RESIZE)
         if is_later and doing in (Activity.STARTING, Activity.SCHEDULING):
             doing = why
@@ -98,9 +98,9 @@ def stretches(run: RunView, now_s: float) -> list[Stretch]:
 
 
 def _up_to_first_step(run: RunView, stretch: Stretch, why: Activity) -> Iterator[Stretch]:
-    """A state says RUNNING once the processes are up: the wait for the first step is no training.
+    """A state is RUNNING once the processes are up: the wait for the first step is no training.
 
-    Where nobody tells of steps there is no knowing; all of it is training.
+    If no steps are reported, all of the time counts as training.
     """
     view = run.attempts.get(stretch.attempt)
     first_s = view.first_step_s if view is not None else None
@@ -133,7 +133,7 @@ def _by_state(run: RunView) -> list[tuple[float, Activity, int]]:
         for at_s, state in run.states
         if state in _OF_STATE
     ]
-    # An attempt can end before a state tells of it: from then on nothing is trained.
+    # An attempt can end before a state reports it: the time after it is no training.
     for view in attempts:
         if view.ended_s is not None and view.reason and not run.state.is_over:
             marks.append((view.ended_s, Activity.RESTART, view.number + 1))
@@ -141,7 +141,7 @@ def _by_state(run: RunView) -> list[tuple[float, Activity, int]]:
 
 
 def _attempt_at(attempts: list[AttemptView], at_s: float) -> int:
-    """The attempt that is going on at that time, else the one that comes next."""
+    """The active attempt at that time, else the next one."""
     for view in attempts:
         if view.ended_s is None or at_s < view.ended_s:
             return view.number
@@ -151,7 +151,7 @@ def _attempt_at(attempts: list[AttemptView], at_s: float) -> int:
 def _with_end(
     marks: list[tuple[float, Activity, int]], began: float, end: float
 ) -> Iterator[tuple[tuple[float, Activity, int], float]]:
-    """Each with where the next one begins; what comes before the first is a start."""
+    """Each with the beginning of the next one; the time before the first is a start."""
     if not marks or marks[0][0] > began:
         marks = [(began, Activity.STARTING, 1), *marks]
     for at, mark in enumerate(marks):

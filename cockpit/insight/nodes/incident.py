@@ -1,7 +1,7 @@
-"""Incidents by node, read from the events of one recorded run.
+"""Incidents by node, from the events of one recorded run.
 
-A node is a K8s node where the pods have one, else a host with Ray. What a drill caused is no
-incident: events between its injection and a minute after its end do not count.
+A node is the K8s node of a pod, else a host with Ray. Effects of a drill are no incidents: events
+between its injection and a minute after its end do not count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AFTER_DRILL_S = 60.0
 DRILL_AT_MOST_S = 900.0
 """A drill whose end was not recorded counts for so long."""
 SAME_S = 60.0
-"""Failures of one node within this time are one incident: a node that dies ends its ranks too."""
+"""Failures of one node within this time are one incident: a dying node also ends its ranks."""
 
 
 class Kind(StrEnum):
@@ -56,10 +56,10 @@ _OF_ALERT = {
     "hang": Kind.HANG,
 }
 _HANGS_OF_NODES = (HangKind.FROZEN, HangKind.STORAGE, HangKind.GPU)
-"""A hang of another kind is the fault of the code, whatever the node."""
+"""Other kinds of hang are caused by the code, whatever the node."""
 _RANK = re.compile(r"[Rr]anks? (\d+)")
 _DEATH = re.compile(r"ranks? (\d+(?:, \d+)*): (?:its process died|its node died|killed, its node)")
-"""How `training.telemetry.ray_train.end_reason` words the death of a rank."""
+"""The message of `training.telemetry.ray_train.end_reason` for the death of a rank."""
 
 
 class Incident(Struct, frozen=True):
@@ -187,9 +187,9 @@ class _Reader(Struct):
             self._add(pod.host, Kind.POD_FAILED, pod.ended_s or at_s, what)
 
     def _nodes(self, event: NodesListed) -> None:
-        """A node that is no longer listed is none: a restarted head has forgotten all of them."""
+        """A node that disappears from the list is no incident: a new head lists no old nodes."""
         for node in event.nodes:
-            # Ray words the end of a node that it drained or scaled down "Expected termination".
+            # Ray's message for a node that it drained or scaled down is "Expected termination".
             died = not node.alive and not node.state_message.lower().startswith("expected")
             if died and node.id in self.alive:
                 what = node.state_message or f"the Ray node on {node.ip} died"

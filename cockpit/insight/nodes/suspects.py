@@ -35,7 +35,7 @@ FEWEST_FAILURES = 2
 FEWEST_SLOW_RUNS = 2
 CHANCE = 0.05
 PRIOR_HOURS = 1.0
-"""Added to the hours of the other nodes, with half a failure: nobody has run without one for ever
+"""Added to the hours of the other nodes, with half a failure: their failure rate is never exactly 0
 (a Gamma prior for a Poisson rate)."""
 
 
@@ -53,7 +53,7 @@ class Suspect(Struct, frozen=True):
 def suspects(history: Iterable[RunIncidents], machines: Sequence[Machine] = ()) -> list[Suspect]:
     """Return the suspect nodes, the highest score first.
 
-    With `machines`, the K8s nodes as they are now, nodes that are gone are left out.
+    With `machines`, the current K8s nodes, deleted nodes are left out.
     """
     by_node: dict[str, list[Incident]] = defaultdict(list)
     hours: dict[str, float] = defaultdict(float)

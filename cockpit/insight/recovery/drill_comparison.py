@@ -25,7 +25,7 @@ POINTS = 600
 
 
 class Kind(Struct, frozen=True):
-    """What makes two drills comparable."""
+    """The properties that make two drills comparable."""
 
     fault: str
     workload: str
@@ -33,7 +33,7 @@ class Kind(Struct, frozen=True):
 
 
 class Measure(Struct, frozen=True):
-    """One number of a drill beside those of the earlier ones."""
+    """One number of a drill, with those of the earlier ones."""
 
     name: str
     unit: str
@@ -69,7 +69,7 @@ def alike(record: DrillRecord, others: Sequence[DrillRecord]) -> list[DrillRecor
 
 
 def compared(record: DrillRecord, others: Sequence[DrillRecord]) -> tuple[Measure, ...]:
-    """What was measured, each number against those of the drills that are alike."""
+    """The measurements, each compared with those of similar drills."""
     own = numbers(record)
     earlier = [numbers(other) for other in alike(record, others)]
     found = []
@@ -80,7 +80,7 @@ def compared(record: DrillRecord, others: Sequence[DrillRecord]) -> tuple[Measur
 
 
 def numbers(record: DrillRecord) -> dict[str, float]:
-    """What can be compared: of several drills at once, the worst of each. Seconds but for steps."""
+    """The comparable numbers: of several drills at once, the worst of each. Steps, else seconds."""
     worst: dict[str, float] = {}
     for measured in record.recoveries:
         for name, value in _of(measured).items():

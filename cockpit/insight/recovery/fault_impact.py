@@ -1,13 +1,13 @@
-"""Which attempts a fault hit and led to, and whether it interrupted the run at all.
+"""Which attempt a fault hit, which one it led to, and whether it interrupted the run.
 
-The attempt that is hit is the one that is up at the injection, or the one that is being made then:
-what brings the run back from an earlier fault is that fault's. The next one that makes a step is
-the recovery's.
+The attempt that is hit is the one that runs at the injection, or the one that starts then: the
+restart after an earlier fault belongs to that fault. The next attempt with a step belongs to the
+recovery.
 
 A fault that ends no attempt is over for the run once, after its own end, nothing is wrong any more
 and the throughput is back for 15 s: no state but RUNNING, no pod under its ranks that is not ready,
-no rank of it silent. A run that stays slower went on all the same: then a minute in which nothing
-else is wrong will do. An attempt that ends later ended of something else.
+no rank of it silent. For a run that stays slower, a minute without any other problem is enough. An
+attempt that ends later ended for another reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cockpit.store.store import Store
 
 QUIET_S = 15.0
 QUIET_BLIND_S = 60.0
-"""The same for a run that tells no steps, or does not come back to its throughput."""
+"""For a run that reports no steps, or does not regain its throughput."""
 CONTROLLER = "telemetry: controller"
 RANKS = "telemetry: ranks"
 RANKS_LOOKED_AT = 64
@@ -45,7 +45,7 @@ class Trouble(Struct, frozen=True):
 class FaultImpact(Struct, frozen=True):
     hit: AttemptView | None
     new: AttemptView | None
-    """The first later attempt that stepped, else the newest later one."""
+    """The first later attempt with a step, else the newest later one."""
     over_s: float | None
     """When the fault had ended; None while it lasts."""
     interrupted: bool | None
@@ -74,7 +74,7 @@ def fault_impact(
 
 
 def hit_attempt(run: RunView, drill: Drill) -> int:
-    """The one that was up when the fault was injected, or the one to come."""
+    """The attempt that ran at the injection, or the next one."""
     number = drill.attempt
     while (view := run.attempts.get(number)) is not None:
         if view.ended_s is None or view.ended_s >= drill.injected_s:
@@ -84,7 +84,7 @@ def hit_attempt(run: RunView, drill: Drill) -> int:
 
 
 def over_s(store: Store, drill: Drill) -> float | None:
-    """When the fault itself had ended: at once, unless the engine says that it lasts."""
+    """When the fault ended: at once, unless the engine reports its duration."""
     view = store.drilling.get(drill.id.partition(".")[0])
     if view is None or is_part(drill):
         return drill.injected_s
@@ -124,9 +124,9 @@ def heard_s(store: Store, run: RunView) -> float:
 
 
 def first_step_s(run: RunView, attempt: AttemptView) -> float | None:
-    """When its first new step had ended, or for a run that tells none, its first report.
+    """The end of its first new step, or for a run without steps, its first report.
 
-    The stream tells it as the phase `running`, of whichever rank was first.
+    The stream reports it as the phase `running` of the first rank.
     """
     told = [at_s for at_s, number, phase in run.phases if (number, phase) == _runs(attempt)]
     known = (min(told, default=None), attempt.first_step_s)
@@ -162,7 +162,7 @@ def _clear_s(
     until: float,
     found: tuple[Trouble, ...],
 ) -> tuple[float | None, float | None]:
-    """Since when the throughput is back for good, and when it was clear that the run goes on."""
+    """Since when the throughput is back permanently, and when the recovery was certain."""
     hurts = [trouble for trouble in found if trouble.hurts]
     begun_s = first_step_s(run, attempt)
     if begun_s is None:
@@ -205,7 +205,7 @@ def _troubles(
     placements = attempt.placements if attempt is not None else ()
     on = {placement.node_ip for placement in placements}
     for pod in pods.hit:
-        # One that an attempt was made without, after the fault, is missed by nobody.
+        # A rank without which an attempt was made after the fault is not missing.
         has_rank = bool(drill.ranks) and (not on or not pod.ip or pod.ip in on)
         left_s = pod.left_s(since_s)
         if left_s is None and pod.gone_s is not None and pod.gone_s >= since_s:
@@ -236,7 +236,7 @@ def _troubles(
 
 
 def _finishes(run: RunView, at: int) -> bool:
-    """The state is of an end that was meant."""
+    """The state is that of an intended end."""
     return run.state is RunState.FINISHED and all(
         state in (RunState.SHUTTING_DOWN, RunState.FINISHED) for _, state in run.states[at:]
     )
@@ -245,7 +245,7 @@ def _finishes(run: RunView, at: int) -> bool:
 def _silences(
     store: Store, run: RunView, drill: Drill, pace: Pace, attempt: AttemptView, since_s: float
 ) -> list[Trouble]:
-    """Of the run as a whole, and of each rank that was hit."""
+    """Of the complete run, and of each rank that was hit."""
     until = since_s + LOOK_S
     if attempt.ended_s is not None:
         until = min(until, attempt.ended_s)

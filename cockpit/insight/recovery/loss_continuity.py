@@ -1,4 +1,4 @@
-"""Whether the loss went on where it was.
+"""Whether the loss continued at its previous level.
 
     after       the median of the first 20 records of the new attempt; where at least 3 of them
                 are of steps that the old one had done, of those
@@ -7,11 +7,11 @@
     continuous  both are finite, and after <= before + max(4 spread, 10 % of |before|, 5 % of what
                 the loss had fallen: |first - before|, first: the highest of the run's first 5)
 
-Steps that are done again are compared with themselves: early in a run the loss falls so fast that
-going back by some steps is a rise. Near its end it is small and its noise is skewed, so what counts
-is what it had fallen (as for a spike, `loss.py`); a quick run has fallen far within its first five
-records, one a second. A loss that is lower than before is no break.
-Records are means over ranks, so a step is that of the newest rank at that time.
+Repeated steps are compared with their first execution: early in a run the loss falls so fast that
+going back by some steps is a rise. Near its end it is small and its noise is skewed, so the
+threshold is relative to its total decrease (as for a spike, `loss.py`); a quick run has fallen far
+within its first five records, one a second. A loss that is lower than before is no break. Records
+are means over ranks, so a step is that of the newest rank at that time.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ FALLEN_PERCENT = 5.0
 def continuity(
     run: RunView, stopped_s: float, first_s: float, until_s: float, lost: Sequence[float] = ()
 ) -> Continuity | None:
-    """Of the records up to `stopped_s` and those from `first_s` to `until_s`.
+    """Compare the records up to `stopped_s` with those from `first_s` to `until_s`.
 
-    `lost`: the newest losses before the fault as they were read then, for a run whose curve does
-    not reach back to it. None where there are too few records on either side.
+    `lost`: the newest losses before the fault as recorded then, for a run whose curve does not
+    include it. None with too few records on either side.
     """
     old = _records(run, -math.inf, stopped_s)[-200:]
     new = [record for record in _records(run, first_s, until_s) if record[0] > stopped_s][:RECORDS]
@@ -90,7 +90,7 @@ def _series(run: RunView) -> Series:
 def _records(
     run: RunView, since_s: float, until_s: float
 ) -> list[tuple[float, float | None, float]]:
-    """Time, step and loss of each record; of a run that tells no steps, of its reports."""
+    """Time, step and loss of each record; for a run without steps, of its reports."""
     series = _series(run)
     first, last = bisect_left(series.times, since_s), bisect_right(series.times, until_s)
     steps = run.progress

@@ -1,7 +1,8 @@
-"""How a run came back from a drill, read from the events alone.
+"""Measure how a run recovered from a drill, from the events only.
 
-    seconds lost      interrupted: caught up - last step of the old attempt (less one step when none
-                      was done again); slowed only: W - steps done in W * usual wall time of a step,
+    seconds lost      interrupted: caught up - last step of the old attempt (minus one step when
+                      none was repeated); slowed only: W - steps done in W * usual wall time of a
+                      step,
                       W: from the injection to throughput back
     GPU-seconds lost  seconds lost * GPUs of the attempt that was hit
     goodput           (window - seconds lost) / window, from the injection to the last milestone
@@ -38,21 +39,21 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 PATIENCE_S = 60.0
-"""How long a milestone that may come is waited for after the one before."""
+"""How long an optional milestone is waited for after the previous one."""
 
 
 class Reading(Struct, frozen=True):
-    """What the run was like just before the fault: what its recovery is compared with."""
+    """The state of the run just before the fault, to which its recovery is compared."""
 
     at_s: float = 0.0
     samples_per_s: float | None = None
-    """The median over the last half minute, of the whole run."""
+    """The median over the last half minute, of all ranks."""
     loss: tuple[float, ...] = ()
     """The newest losses, the last one newest."""
     ready: int = 0
     """Worker pods that were ready."""
     attempt: int = 0
-    """The one that was up, or that was to come; 0: not read."""
+    """The attempt that ran, or the next one; 0: not known."""
 
 
 def baseline(store: Store, run_id: str) -> Reading:
@@ -75,7 +76,7 @@ def baseline(store: Store, run_id: str) -> Reading:
 
 
 def is_complete(store: Store, drill: Drill, before: Reading, now_s: float) -> bool:
-    """Whether nothing more is to come, or what may come has kept us waiting for too long."""
+    """Whether the recovery is complete, or its optional milestones have timed out."""
     measured = recovery(store, drill, before)
     over = over_s(store, drill)
     if over is None:
@@ -89,7 +90,7 @@ def is_complete(store: Store, drill: Drill, before: Reading, now_s: float) -> bo
             return measured.pod_ready_s is not None or (not pods.waits and waited_s > PATIENCE_S)
         return False
     if run.state.is_over:
-        # A driver that was lost may be started again, and go on with this run.
+        # A lost driver may be restarted, and continue this run.
         return not _lost_its_driver(run) or waited_s > PATIENCE_S
     if measured.interrupted is None or (measured.interrupted and not measured.recovered):
         return False
@@ -118,7 +119,7 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
     pace = pace_before(run, drill.injected_s, before.samples_per_s if before else None)
     number = hit_attempt(run, drill)
     if before is not None and before.attempt and not is_part(drill):
-        number = before.attempt  # a part's reading is that of the whole, from long before
+        number = before.attempt  # a part has the reading of the complete fault, from before it
     impact = fault_impact(store, run, drill, pace, number, pods)
     until_s = next_fault_s(store, drill, drill.injected_s)
     seen |= of_run(store, run, drill, pace, impact, until_s)
@@ -252,7 +253,7 @@ def _continuity(
 
 
 def _ended(run: RunView, impact: FaultImpact) -> list[str]:
-    """The budget of each attempt that ended, from the one that was hit; empty: not told."""
+    """What each ended attempt counts against, from the one that was hit; empty: not reported."""
     if impact.hit is None or not impact.interrupted:
         return []
     until = impact.new.number if impact.new is not None else max(run.attempts) + 1
@@ -262,7 +263,7 @@ def _ended(run: RunView, impact: FaultImpact) -> list[str]:
 
 
 def _lost_its_driver(run: RunView) -> bool:
-    """Its job ended, and the run itself said nothing of it."""
+    """Its job ended, and the run did not report its end."""
     attempt = run.attempt
     return (
         attempt is not None
@@ -272,7 +273,7 @@ def _lost_its_driver(run: RunView) -> bool:
 
 
 def _may_come(run: RunView, measured: Recovery, before: Reading) -> bool:
-    """Whether a milestone of the run is still to come."""
+    """Whether a milestone of the run is still pending."""
     reached = {instant.milestone for instant in measured.instants}
     lost = measured.interrupted and measured.last_step is not None and len(run.progress)
     if lost and Milestone.CAUGHT_UP not in reached:

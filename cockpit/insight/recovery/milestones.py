@@ -1,10 +1,10 @@
-"""The instants of a recovery, each with who said so, on one clock as far as that can be.
+"""The milestones of a recovery with their sources, on one clock as far as possible.
 
-Whose clock an instant is on: `user` and `ray` (polled) this machine's; `backend` this machine's, of
-a local cluster its operator's; `telemetry: controller` that of the node of the run's driver;
+The clock of each source: `user` and `ray` (polled) that of this host; `backend` that of this host,
+of a local cluster its operator's; `telemetry: controller` that of the node of the run's driver;
 `telemetry: ranks` and `telemetry: rank 1` those of the ranks' nodes. Clocks differ: an effect that
-seems to come before its cause is set to the cause's time, and that is said. Only the last step of
-the old attempt may be before the injection.
+seems to precede its cause is set to the time of the cause, with a note. Only the last step of the
+old attempt may be before the injection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CAUSES: tuple[tuple[Milestone, Milestone], ...] = (
 )
 """(cause, effect), each cause's own cause before it."""
 NOTED_S = 0.05
-"""Less of a difference between two clocks is not worth a word."""
+"""Smaller differences between two clocks are not noted."""
 
 
 class Seen(Struct, frozen=True):
@@ -92,7 +92,7 @@ def of_run(
 
 
 def teller(run: RunView) -> str:
-    """Who tells of the run's states and attempts."""
+    """The source of the run's states and attempts."""
     return CONTROLLER if run.phases or run.samples_seen or run.reported_s else "train"
 
 
@@ -119,7 +119,7 @@ def on_one_clock(
 
 
 def last_step_before(run: RunView, hit: AttemptView) -> tuple[int, float] | None:
-    """The last step of the attempt, or of those before it when it made none, and when."""
+    """The last step of the attempt, or of the ones before it when it made none, with its time."""
     for number in sorted(run.attempts, reverse=True):
         view = run.attempts[number]
         if number <= hit.number and view.last_step is not None and view.last_step_s is not None:
@@ -135,7 +135,7 @@ def _of(trouble: Trouble, run: RunView) -> str:
 
 
 def _stopped(impact: FaultImpact, pace: Pace) -> Seen | None:
-    """The last step before the attempt's end; of one that goes on, before it stood still."""
+    """The last step before the attempt's end; of an active one, before it stopped."""
     if impact.hit is None:
         return None
     if impact.interrupted:
@@ -185,7 +185,7 @@ def _of_new(
 
 
 def _phase_ended_s(run: RunView, attempt: AttemptView, phase: Phase) -> float | None:
-    """When the attempt went on to another phase, from the last time that it was in this one."""
+    """When the attempt entered a later phase, after the last time that it was in this one."""
     of_it = [(at_s, told) for at_s, number, told in run.phases if number == attempt.number]
     begun = [at for at, (_, told) in enumerate(of_it) if told is phase]
     if not begun or begun[-1] + 1 >= len(of_it):

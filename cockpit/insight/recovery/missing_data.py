@@ -1,4 +1,4 @@
-"""What of a recovery could not be seen, and why, a line each."""
+"""The unobserved parts of a recovery, and why, a line each."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 SOURCES = ("backend", "backend:pods", "ray", "telemetry", "train")
-"""Those that milestones come from."""
+"""The sources of milestones."""
 FAR_S = 3_600.0
 
 
 def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]:
-    """Sources that were away, up to the last milestone.
+    """Sources with gaps, up to the last milestone.
 
-    While the throughput is not back, as far as it is looked for.
+    While the throughput is not back: up to the end of the search for it.
     """
     until_s = drill.injected_s + LOOK_S
     if _has_all(instants):
@@ -36,7 +36,7 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
 
 
 def blind(run: RunView, pace: Pace, way: FaultImpact) -> list[str]:
-    """What the run itself does not tell."""
+    """Facts that the run does not report."""
     if way.hit is None:
         return []
     if not len(run.progress):

@@ -1,8 +1,8 @@
-"""How fast a run goes: its pace before a fault, when it stood still, when it was as fast again.
+"""The pace of a run: before a fault, when it stopped, and when it was back.
 
 Over the run's curves, a point a record (at most one a second of each rank):
 
-    pace        the median of samples_per_s over the 30 s before the fault; of a run that tells no
+    pace        the median of samples_per_s over the 30 s before the fault; for a run without
                 samples, of 1 / step_time_s
     below       three records in a row under pace - max(5 % of it, 3 s), s: 1.4826 MAD of those 30 s
     back        the first record that has 95 % of the pace or more, as has the median of the 10 s
@@ -34,13 +34,13 @@ BELOW_SIGMAS = 3.0
 STALL_S = 5.0
 STALL_INTERVALS = 5.0
 LOOK_S = 1_800.0
-"""A throughput that is not back by then is not looked for any more."""
+"""The search for a recovered throughput ends then."""
 FIRST_LOOK_S = 120.0
-"""As a rule that is enough, and screens ask again and again."""
+"""Usually enough, since the UI computes it repeatedly."""
 
 
 class Pace(Struct, frozen=True):
-    """What was usual. Rates are of `curve`, per second."""
+    """The usual pace. Rates are of `curve`, per second."""
 
     curve: str
     rate: float | None = None
@@ -48,7 +48,7 @@ class Pace(Struct, frozen=True):
     interval_s: float = 1.0
     """Between two records."""
     step_s: float | None = None
-    """Wall time of a step, whatever else was done in it included."""
+    """Wall time per step, including all other work."""
 
     @property
     def stall_s(self) -> float:
@@ -134,7 +134,7 @@ def _back_s(run: RunView, pace: Pace, since_s: float, until_s: float, least: flo
             continue
         end = bisect_right(times, begin_s + pace.window_s)
         if end == len(times) and times[-1] < begin_s + pace.window_s - pace.interval_s:
-            return None  # what comes after it is not known yet
+            return None  # the following records are not known yet
         inside = times[at:end]
         if (
             len(inside) >= BELOW_RECORDS
@@ -148,7 +148,7 @@ def _back_s(run: RunView, pace: Pace, since_s: float, until_s: float, least: flo
 def stalls(
     times: Sequence[float], since_s: float, until_s: float, heard_s: float, limit_s: float
 ) -> Iterator[tuple[float, float]]:
-    """(last record, next one) around each; infinity for the one that lasts at `heard_s`."""
+    """(last record, next one) around each; infinity for the one in progress at `heard_s`."""
     first, last = max(0, bisect_left(times, since_s) - 1), bisect_right(times, until_s)
     known = times[first:last]
     for before, after in pairwise(known):
@@ -173,9 +173,9 @@ def step_at(run: RunView, at_s: float) -> float | None:
 def reached_s(
     run: RunView, step: float, first: tuple[float, float], until_s: float
 ) -> float | None:
-    """When the run came to `step`, from `first` on: the time of its first new step, and that step.
+    """When the run reached `step`, from `first` on: the time of its first new step, and that step.
 
-    With a first new step that is later than `step`, that one's time.
+    If the first new step is later than `step`: the time of that step.
     """
     before_s, before = first
     if before >= step:

@@ -1,7 +1,7 @@
-"""Which pods came in the place of those that a fault took.
+"""Which pods replaced those that a fault ended.
 
-Kubernetes does not say it. Within a worker group a pod that is gone is replaced by the first one
-that was seen later and stands for no other: in the order in which they went.
+Kubernetes does not report it. Within a worker group, ended pods are matched in order of their ends,
+each with the first later pod that is not matched yet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ReplacementPods(Struct, frozen=True):
     ready_s: float | None = None
     """The last of their replacements; of a pod that only restarted, itself again."""
     waits: bool = False
-    """One of them is down, or gone without a replacement."""
+    """One of them is down, or deleted without a replacement."""
 
 
 def hit_pods(store: Store, drill: Drill) -> list[PodPast]:
@@ -33,7 +33,7 @@ def hit_pods(store: Store, drill: Drill) -> list[PodPast]:
 
 
 def pods_back(store: Store, drill: Drill) -> ReplacementPods:
-    """How the pods of a drill came back."""
+    """The replacement of the pods of a drill."""
     hit = tuple(hit_pods(store, drill))
     since_s = drill.injected_s
     gone = [pod for pod in hit if pod.gone_s is not None]
@@ -59,10 +59,10 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
 
 
 def _matched(store: Store, gone: Sequence[PodPast]) -> dict[str, PodPast]:
-    """By the name of a pod that is gone, the one that came for it.
+    """By the name of an ended pod, its replacement.
 
-    Only pods that drills took compete for the new ones; who was scaled away comes last, since it
-    is given back at the end of its drill, if at all.
+    Only pods that drills ended are matched. Pods that were scaled down are last: if at all, they
+    are added again at the end of the drill.
     """
     taken = {pod.name: pod for pod in _taken(store)}
     given_back = {pod.name for pod in gone if pod.name not in taken}
@@ -92,7 +92,7 @@ def _scales(drill: Drill) -> bool:
 
 
 def _went_s(pod: PodPast) -> float:
-    """When it was last well: one list tells of its end and of its replacement, as a rule."""
+    """When it was last ready: one list usually contains its end and its replacement."""
     assert pod.gone_s is not None
     well = [at for at, state in enumerate(pod.states) if state.is_well]
     if well and well[-1] + 1 < len(pod.states):

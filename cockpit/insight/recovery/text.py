@@ -1,4 +1,4 @@
-"""A recovery in words: the one home of what verbs, screens and reports say of it."""
+"""Format a recovery as text, for the CLI, the UI and reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOST = "Not recovered"
 
 
 def sentence(measured: Recovery) -> str:
-    """How it went, once it is decided: whether, after how long, and what it cost."""
+    """Describe the outcome: whether it recovered, after how long, and at what cost."""
     drill = measured.drill
     fault = _fault(drill)
     if not drill.run_id:
@@ -45,7 +45,7 @@ def brief(measured: Recovery) -> str:
 
 
 def so_far(measured: Recovery, now_s: float) -> str:
-    """What was reached, while it goes on and after; `now_s` in Unix seconds."""
+    """Describe the milestones, during and after the recovery; `now_s` in Unix seconds."""
     parts = _parts(measured)
     if measured.drill.run_id == "" and measured.pod_ready_s is not None:
         parts.append(f"replaced {duration(measured.pod_ready_s)}")

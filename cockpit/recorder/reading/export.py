@@ -65,8 +65,8 @@ TABLES: Mapping[str, Columns] = {
     "events": {"moment_s": float, "at_s": float, "source": str, "kind": str, "fields": str},
     "logs": {"at_s": float, "stream": str, "line": str},
 }
-"""What is exported. `rank` of a report is None where it is the mean over the ranks; `curves` are
-the run's own, over all ranks, as the screen has them; `fields` of an event is JSON."""
+"""The exported tables. `rank` of a report is None for the mean over the ranks; `curves` are those
+of the run, over all ranks, as in the UI; `fields` of an event is JSON."""
 
 Row = tuple[Any, ...]
 

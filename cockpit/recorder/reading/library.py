@@ -27,7 +27,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Limits(Struct, frozen=True):
-    """Limits of the recordings that are kept; 0: no limit."""
+    """Limits of the stored recordings; 0: no limit."""
 
     max_age_days: float = 90.0
     """Since the last event."""
@@ -57,14 +57,14 @@ class Library:
     def __init__(self, state_dir: Path) -> None:
         self.directory = state_dir / DIRECTORY
         self._read: dict[Path, tuple[Stamp, Recorded]] = {}
-        """What was read of each file, as long as the file stays as it was."""
+        """A cache of what was read from each file, valid while the file is unchanged."""
 
     def path_of(self, run_id: str) -> Path:
-        """Where a run is recorded; nothing is looked up for it."""
+        """The path of a run's recording; no file is accessed."""
         return self.directory / f"{_plain(run_id)[:120] or 'run'}{file.SUFFIX}"
 
     def list(self) -> Sequence[Recorded]:
-        """The newest first; those that cannot be read too, with their trouble."""
+        """Newest first, including unreadable ones with their errors."""
         read = {}
         for path in self._paths():
             stamp = _stamp(path)
@@ -80,10 +80,10 @@ class Library:
         return [one.summary for one in self.list() if not one.trouble]
 
     def find(self, name: str) -> Path:
-        """By path, by the file's name or how it begins or ends, by run id, by the run's name, or
-        by its job's submission id.
+        """Find a recording.
 
-        Raises CockpitError when there is none, or several are meant.
+        By path, by file name or a prefix or suffix of it, by run id, run name, or submission id.
+        Raises CockpitError when none or several match.
         """
         given = Path(name).expanduser()
         if given.suffix == file.SUFFIX or "/" in name:
@@ -128,9 +128,9 @@ class Library:
         _remove(path)
 
     def prune(self, limits: Limits, now: Callable[[], float] = time.time) -> Sequence[Path]:
-        """Let the oldest go until the limits are kept; never one that is being written.
+        """Delete the oldest recordings until the limits hold; never one that is being written.
 
-        Returns what went.
+        Returns the deleted ones.
         """
         ages = sorted((_newest_s(path), path, _size(path)) for path in self._paths())
         total, gone = sum(size for _, _, size in ages), []
@@ -167,7 +167,7 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _stats(path: Path) -> list[os.stat_result]:
-    """Of the file and what SQLite has beside it, which comes and goes with each commit."""
+    """The size of the file and of SQLite's temporary files, which exist between commits."""
     found = []
     for part in _parts(path):
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""A recording on a clock of its own: at any speed, paused, forward and back.
+"""Replay a recording: at any speed, paused, forward and backward.
 
-A player owns the store that it fills. `advance` moves on with the wall clock and takes a bounded
-time, so that a screen stays alive during a long seek. On its way it leaves keyframes behind,
-one for each third of a second of work, from which it comes back at once.
+A player owns the store that it fills. `advance` follows the wall clock and takes a bounded time, so
+that the UI is not blocked during a long seek. It saves a keyframe for each third of a second of
+work, so that a seek backward is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cockpit.store.store import Store
 
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 1_000.0)
 KEYFRAME_WORK_S = 0.33
-"""Going back costs no more than this work, and the keyframe itself."""
+"""A seek backward costs at most this work, plus the keyframe."""
 KEYFRAMES_KEPT = 128
 KEYFRAME_BYTES = 300_000_000
 """Of the curves that they keep alive; an hour of 1,000 ranks takes most of it."""
@@ -51,7 +51,7 @@ class Player:
         self.markers: tuple[Marker, ...] = recording.markers
         self.speed, self.paused = speed, paused
         self._target_s = self.begin_s
-        """Where it should be by now; further than `position_s` while there is a way to go."""
+        """The target position; further than `position_s` during a seek."""
         self._wall, self._work = wall, work
         self._wall_s = wall()
         self._events: Iterator[Timed] = iter(())
@@ -60,11 +60,11 @@ class Player:
         self._keyframes = [Keyframe.of(-math.inf, self.store)]
         self._bytes = 0
         self._open(-math.inf)
-        self._go(math.inf)  # what was known at its beginning
+        self._go(math.inf)  # the state at its beginning
 
     @property
     def seeking(self) -> bool:
-        """Whether there is still a way to go to where it was sent."""
+        """Whether a seek is in progress."""
         return self._next is not None and self._next[0] <= self._target_s
 
     @property
@@ -78,7 +78,7 @@ class Player:
         if not self.paused and not self.seeking:
             self._target_s = min(self.end_s, self._target_s + max(0.0, passed) * self.speed)
             if self._target_s >= self.end_s:
-                self.paused = True  # there is no more: space continues from where one goes back to
+                self.paused = True  # the end: space resumes after a seek backward
         return self._go(budget_s)
 
     def play(self, paused: bool | None = None) -> None:
@@ -94,7 +94,7 @@ class Player:
         self.speed = SPEEDS[min(len(SPEEDS) - 1, max(0, at + steps))]
 
     def seek(self, to_s: float) -> None:
-        """To a moment, within the recording. `advance` goes there."""
+        """Seek to a time within the recording; `advance` does the work."""
         self._target_s = min(self.end_s, max(self.begin_s, to_s))
         if self._target_s >= self.position_s:
             # A keyframe further on, from when it has been there before, saves the way.
@@ -109,12 +109,12 @@ class Player:
         self.seek((self._target_s if self.seeking else self.position_s) + by_s)
 
     def to_marker(self, step: int) -> Marker | None:
-        """To the next marker (`step` 1) or the one before (-1); None when there is none."""
+        """Seek to the next marker (`step` 1) or the previous one (-1); return None without one."""
         if step > 0:
             ahead = [m for m in self.markers if m.at_s > self._target_s]
             found = ahead[0] if ahead else None
         else:
-            # A moment after a marker, "before" means the one before that.
+            # Shortly after a marker, "previous" is the one before it.
             behind = [m for m in self.markers if m.at_s < self._target_s - 1.0]
             found = behind[-1] if behind else None
         if found is not None:
@@ -143,7 +143,7 @@ class Player:
         return changed
 
     def _apply_some(self) -> None:
-        """To the end of a moment: between two events of the same one there is no keyframe."""
+        """To the end of a time stamp: there is no keyframe between two events of the same time."""
         count = 0
         while self._next is not None and self._next[0] <= self._target_s:
             when_s, event = self._next
@@ -164,7 +164,7 @@ class Player:
         while len(self._keyframes) > 4 and (
             len(self._keyframes) > KEYFRAMES_KEPT or self._bytes > KEYFRAME_BYTES
         ):
-            # The first ones stand further apart, and going back there takes longer.
+            # The first keyframes are further apart, and a seek back to them takes longer.
             del self._keyframes[1 : max(3, len(self._keyframes) // 2) : 2]
             self._bytes = bytes_of(self._keyframes)
 
@@ -210,7 +210,7 @@ class Keyframe(Struct, frozen=True):
 
 
 def bytes_of(frames: Iterable[Keyframe]) -> int:
-    """What they keep alive together."""
+    """The objects that they share."""
     found: dict[int, int] = {}
     for frame in frames:
         _gather(frame.kept, found)

@@ -137,8 +137,8 @@ class Recording:
         begin = float("-inf") if from_s is None else from_s
         end = float("inf") if to_s is None else to_s
         waiting = [b for b in self._batches if b[1] >= begin and b[0] <= end]
-        # Batches overlap where a stream was read later than it was written. A heap holds the lines
-        # of those that are open: a batch is opened when nothing before it is left.
+        # Batches overlap when a stream was read later than it was written. A heap holds the lines
+        # of the open batches: a batch is opened when no earlier line is left.
         heap: list[tuple[float, int, int, str]] = []
         last_s = begin
         for from_batch, _, row in [*waiting, (float("inf"), 0.0, -1)]:
@@ -163,7 +163,7 @@ class Recording:
                 heapq.heapify(heap)
 
     def store(self, until_s: float | None = None) -> Store:
-        """What was known at that moment; of the whole recording without one."""
+        """Return the state at that time; without a time, of the complete recording."""
         store = Store()
         for event in self.events(None, until_s):
             store.apply(event)
@@ -216,7 +216,7 @@ class Recording:
 
 
 def _moment(line: str) -> float:
-    """The time of a line without reading all of it; invalid lines come first."""
+    """Parse only the time of a line; invalid lines sort first."""
     try:
         if line.endswith("}]"):
             return moment_s(line.split(",", 2)[1])
@@ -226,7 +226,7 @@ def _moment(line: str) -> float:
 
 
 def opened(path: Path) -> Recording:
-    """As `Recording.open`, but what goes wrong in the file system is a sentence too."""
+    """As `Recording.open`, but file system errors are raised as CockpitError."""
     try:
         return Recording.open(path)
     except OSError as error:

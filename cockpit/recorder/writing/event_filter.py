@@ -1,7 +1,7 @@
-"""Which events a run's recording keeps: its own and the cluster's, each state once.
+"""Filter the events of a run's recording: those of the run and the cluster, each state once.
 
-Sources repeat themselves; a recording of it would be mostly repetition. What
-changes all the time without end (how busy the nodes are) is kept every few seconds.
+Sources repeat their state, and most of the stream is repetition. Values that change all the time
+(such as the load of the nodes) are recorded every few seconds.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ LOG_BYTES_PER_S = 200.0
 """A log may write a megabyte at once, and this much in the long run."""
 
 STATES = (ClusterSeen, GroupsListed, PodsListed, JobsListed, MemoryKillsListed, RunSeen)
-"""Kept when they change."""
+"""Recorded when they change."""
 BUSY = (NodesListed, MachinesListed, GpuActivityListed, TrackedRunsListed)
-"""Kept when they change, at most every LISTED_EVERY_S."""
+"""Recorded when they change, at most every LISTED_EVERY_S."""
 
 
 class EventFilter:
-    """Of one run; with no `run_id`, of the first run that is seen. `now_s` need only count up."""
+    """Filter for one run; by default the first one in the stream. `now_s` is monotonic."""
 
     def __init__(self, run_id: str = "") -> None:
         self.run_id = run_id
@@ -60,7 +60,7 @@ class EventFilter:
         self._log_skipped = 0
 
     def kept(self, event: Event, now_s: float) -> Iterator[Event]:
-        """What of it is to be written now: itself, nothing, or the lines that there is room for."""
+        """Return what to write now: the event, nothing, or the lines that the limit allows."""
         if not self._concerns(event):
             return
         if isinstance(event, LogLines):
@@ -80,7 +80,7 @@ class EventFilter:
             yield event
 
     def rest(self) -> Iterator[Event]:
-        """What was held back, at the end."""
+        """Return the events that were held back, at the end."""
         yield from self._late.values()
         self._late.clear()
 
@@ -209,8 +209,8 @@ class ClusterSnapshot(Struct):
         yield from self._alerts.values()
         for name, event in self._experiments.items():
             trials = (*self._ended_trials[name].values(), *self._trials[name].values())
-            # Under another source than the stream's, which reports them again: else it would be
-            # taken for something that the recording has already.
+            # Under another source than the stream's: the stream reports them again, and they would
+            # be taken for recorded ones.
             yield replace(event, trials=trials, source="recorder")
 
     def _take_trials(self, event: TrialsListed) -> None:

@@ -31,15 +31,15 @@ log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Takes events from any thread and never keeps the caller waiting.
+    """Record events from any thread, without blocking the caller.
 
-    What the disk does not take in time waits in memory, and beyond a limit that all recorders of a
-    thread share (`recorder_thread.WEIGHT_AT_MOST`) it is dropped and counted. A full disk is
-    reported once and retried. A file that cannot be written at all is reported once and given up:
-    `trouble` has the sentence.
+    Events that the disk does not accept in time wait in memory. Beyond a limit that all recorders
+    of a thread share (`recorder_thread.WEIGHT_AT_MOST`) they are dropped and counted. A full disk
+    is reported once and retried. A file that cannot be written is reported once and closed:
+    `trouble` has the message.
 
-    `run_id` is the run to record; without one it is the first that is seen. An existing file of the
-    run is continued: what it has already is not written again.
+    `run_id` is the run to record; without one, the first in the stream. An existing file of the run
+    is continued without duplicates.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Recorder:
         thread: RecorderThread | None = None,
         only_continue: bool = False,
     ) -> None:
-        """`thread`: the one that writes; without it, one of its own.
+        """`thread`: the writer; by default a new one.
 
-        `only_continue`: write nothing unless the file exists and the run in it is not over.
+        `only_continue`: write nothing unless the file exists and its run is not over.
         """
         self.path = path
         self.trouble = ""
@@ -125,7 +125,7 @@ class Recorder:
         return self._over or self._writer is None or self.is_open or bool(self._inbox)
 
     def write(self) -> None:
-        """Write what has come in since the last call; at the end, close the file."""
+        """Write the events since the last call; at the end, close the file."""
         last = self._over
         if time.monotonic() < self._next_try_s and not last:
             return
@@ -220,7 +220,7 @@ class Recorder:
             for event in events:
                 writer.put(event, min(event.at_s, self._clock()) if when_s is None else when_s)
         except (AttributeError, TypeError, ValueError):
-            # One event that does not match the model must not cost those that follow it.
+            # One event that does not match the model must not lose those that follow it.
             self.dropped += 1
             if not self._faulty:
                 self._faulty = True
@@ -253,7 +253,7 @@ def _is_unfinished(path: Path) -> bool:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether it may be over by itself: no room, or a lock that a reader holds."""
+    """Whether the error may be temporary: a full disk, or the lock of a reader."""
     if isinstance(error, sqlite3.OperationalError):
         return error.sqlite_errorcode & 0xFF in (
             sqlite3.SQLITE_FULL,

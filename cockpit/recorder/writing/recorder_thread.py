@@ -22,9 +22,9 @@ COMMIT_EVERY_S = 1.0
 OPEN_FILES = 16
 """Recordings that are open at a time: 4 descriptors each (database, -wal, -shm and lock)."""
 OPENED_IN_A_TURN = 8
-"""With more runs than OPEN_FILES, this many are opened each second: those that waited longest."""
+"""With more runs than OPEN_FILES, this many files are opened each second, longest waiting first."""
 WEIGHT_AT_MOST = 100_000
-"""Rank samples, or what is about as large, that may wait for the disk: some 40 MB."""
+"""Rank samples, or events of similar size, that may wait for the disk: about 40 MB."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class RecorderThread:
 
     def __init__(self) -> None:
         self._recorders: dict[Writing, None] = {}
-        """The one that was written longest ago comes first."""
+        """Least recently written first."""
         self._work: list[Callable[[], None]] = []
         self._weight = 0
         self._lock = threading.Lock()
@@ -63,7 +63,7 @@ class RecorderThread:
             self._start()
 
     def call(self, work: Callable[[], None]) -> None:
-        """Run `work` on the thread, beside what it writes."""
+        """Run `work` on the thread, between its writes."""
         with self._lock:
             self._work.append(work)
             self._start()
@@ -107,7 +107,7 @@ class RecorderThread:
     def _write(self) -> None:
         with self._lock:
             due = [recorder for recorder in self._recorders if recorder.is_due]
-        # What ends comes first: the next recorder may be of the same file.
+        # Ending recorders first: the next recorder may use the same file.
         ending = [recorder for recorder in due if recorder.is_over]
         going = [recorder for recorder in due if not recorder.is_over]
         opened = [recorder for recorder in going if recorder.is_open]

@@ -1,7 +1,7 @@
-"""What a file has already, when a recorder resumes it.
+"""Index the contents of a file, so that a recorder can resume it without duplicates.
 
-Every cockpit reads the telemetry stream from its start, and the end of a log: without this, each
-that comes back to a run would write it all again.
+Every cockpit reads the telemetry stream from its start, and the end of a log: without this index,
+each one that attaches to a run would write them again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAST_LINES = 5
 
 
 def is_streamed(event: Event) -> bool:
-    """Whether it comes out of the telemetry stream."""
+    """Whether it is part of the telemetry stream."""
     return event.source == STREAM and not isinstance(event, SourceHealth)
 
 
@@ -81,7 +81,7 @@ class ResumeIndex(Struct):
 
 
 def _without_moment(line: str) -> str:
-    """Without the moment of its coming, which is another when it is read again."""
+    """Without the time of arrival, which differs at each read."""
     return line if line.endswith("}]") else line.rpartition(",")[0] + "]"
 
 

@@ -25,12 +25,12 @@ PRUNE_EVERY_S = 60.0
 
 
 class Past:
-    """What comes in until telemetry has read what was written before cockpit was attached."""
+    """Events received before telemetry has read its stream up to the time of attachment."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self._begun_s: float | None = None
-        """When the first run came in (monotonic)."""
+        """When the first run was received (monotonic)."""
         self._weight = 0
         self._states: dict[str, RunSeen] = {}
         self._jobs: dict[str, float] = {}
@@ -75,15 +75,15 @@ class Past:
 
 
 class RunRecorders:
-    """Records the runs of a session: pass `on_event` to the Session; call `close` after its own.
+    """Record the runs of a session.
 
-    A run is recorded from the moment that it is seen until a while after its end. A run that was
-    over before is not: what comes in until telemetry has read its past is held back, and only the
-    active runs are recorded then, and those whose recording was cut short. A run that `only` names
-    is recorded in any case. `on_message` gets a sentence when something is wrong, and again when
-    that is over; it may be called from any thread.
+    Pass `on_event` to the Session, and call `close` after the session's `close`. A run is recorded
+    from when it is first seen until shortly after its end. Runs that ended before are not recorded:
+    events are held back until telemetry has read its history, and then only active runs and those
+    with an incomplete recording are recorded. A run in `only` is always recorded.
 
-    All files are written by one thread that has few of them open (see `RecorderThread`).
+    `on_message` gets a message for each problem, and again when it is over, from any thread. One
+    thread writes all files and has few of them open (see `RecorderThread`).
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class RunRecorders:
             return dict(self._recorders)
 
     def summarise(self, store: Store) -> None:
-        """Write into the recordings what the store knows of their runs. Not from a source's loop.
+        """Write the store's facts about the runs into the recordings. Not on a source's loop.
 
-        Called now and then, so that a recorder that is killed leaves a summary too. It also ends
-        the recording of a run that never reports its end: its job was stopped.
+        Called periodically, so that a killed recorder also leaves a summary. It also ends the
+        recording of a run that never reports its end: its job was stopped.
         """
         from cockpit.insight.metrics.summary import summary
 
@@ -171,7 +171,7 @@ class RunRecorders:
         if past.is_over(event, self._monotonic()):
             self._end_past()
         elif not past.has_runs:
-            # Nothing to decide yet: the snapshot has what matters of it.
+            # Undecided: the snapshot contains these events.
             for each in past.events:
                 self._snapshot.take(each)
             past.events.clear()
@@ -219,7 +219,7 @@ class RunRecorders:
         ended = self._ended.get(run_id)
         if run_id in self._recorders or (ended is not None and event.at_s <= ended[0]):
             if ended is not None and event.at_s > ended[0]:
-                del self._ended[run_id]  # its driver came back
+                del self._ended[run_id]  # its driver was restarted
                 self._lingering.pop(run_id, None)
             return
         self._ended.pop(run_id, None)

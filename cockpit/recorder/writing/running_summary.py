@@ -1,6 +1,6 @@
-"""A run's summary as far as it is known while it is being recorded, in little memory.
+"""Compute a run's summary during the recording, in little memory.
 
-What needs the whole store, such as goodput, comes from the owner of the store
+Values that need the complete store, such as goodput, come from the owner of the store
 (`Recorder.summarise`); until then those fields are None.
 """
 
@@ -32,7 +32,7 @@ POINTS = 4_096
 
 
 class Marker(Struct, frozen=True):
-    """A moment that a replay can jump to."""
+    """A position for seeks in a replay."""
 
     at_s: float
     kind: str
@@ -55,7 +55,7 @@ class RunningSummary(Struct):
     gpus: float = 0.0
     _running: bool = False
     _stepped: bool = False
-    """Its ranks report their steps: what is reported as one may be something else."""
+    """Its ranks report their steps: a reported `step` may be something else."""
     _driver: str = ""
     _seen_s: float = -math.inf
     _entered_s: float = -math.inf

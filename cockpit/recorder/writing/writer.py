@@ -96,7 +96,7 @@ class Writer:
             self._markers.append(marker)
 
     def commit(self, summary: RunSummary | None, dropped: int, *, last: bool = False) -> None:
-        """What was put since the last one. What fails is still there for the next try."""
+        """Write the lines since the last write. After a failure they are kept for the next try."""
         if self._fresh or (last and not self._dormant):
             self._commit(summary, dropped, last=last)
         now = self._monotonic()
@@ -117,9 +117,9 @@ class Writer:
         self.db.close()
 
     def reopen(self) -> None:
-        """Open the file again. What another process did to it since is read as at the first time.
+        """Open the file again, and read what another process has changed in it.
 
-        Raises what the constructor raises.
+        Raises as the constructor.
         """
         self.db = file.open_to_write(self.path)
         try:
@@ -159,7 +159,7 @@ class Writer:
             )
             told = self._running_summary.summary()
             if summary is not None:
-                # It is written now and then; how the run stands is known better here.
+                # It is written only periodically; the state of the run is more recent here.
                 told = replace(summary, state=told.state, ended_s=told.ended_s, steps=told.steps)
             facts = {"run": to_plain(told), "told_s": self._told_s, "dropped": dropped}
             said = (told, self._told_s, dropped, last)
@@ -218,7 +218,7 @@ def _split(lines: list[Line]) -> Iterator[list[Line]]:
 
 
 def _summary_of(summary: RunSummary) -> RunningSummary:
-    """What it had summed up; the medians start again."""
+    """Restore its totals; the medians start again."""
     return RunningSummary(
         run_id=summary.run_id,
         name=summary.name,
@@ -245,7 +245,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # A full disk has already rolled it back by itself, or has not.
+        # SQLite may already have rolled back after a full disk.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise

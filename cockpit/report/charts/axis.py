@@ -11,7 +11,7 @@ from cockpit.report import values
 from cockpit.report.document import Kind
 
 LOG_FROM = 30.0
-"""Largest over smallest value from which a logarithmic axis may show more."""
+"""The ratio of maximum to minimum from which a logarithmic axis may be used."""
 LOG_BELOW = 0.15
 """It does when half of the values lie below this part of a linear axis."""
 LEAST_SPAN = 0.04
@@ -30,7 +30,7 @@ class Axis(Struct, frozen=True):
     log: bool = False
 
     def part(self, value: float) -> float:
-        """Where the value is, from 0 (low) to 1 (high); outside of that it is cut."""
+        """Return the position of the value, clipped to 0 (low) to 1 (high)."""
         if self.log:
             if value <= 0:
                 return 0.0
@@ -41,7 +41,10 @@ class Axis(Struct, frozen=True):
 
 
 def value_axis(low: float, high: float, kind: Kind, *, log: bool = False, parts: int = 4) -> Axis:
-    """Round bounds around the values. What has a natural zero begins there, unless far from it."""
+    """Return round bounds around the values.
+
+    Values with a natural zero begin there, unless far from it.
+    """
     if log and low > 0:
         return _log_axis(low, high, kind)
     if low >= 0 and (kind in _LEVELS or (kind in _FROM_ZERO and low < 0.7 * high)):
@@ -96,7 +99,7 @@ def time_axis(begin_s: float, end_s: float, parts: int = 6) -> Axis:
 
 
 def elapsed(seconds: int) -> str:
-    """`45 s`, `10 m`, `1 m 30 s`, `2 h`, `2 h 15 m`, `3 d`: no more than it needs."""
+    """`45 s`, `10 m`, `1 m 30 s`, `2 h`, `2 h 15 m`, `3 d`: as short as possible."""
     if seconds == 0:
         return "0"
     sign, left = ("-", -seconds) if seconds < 0 else ("", seconds)

@@ -20,7 +20,7 @@ KINDS: Mapping[Unit, Kind] = {
     "°C": Kind.CELSIUS,
 }
 REPORTED = 8
-"""Charts of what the job gave to `ray.train.report`, beside the curves of each step."""
+"""Charts of the values given to `ray.train.report`, beside the curves of each step."""
 MARKS = 2_000
 
 
@@ -46,7 +46,7 @@ def _measured(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator
 
 
 def _parts(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator[Chart]:
-    """The parts of a step in one chart, without those that are all zero: they were not timed."""
+    """Return the parts of a step in one chart, without untimed ones (all zero)."""
     lines = tuple(
         Line(label, run.curves[name].times, run.curves[name].values)
         for name, label in PARTS.items()
@@ -76,7 +76,7 @@ def _reported(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator
 
 
 def marks(store: Store, run: RunView) -> tuple[Mark, ...]:
-    """What happened, in order of time: bounded, the rare kinds first when there is too much."""
+    """Return events in order of time, bounded: above the limit, rare kinds first."""
     found = [
         Mark(MarkKind.ATTEMPT, attempt.started_s, f"attempt {number} starts")
         for number, attempt in run.attempts.items()

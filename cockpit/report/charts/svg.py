@@ -41,7 +41,7 @@ def path(points: Iterable[Sequence[Sequence[float]]], css: str) -> str:
 def areas(
     parts: Iterable[tuple[Sequence[Sequence[float]], Sequence[Sequence[float]]]], css: str
 ) -> str:
-    """What lies between each two lines of (x, y), as one element."""
+    """Return the area between each two lines of (x, y), as one element."""
     around = ([*tops, *reversed(bottoms)] for tops, bottoms in parts)
     drawn = "".join(
         "M" + " ".join(f"{number(x)},{number(y)}" for x, y in shape) + "Z" for shape in around
@@ -74,7 +74,7 @@ def group(css: str, title: str, inside: str) -> str:
 def picture(
     width: float, height: float, title: str, description: str, inside: Sequence[str]
 ) -> str:
-    """The whole, with the text that replaces it where it is not seen."""
+    """Return the complete SVG, with its alternative text."""
     return (
         f'<svg viewBox="0 0 {number(width)} {number(height)}" role="img"'
         f' aria-label="{text_of(title)}" xmlns="http://www.w3.org/2000/svg">'

@@ -1,4 +1,4 @@
-"""The phases of each attempt as bars over time, and shares of a whole as one bar: inline SVG."""
+"""Inline SVG: the phases of each attempt as bars over time, and a stacked bar of shares."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def spark(line: Line, chart: Chart, *, log: bool = False, cells: int = CELLS) ->
 
 
 def bounds(line: Line) -> tuple[float, float]:
-    """Lowest and highest finite value; NaN when there is none."""
+    """Return the minimum and maximum finite value; NaN without any."""
     finite = [value for value in line.values if math.isfinite(value)]
     return (min(finite), max(finite)) if finite else (math.nan, math.nan)
 

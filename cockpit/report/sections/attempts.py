@@ -248,7 +248,7 @@ def drills(store: Store, run: RunView) -> Section:
 def _newest(
     rows: Sequence[tuple[Value, ...]], limit: int, what: str
 ) -> tuple[tuple[tuple[Value, ...], ...], str]:
-    """The first and the newest of them, and what that left out."""
+    """The first and the newest ones, and a note on those left out."""
     if len(rows) <= limit:
         return tuple(rows), ""
     left_out = len(rows) - limit

@@ -1,4 +1,4 @@
-"""The run beside recorded runs of the same job: throughput, goodput, and how well ranks scale."""
+"""Compare the run with recorded runs of the same job: throughput, goodput, and scaling."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:
 
 
 def _sentence(this: RunSummary, others: Sequence[RunSummary]) -> str:
-    """Slow is what lies below the median of runs as wide by more than 3 robust sigmas."""
+    """Slow: more than 3 robust sigmas below the median of runs with as many ranks."""
     rates = [
         it.samples_per_s for it in others if it.world_size == this.world_size and it.samples_per_s
     ]

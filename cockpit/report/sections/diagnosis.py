@@ -1,4 +1,4 @@
-"""Where the time went: goodput by cause, and what a step waits for."""
+"""Goodput by cause, and the parts of a step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cockpit.store.store import Store
 
 
 def goodput_section(found: Goodput | None, gpus: int) -> Section:
-    """Useful time, and what took the rest: together the whole of the run's wall time."""
+    """Useful time and the losses, which add up to the run's wall time."""
     if found is None or found.wall_s <= 0:
         return Section("goodput", "Goodput", ())
     shares = tuple(Share(name, percent) for name, percent in found.parts)

@@ -1,4 +1,4 @@
-"""What was warned of, and what happened on the cluster: alerts and notices, bounded."""
+"""Alerts, notices and cluster events, bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other systems know of the run: Ray Tune's trials and the runs that MLflow tracks."""
+"""The run in other systems: Ray Tune's trials and MLflow's runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _experiment(experiment: Experiment) -> Table:
 
 
 def tracked(store: Store, run: RunView) -> Section:
-    """MLflow's runs of this run; with none that names it, those that belong to no other one."""
+    """MLflow's runs that name this run, else those that name no other one."""
     ours = [t for t in store.tracked.values() if t.run_id == run.id]
     ours = ours or [t for t in store.tracked.values() if not t.run_id]
     blocks: list[Block] = []

@@ -1,4 +1,4 @@
-"""What was run and how it went: the head of a report, its verdict and its key numbers."""
+"""The head of a report: the run, its verdict and its key numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cockpit.store.store import Store
 
 
 def head(store: Store, run: RunView, *, left: bool = False) -> Facts:
-    """What was run, where and when; `left` as for `verdict`."""
+    """The run, its cluster and times; `left` as for `verdict`."""
     job = store.jobs.get(run.submission_id)
     when = extent(run)
     ended = run.ended_s if run.state.is_over else None
@@ -42,9 +42,9 @@ def head(store: Store, run: RunView, *, left: bool = False) -> Facts:
 def verdict(
     store: Store, run: RunView, goodput_percent: float | None, *, left: bool = False
 ) -> tuple[str, Tone]:
-    """The run in one line, and how it stands.
+    """Describe the run in one line, with its state.
 
-    `left`: it is no longer recorded, so what came after the last that is known of it is unknown.
+    `left`: the run is no longer recorded, so that its later states are unknown.
     """
     tone = _tone(store, run)
     took = duration(extent(run).duration_s)
@@ -106,7 +106,7 @@ def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
 
 
 def steps_lost(run: RunView) -> dict[int, int]:
-    """By attempt: its steps that the next one did again, since no checkpoint had kept them."""
+    """By attempt: its steps that the next one repeated, since no checkpoint contained them."""
     lost = {}
     numbers = sorted(run.attempts)
     for number, following in pairwise(numbers):

@@ -1,4 +1,4 @@
-"""The ranks: all of a small world; of a large one the quantiles and who stands out."""
+"""The ranks: all of a small run; of a large one the quantiles and the outliers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ COLUMNS = (
     Column("memory_bytes", Kind.BYTES, "memory"),
 )
 NEWEST = ("step", "loss")
-"""As they were last; the others as the median over what is kept of the rank's curve."""
+"""Newest values; for the others the median over the stored curve of the rank."""
 LEAST_MAD = 0.005
-"""Of the median: so little spread is no measure of what stands out."""
+"""Relative to the median: with a smaller spread, there are no outliers."""
 SCORE_FROM = 3.5
-"""Robust z from which a rank stands out (Iglewicz and Hoaglin, 1993)."""
+"""The robust z-score of an outlier (Iglewicz and Hoaglin, 1993)."""
 
 Numbers = dict[str, float]
 
@@ -63,10 +63,10 @@ def ranks(run: RunView, scores: Mapping[int, float] | None = None) -> Section:
 def outliers(
     run: RunView, seen: Mapping[int, Numbers], scores: Mapping[int, float]
 ) -> dict[int, str]:
-    """Why which rank stands out, the most striking first: at most OUTLIERS.
+    """Return the outliers with their reasons, strongest first: at most OUTLIERS.
 
-    Not a finite loss; no data; a straggler by its score; or a number more than 3.5 robust standard
-    deviations (0.6745 · (x − median) / MAD) away from the median of all ranks.
+    A reason is a loss that is not finite, missing data, a straggler score, or a value more than 3.5
+    robust standard deviations (0.6745 · (x − median) / MAD) from the median of all ranks.
     """
     found: list[tuple[float, int, str]] = []
     for number, numbers in seen.items():

@@ -1,7 +1,7 @@
-"""Bodies of HTTP answers, decompressed in bounded pieces and counted as they come.
+"""Decompress HTTP response bodies in bounded pieces, and count their size.
 
-httpx decompresses each piece that it receives as a whole: 64 KiB of gzip can become 64 MiB at once,
-and all of it stays in memory. Source: httpx 0.28, `_decoders.py`.
+httpx decompresses each received piece at once: 64 KiB of gzip can become 64 MiB, and all of it
+stays in memory. Source: httpx 0.28, `_decoders.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx
 
 ACCEPT_ENCODING = "gzip"
-"""What a request asks for, since no other encoding is decoded here but deflate."""
+"""The accepted encodings: besides this one, only deflate is decoded here."""
 PIECE_BYTES = 1 << 18
 ERROR_BYTES = 1 << 18
 """How much is read of an answer that is an error; the rest is left."""
@@ -34,7 +34,7 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 
     Raises EncodingError, and httpx's errors.
     """
-    if response.is_stream_consumed:  # a transport gave it whole, as httpx.MockTransport does
+    if response.is_stream_consumed:  # a complete body, as from httpx.MockTransport
         yield response.content
         return
     decode = _decoder(response.headers.get("Content-Encoding", ""))
@@ -44,7 +44,7 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
 
 
 async def body(response: httpx.Response, limit_bytes: int) -> bytes:
-    """The whole decompressed body. Raises AnswerTooLargeError beyond the limit, EncodingError."""
+    """Return the decompressed body. Raises AnswerTooLargeError beyond the limit, EncodingError."""
     whole = bytearray()
     async with aclosing(pieces(response)) as read:
         async for piece in read:

@@ -24,14 +24,14 @@ from cockpit.sources.mlflow.settings import MlflowSettings
 EXPERIMENTS_A_PAGE = 200
 RUNS_A_PAGE = 100
 PAGES = 5
-"""Of each list so many are read, newest first; MLflow keeps everything for ever."""
+"""The maximum length of each list, newest first; MLflow keeps everything."""
 ARTIFACTS = 200
 VALUE_LIMIT = 500
 """Characters of a parameter."""
 
 
 class Found(Struct, frozen=True):
-    """A run with what says whose it is."""
+    """An MLflow run, with the tags that identify its owner."""
 
     run: TrackedRun
     tags: Mapping[str, str]
@@ -48,7 +48,7 @@ class Mlflow:
         await self._http.aclose()
 
     async def experiments(self) -> dict[str, str]:
-        """Names by id, those that changed last; only the wanted ones, if some are named."""
+        """Names by id, last modified first; only the requested ones, if any are named."""
         found: dict[str, str] = {}
         body = {"max_results": EXPERIMENTS_A_PAGE, "order_by": ["last_update_time DESC"]}
         async with aclosing(self._pages("POST", "experiments/search", body)) as pages:
@@ -60,7 +60,7 @@ class Mlflow:
         return {key: name for key, name in found.items() if not wanted or name in wanted}
 
     async def runs(self, experiments: Mapping[str, str], since_s: float) -> tuple[Found, ...]:
-        """Those that began since, newest first, with their parameters and newest metrics."""
+        """Runs that began since, newest first, with their parameters and newest metrics."""
         if not experiments:
             return ()
         body = {
@@ -141,7 +141,7 @@ _MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 
 
 class _understood:
-    """What reads one item; what it does not understand is an answer that is not MLflow's."""
+    """Parse one item; anything unexpected means that the response is not MLflow's."""
 
     def __init__(self, http: MlflowHttp) -> None:
         self._http = http
@@ -159,7 +159,7 @@ def _pairs(data: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _number(value: Any) -> float:
-    """MLflow's SQL store has no infinities: it keeps the largest float in their place."""
+    """MLflow's SQL store has no infinity: it stores the largest float instead."""
     number = float(value)
     return math.copysign(math.inf, number) if abs(number) == sys.float_info.max else number
 

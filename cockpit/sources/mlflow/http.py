@@ -30,7 +30,7 @@ API = "/api/2.0/mlflow/"
 
 
 class MlflowHttp:
-    """Belongs to the event loop that asks first."""
+    """Bound to the event loop of the first request."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MlflowHttp:
         Raises UnreachableError, NotAllowedError and AnswerError.
         """
         with self._explained():
-            # httpx's time-outs are between two bytes: one that trickles would hold for ever.
+            # httpx's timeouts apply between two bytes: a slow response would never time out.
             async with asyncio.timeout(self._timeout_s):
                 status, answer = await self._fetch(method, path, params, body)
         if status >= 300:
@@ -138,7 +138,7 @@ class MlflowHttp:
         return context
 
     def _plain(self, said: str) -> str:
-        """One line of what a library or the server said, without the credentials."""
+        """The first line of an error, without the credentials."""
         return one_line(without_credentials(said, (self._settings.token, self._settings.password)))
 
     @contextmanager
@@ -183,7 +183,7 @@ class MlflowHttp:
 
 
 def _message(answer: bytes) -> str:
-    """MLflow's own words; of a page, nothing."""
+    """MLflow's error message; nothing of an HTML page."""
     text = answer[:4000].decode(errors="replace")
     try:
         return one_line(str(loads(answer)["message"]))

@@ -1,4 +1,4 @@
-"""Where MLflow is: `[mlflow]` of the configuration, or the variables that MLflow itself takes."""
+"""MLflow's address: `[mlflow]` of the configuration, or MLflow's environment variables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MlflowSettings:
     """`repr` leaves out what is secret."""
 
     url: str
-    """Without a trailing slash, user or password; empty when there is no server to ask."""
+    """Without a trailing slash, user or password; empty without a server."""
     experiments: tuple[str, ...] = ()
     """Names; empty for all."""
     token: str = field(default="", repr=False)
@@ -49,9 +49,10 @@ class MlflowSettings:
 
 
 def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> MlflowSettings:
-    """`raw` is `[mlflow]`, maybe empty. What it does not say, MLflow's own variables may.
+    """Read the settings.
 
-    Raises UsageError for what is not understood, and for a file or variable that is not there.
+    `raw` is `[mlflow]`, which may be empty; MLflow's variables are the defaults. Raises UsageError
+    for invalid values, and for a file or variable that does not exist.
     """
     table = Table("mlflow", raw, _KEYS, environ)
     uri, said_by = table.text("uri"), "configuration"

@@ -1,6 +1,7 @@
-"""MLflow: the runs of an experiment tracker that belong to the runs that are watched.
+"""MLflow: the runs of the experiment tracker that belong to the watched runs.
 
-Joined by what the script itself has said, or by its environment: nobody's script is edited.
+They are matched by what the script logs, or by its environment variables: no script has to be
+changed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ABSENT_S = 60.0
 EXPERIMENTS_S = 60.0
 ARTIFACTS_S = 60.0
 RUNS = 50
-"""Of more that belong to what is watched, the newest are told."""
+"""If more belong to the watched runs, the newest are reported."""
 EARLY_S = 300.0
 """A run may be opened before its Train run begins, and clocks differ."""
 
@@ -38,7 +39,7 @@ NOWHERE = f"no MLflow is configured: [mlflow] uri, or {URI_VARIABLE}"
 
 
 def context(submission_id: str) -> dict[str, str]:
-    """What to put into a job's environment, so that its MLflow runs say whose they are."""
+    """Environment variables of a job, by which its MLflow runs can be matched."""
     return {CONTEXT_VARIABLE: json.dumps({SUBMISSION_TAG: submission_id})}
 
 
@@ -84,7 +85,7 @@ class MlflowSource(PollingSource):
         await self._client.aclose()
 
     async def _watched(self) -> tuple[TrackedRun, ...]:
-        """The runs that belong to those that are watched, newest first."""
+        """The MLflow runs of the watched runs, newest first."""
         now_s, self._complaint = self._monotonic(), ""
         if self._experiments_s is None or now_s - self._experiments_s >= EXPERIMENTS_S:
             self._experiments = await self._client.experiments()
@@ -109,22 +110,22 @@ class MlflowSource(PollingSource):
         if status != run.status or late:
             try:
                 names = await self._client.artifacts(run.id)
-            except AnswerError as error:  # its store may be gone, or closed to this server
+            except AnswerError as error:  # its store may be deleted, or closed to this server
                 self._complaint = f"the artifacts of {run.name or run.id}: {error}"
             self._artifacts[run.id] = (now_s, run.status, names)
         return replace(run, artifacts=names)
 
 
 def _told(runs: Sequence[TrackedRun]) -> list[tuple[TrackedRun, str]]:
-    """What of them can differ. A metric that is NaN is not equal to itself."""
+    """The parts that can change. A NaN metric is not equal to itself."""
     return [(replace(run, metrics={}), repr(run.metrics)) for run in runs]
 
 
 def belongs(found: Found, runs: Sequence[RunRef]) -> str | None:
-    """Which of the Train runs this run of MLflow is of: its id, or None for none of them.
+    """Return the id of the Train run to which this MLflow run belongs, or None.
 
-    By a tag that holds the run id; else by the tag of the submission, or by the name, and then by
-    time: a submission may have several runs, and a run that goes on later keeps its name.
+    By a tag with the run id; else by the tag of the submission, or by the name, and then by time: a
+    submission may have several runs, and a run that resumes keeps its name.
     """
     for tag in RUN_TAGS:
         for run in runs:
@@ -137,7 +138,7 @@ def belongs(found: Found, runs: Sequence[RunRef]) -> str | None:
 
 
 def _by_time(at_s: float | None, runs: Sequence[RunRef]) -> str | None:
-    """The run that had begun last by then and was not over, else the one that was about to."""
+    """The last run that had begun and not ended by then, else the next one to begin."""
     known = [(run.started_s, run) for run in runs if run.started_s]
     if at_s is None or not known:
         return None

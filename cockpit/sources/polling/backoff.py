@@ -6,9 +6,9 @@ import random
 
 
 class Backoff:
-    """Doubles from `first_s` to `most_s`; each wait is between half of that and the whole.
+    """Exponential backoff from `first_s` to `most_s`; each wait is 50–100 % of that.
 
-    The jitter keeps many cockpits from coming back to a restarted head at the same instant.
+    The jitter keeps many cockpits from reconnecting to a restarted head at the same instant.
     """
 
     def __init__(

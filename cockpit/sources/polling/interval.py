@@ -1,7 +1,7 @@
-"""How often sources poll: each second while the cluster is active, rarely at rest.
+"""The poll interval of sources: a second while the cluster is active, longer at rest.
 
-An API server is shared by many people, and a screen stays open for days: at rest, all that it asks
-is to stay below ten requests a minute. A watch says when the rest is over.
+An API server is shared by many users, and a UI stays open for days: at rest, all its requests must
+stay below ten a minute. A watch reports when the cluster is active again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from cockpit.model.event import ClusterSeen, Event, JobsListed, PodsListed
 
 REST_AFTER_S = 60.0
-"""Without a job, a change or a request of the user's for this long, it is at rest."""
+"""Without a job, a change or a user's request for this long, it is at rest."""
 LEAST_S = 1.0
 
 
@@ -74,7 +74,7 @@ class Pace:
         return max(active_s, rest_s) if self.at_rest else active_s
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep until the time is up or `wake` is called, but for LEAST_S at least."""
+        """Sleep until the time is up or `wake` is called, and for at least LEAST_S."""
         await asyncio.sleep(min(seconds, LEAST_S))
         left_s = seconds - LEAST_S
         if left_s <= 0:

@@ -18,7 +18,7 @@ from cockpit.sources.polling.interval import Pace
 
 
 class PollingOptions(TypedDict, total=False):
-    """What every source that polls can be given."""
+    """The options of every polling source."""
 
     pace: Pace | None
     backoff: Backoff | None

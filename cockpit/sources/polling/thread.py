@@ -1,4 +1,4 @@
-"""Blocking work in a thread that does not hold up the end of the process."""
+"""Blocking work in a daemon thread that does not delay the exit of the process."""
 
 from __future__ import annotations
 

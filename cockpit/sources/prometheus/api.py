@@ -1,9 +1,9 @@
-"""Questions to a Prometheus, through prometheus-api-client.
+"""Query Prometheus through prometheus-api-client.
 
-That client is synchronous, reads whole answers into memory and quotes them in its errors. Here
-each question runs in a thread of its own that no exit waits for, is given up after a time in all,
-and is bounded in size; what goes wrong becomes a sentence without a credential in it.
-The client and requests are imported with the first question: they cost 120 ms.
+That client is synchronous, reads complete responses into memory and quotes them in its errors. Here
+each query runs in a separate daemon thread, has a total timeout, and is bounded in size; errors are
+reported without credentials. The client and requests are imported with the first query: they cost
+120 ms.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ ANSWER_LIMIT_BYTES = 32 << 20
 
 
 MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What reading an answer of another shape raises."""
+"""Errors when parsing an unexpected response."""
 
 
 class Curve(Struct, frozen=True):
-    """One series: its labels, and its points in ascending order. NaN and infinities are kept."""
+    """One series: its labels, and its points in ascending order. NaN and infinity are kept."""
 
     labels: Mapping[str, str]
     times: tuple[float, ...]
@@ -95,8 +95,8 @@ class Prometheus:
         self, work: Callable[[PrometheusConnect], Any], parse: Callable[[Any], Curve]
     ) -> tuple[Curve, ...]:
         try:
-            # The session has time-outs for connecting and reading, but none for a name that no
-            # server resolves, or for headers that come a byte at a time.
+            # The session has timeouts for connecting and reading, but none for DNS resolution, or
+            # for headers that arrive slowly.
             async with asyncio.timeout(self._timeout_s * 2):
                 return await in_thread(lambda: self._explained(work, parse), "cockpit-prometheus")
         except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""What NVIDIA's DCGM exporter says of each GPU, by way of Prometheus."""
+"""Metrics of NVIDIA's DCGM exporter for each GPU, through Prometheus."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def activity(curves: Iterable[Curve]) -> tuple[GpuActivity, ...]:
             gpu=one_line(gpu),
             sm_active_percent=_percent(numbers.get(SM_ACTIVE)),
             tensor_active_percent=_percent(numbers.get(TENSOR_ACTIVE)),
-            xid=int(numbers.get(XID, 0)) or None,  # 0: there was none
+            xid=int(numbers.get(XID, 0)) or None,  # 0: none
             pod=one_line(pods[node, gpu]),
         )
         for (node, gpu), numbers in sorted(found.items(), key=lambda item: _order(item[0]))

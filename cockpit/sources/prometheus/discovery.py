@@ -1,4 +1,4 @@
-"""Finding the Prometheus: what is said, else where Ray would have it."""
+"""Find Prometheus: the configured address, else Ray's default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import RouteOf
 
 PORT = 9090
-"""Ray's dashboard looks at localhost:9090 unless RAY_PROMETHEUS_HOST says otherwise."""
+"""Ray's dashboard uses localhost:9090 unless RAY_PROMETHEUS_HOST is set."""
 GUESS_TIMEOUT_S = 3.0
 
 UNKNOWN = (
@@ -31,11 +31,11 @@ def finder(
     *,
     port: int = PORT,
 ) -> Callable[[], Awaitable[PrometheusSettings]]:
-    """For a PrometheusSource: `settings` as they are, and without an address a guess.
+    """Return the settings of a PrometheusSource: `settings`, or without an address a guess.
 
-    The guess is the head's own port 9090, made only when the dashboard says that its Prometheus
-    answers and is itself reached directly; it is taken when it answers us too. No credential is
-    ever sent to it.
+    The guess is port 9090 of the head. It is made only when the dashboard reports that its
+    Prometheus is available and the dashboard is reached directly, and used when Prometheus
+    responds. No credential is ever sent to it.
     """
     guessed: list[PrometheusSettings] = []
 
@@ -47,7 +47,7 @@ def finder(
         try:
             if not await dashboard.reaches_prometheus():
                 return settings
-        except CockpitError as error:  # told of by who watches the dashboard; none is known here
+        except CockpitError as error:  # reported by another source; not known here
             return replace(settings, why_not=one_line(f"{NOWHERE} ({error})"))
         if not (host := _host(await route_of())):
             return replace(settings, why_not=UNKNOWN)
@@ -65,7 +65,7 @@ def finder(
 
 
 def _host(route: DashboardRoute) -> str:
-    """Empty for a way through something else, whose address is not the head's."""
+    """Empty for an indirect route, whose address is not the head's."""
     if route.via or route.socket_path or route.proxy:
         return ""
     host = urlsplit(route.base_url).hostname or ""

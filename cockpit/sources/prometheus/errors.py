@@ -14,7 +14,7 @@ from cockpit.sources.ray.http import AnswerError
 
 
 def credentials(settings: PrometheusSettings) -> tuple[str, ...]:
-    """What no error may quote."""
+    """Secrets that no error may quote."""
     return (settings.token, settings.password, *settings.headers.values())
 
 

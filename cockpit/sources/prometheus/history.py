@@ -1,8 +1,8 @@
-"""Which series hold a run's curves, and the PromQL that asks for them.
+"""The series that contain a run's curves, and the PromQL queries for them.
 
-`training.telemetry` gives its numbers to `ray.util.metrics` as `cockpit_train_…`, which Ray exports
-as `ray_cockpit_train_…`, with the tags `run` (Ray Train's run id) and `rank`. Of a large world
-`rank` is `min`, `mean` and `max` (training/telemetry/head/metrics.py).
+`training.telemetry` exports its metrics with `ray.util.metrics` as `cockpit_train_…`, which Ray
+exports as `ray_cockpit_train_…`, with the tags `run` (Ray Train's run id) and `rank`. For a large
+run, `rank` is `min`, `mean` and `max` (training/telemetry/head/metrics.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_POINTS = 2_000
 LEAST_STEP_S = 10
 """How often the Prometheus that Ray sets up looks; finer steps would repeat points."""
 LOOK_BACK_S = 15 * 86_400.0
-"""Prometheus keeps 15 days unless it is told otherwise."""
+"""Prometheus keeps 15 days by default."""
 MOST_NODES = 256
 """More addresses would make a query too long for the proxies on the way."""
 
@@ -35,12 +35,12 @@ NODE_GPUS = {
     "gpu_memory_bytes": ("sum", "ray_node_gram_used", float(MIB)),
     "gpu_power_w": ("sum", "ray_node_gpu_power_milliwatts", 1e-3),
 }
-"""What Ray's own agents say of the GPUs of a node: how to join them, the metric, and its unit."""
+"""Metrics of Ray's agents on the GPUs of a node: how to join them, the metric, and its unit."""
 
 WORLD_SIZE = "world_size"
 
 _PREFIX = "cockpit_train_"
-# One rank may be told by two processes for a while: an aggregator that was replaced.
+# Two processes may report one rank for some time: an aggregator that was replaced.
 _BY_RANK = "max by (__name__, rank)"
 
 
@@ -51,7 +51,7 @@ def presence(selector: str) -> str:
 
 
 def beginning(run_id: str, step_s: int, selector: str) -> str:
-    """How many series told of the run, at each step in which any did."""
+    """The number of series of the run, at each step with any."""
     series = _series(f"(ray_)?{_PREFIX}.+", f"run={quoted(run_id)}", selector=selector)
     # last_over_time keeps the names apart, present_over_time does not, and fails for it.
     return f"count(last_over_time({series}[{step_s}s]))"
@@ -95,12 +95,12 @@ def times_ranks(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def field_of(curve: Curve, fields: Mapping[str, str]) -> str:
-    """The field of `RankSample` that a series of these is; empty when it is none."""
+    """The field of `RankSample` for a series; empty for other series."""
     return next((field for field, suffix in fields.items() if suffix == _suffix(curve)), "")
 
 
 def node_gpus(field: str, gpus: Sequence[tuple[str, int]], selector: str) -> str:
-    """What Ray says of these GPUs, (address, index) each; empty for too many nodes."""
+    """Ray's metrics of these GPUs, (address, index) each; empty for too many nodes."""
     how, metric, _ = NODE_GPUS[field]
     indices: dict[str, set[int]] = defaultdict(set)
     for address, index in gpus:
@@ -123,12 +123,12 @@ def node_gpus(field: str, gpus: Sequence[tuple[str, int]], selector: str) -> str
 
 
 def step_of(span_s: float, least_s: int = LEAST_STEP_S) -> int:
-    """Whole seconds, so that a span has at most MOST_POINTS."""
+    """An integer number of seconds, so that a range has at most MOST_POINTS."""
     return max(least_s, math.ceil(span_s / (MOST_POINTS - 1)))
 
 
 def quoted(text: str) -> str:
-    """As a string of PromQL: with Go's escapes."""
+    """Quote as a PromQL string, with Go's escapes."""
     inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{inner}"'
 

@@ -26,18 +26,18 @@ ERROR_LIMIT_BYTES = 1 << 16
 def connect(settings: PrometheusSettings, timeout_s: float, limit_bytes: int) -> PrometheusConnect:
     """A client for one question."""
     session = BoundedSession(settings, timeout_s, limit_bytes)
-    # Its own retries (3, with waits between) would hold up the thread; the source tries again.
+    # No retries in the session (3, with waits): they would block the thread; the source retries.
     return PrometheusConnect(settings.url, session=session, retry=Retry(total=0, read=False))
 
 
 class BoundedSession(requests.Session):
-    """Time-outs in requests are between two bytes: a server that trickles holds one for ever."""
+    """Timeouts in requests apply between two bytes: a slow server would block forever."""
 
     def __init__(self, settings: PrometheusSettings, timeout_s: float, limit_bytes: int) -> None:
         super().__init__()
         self._settings, self._timeout_s, self._limit_bytes = settings, timeout_s, limit_bytes
         self.verify = (settings.ca_file or True) if settings.verify else False
-        if not settings.verify:  # asked for: a warning on each request would land on the screen
+        if not settings.verify:  # intended: a warning on each request would be printed over the UI
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         self.cert = (settings.cert_file, settings.key_file) if settings.cert_file else None
         self.trust_env = not is_loopback(settings.url)
@@ -47,7 +47,7 @@ class BoundedSession(requests.Session):
         elif settings.username:
             self.auth = HTTPBasicAuth(settings.username.encode(), settings.password.encode())
         else:
-            # Else requests looks for the host in ~/.netrc, and a header given here is lost.
+            # Otherwise requests reads ~/.netrc for the host, and a header set here is lost.
             self.auth = _AsGiven()
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
@@ -56,13 +56,13 @@ class BoundedSession(requests.Session):
         kwargs["stream"] = True
         kwargs["timeout"] = (min(CONNECT_TIMEOUT_S, self._timeout_s), self._timeout_s)
         kwargs["auth"] = self.auth
-        kwargs["allow_redirects"] = False  # headers that hold a key would go along
+        kwargs["allow_redirects"] = False  # headers with a key would be forwarded
         response = super().request(*args, **kwargs)
         where = f"Prometheus at {self._settings.url}"
         limit = self._limit_bytes if response.ok else ERROR_LIMIT_BYTES
         whole = bytearray()
         try:
-            # read1 gives what is there; iter_content would wait for a whole chunk.
+            # read1 returns available data; iter_content would wait for a complete chunk.
             while chunk := response.raw.read1(CHUNK_BYTES, decode_content=True):
                 whole += chunk
                 if len(whole) > limit and response.ok:

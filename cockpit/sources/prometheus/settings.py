@@ -1,4 +1,4 @@
-"""Where the Prometheus is and how to get in: `[prometheus]` of the configuration, or Ray's own."""
+"""Prometheus's address and credentials: `[prometheus]` of the configuration, or Ray's variables."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ class PrometheusSettings:
     said_by: str = ""
     """`configuration`, `environment` or `dashboard`."""
     why_not: str = ""
-    """With an empty url: why there is none, where more is known than that none is configured."""
+    """With an empty url: the reason, if it is not just that none is configured."""
 
 
 def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> PrometheusSettings:
-    """`raw` is `[prometheus]`, maybe empty. Its `url` is empty when nothing says where.
+    """Read the settings.
 
-    Raises UsageError for what is not understood, and for a file or variable that is not there.
+    `raw` is `[prometheus]`, which may be empty; so may `url` in the result. Raises UsageError for
+    invalid values, and for a file or variable that does not exist.
     """
     table = Table("prometheus", raw, _KEYS, environ)
     said_by = "configuration"

@@ -1,7 +1,7 @@
-"""Prometheus: a run's curves from before it was watched, and what DCGM measures of the GPUs.
+"""Prometheus: a run's curves from before it was watched, and DCGM's metrics of the GPUs.
 
-Optional: without an address, or with a server that has nothing of Ray's or DCGM's, this source is
-absent and says why.
+Optional: without an address, or if the server has no metrics of Ray or DCGM, this source is absent
+and reports why.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from cockpit.sources.ray.http import AnswerError
 
 POLL_S = 10.0
 PRESENCE_S = 60.0
-"""How often it is asked for what was not there, and whether an address is known by now."""
+"""The interval at which missing series are queried again, and a missing address is checked."""
 CURVES_AWAITED_S = 20.0
-"""How long the telemetry of a run is given to say where the run's curves begin."""
+"""How long to wait for the run's telemetry to report where its curves begin."""
 TRIES = 3
-"""A run whose curves begin is asked for so often: its newest numbers are scraped a while later."""
+"""Interval of queries for a run whose curves begin: its newest samples are scraped later."""
 RUNS_A_POLL = 4
 SKEW_S = 5.0
-"""Clocks that differ by more are told of."""
+"""Larger clock differences are reported."""
 
 Find = Callable[[], Awaitable[PrometheusSettings]]
 
 
 class _Asked(Struct):
-    """How far the history of one run has come."""
+    """How much of the history of one run is read."""
 
     seen_s: float
     next_s: float
@@ -74,7 +74,7 @@ class PrometheusSource(PollingSource):
         self._open = open_client
         self._asked: dict[str, _Asked] = {}
         self._has: frozenset[str] = frozenset()
-        """The names that the server had when it was asked last."""
+        """The metric names of the server at the last query."""
         self._asked_has_s = -math.inf
         self._listed = False
         """Whether the newest list of GPUs had any."""
@@ -158,7 +158,7 @@ class PrometheusSource(PollingSource):
         first_s = end_s - history.LOOK_BACK_S // coarse_s * coarse_s
         told = await client.range(query, first_s, end_s, coarse_s)
         begun = [curve.times[0] - coarse_s for curve in told if curve.times]
-        # The run may be older than anybody knows here; its numbers say when it began.
+        # The run may be older than its first event; its series show when it began.
         begin_s = min(begun, default=run.started_s)
         if not begin_s or begin_s >= end_s:
             return []
@@ -189,7 +189,7 @@ class PrometheusSource(PollingSource):
     async def _of_nodes(
         self, client: Prometheus, run: RunRef, selector: str, span: tuple[float, float, int]
     ) -> list[Event]:
-        """What Ray's agents said of the run's GPUs, for a run whose ranks said nothing of them."""
+        """Metrics of Ray's agents on the run's GPUs, for a run whose ranks reported none."""
         events: list[Event] = []
         for field, (_, _, unit) in history.NODE_GPUS.items():
             query = history.node_gpus(field, run.gpus, selector)
@@ -209,7 +209,7 @@ class PrometheusSource(PollingSource):
         )
 
     def _complaints(self, server_s: float) -> list[str]:
-        """What is wrong though it answers."""
+        """A problem of a server that responds."""
         said = [asked.why_not for asked in self._asked.values() if asked.why_not]
         ahead_s = server_s - self._clock()
         if abs(ahead_s) > SKEW_S:

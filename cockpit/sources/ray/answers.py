@@ -1,4 +1,4 @@
-"""What the Ray dashboard answers (ray 2.60), as the model's structs."""
+"""Parse the responses of the Ray dashboard (ray 2.60) into the model's structs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cockpit.model.value_range import count, moment_s
 
 MIB = 1024 * 1024
 LARGEST = 3
-"""Processes that are kept of those that used most memory."""
+"""The number of processes to keep, largest memory use first."""
 
 # The dashboard turns every key to camelCase (message_to_dict), resource names with them. These two
 # are Ray's own, and can be turned back; a custom name such as `my_disk` stays `myDisk`.
@@ -33,8 +33,8 @@ def nodes(answer: Any) -> tuple[Node, ...]:
 
 
 def _node(raw: Mapping[str, Any]) -> Node:
-    # The numbers come from the node's agent and are missing until its first report (a few
-    # seconds), and for a node that is dead; what is in `raylet` comes from the GCS.
+    # The node's agent reports the numbers. They are missing until its first report (a few seconds),
+    # and for a dead node; the fields in `raylet` come from the GCS.
     raylet = raw["raylet"]
     alive = raylet.get("state") == "ALIVE"
     memory = raw.get("mem") or []
@@ -115,7 +115,7 @@ def log_files(answer: Any) -> tuple[str, ...]:
     """`/api/v0/logs`: file names relative to the log directory, folders left out."""
     by_component = answer["data"]["result"]
     names = [str(name) for listed in by_component.values() for name in listed]
-    # A name is also what the file is asked for by: one that cannot be shown is left out.
+    # The name is also used to request the file: one that cannot be displayed is left out.
     return tuple(sorted(name for name in names if name.isprintable() and not name.endswith("/")))
 
 
@@ -139,7 +139,7 @@ class TrainWorker(Struct, frozen=True):
     node_ip: str
     pid: int
     log_file: str
-    """Relative to the log directory of its node; empty when Ray did not say."""
+    """Relative to the log directory of its node; empty if Ray did not report it."""
     gpu_ids: tuple[int, ...] = ()
 
 
@@ -164,7 +164,7 @@ class TrainRun(Struct, frozen=True):
     attempts: tuple[TrainAttempt, ...]
     submission_id: str = ""
     max_failures: int | None = None
-    """Of its FailureConfig; Ray tells no other of its budgets."""
+    """Of its FailureConfig; Ray reports no other of its limits."""
     controller_log: str = ""
     """Relative to the log directory of the driver's node; empty when Ray does not report it."""
 
@@ -201,7 +201,7 @@ def _max_failures(settings: Any) -> int | None:
 
 
 def _detail(raw: Mapping[str, Any]) -> str:
-    """Of a run that failed it is a stack trace, whose last line says what happened."""
+    """For a failed run it is a stack trace, whose last line is the error."""
     lines = [line for line in str(raw.get("status_detail") or "").splitlines() if line.strip()]
     return one_line(lines[-1] if lines and "Traceback" in lines[0] else " ".join(lines))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LAST_WORD_S = 600.0
-"""How long Ray may take to read a whole log file to us; without it Ray cuts after 30 s."""
+"""How long Ray may take to send a complete log file; by default Ray stops after 30 s."""
 UPLOAD_TIMEOUT_S = 300.0
 DEAD_WORKERS = 1_000
 SUBMIT_TIMEOUT_S = 60.0
@@ -47,7 +47,7 @@ class Submission(Struct, frozen=True):
     entrypoint: str
     submission_id: str
     working_dir: str = ""
-    """A `gcs://` address, or empty for none."""
+    """A `gcs://` URI, or empty."""
     py_modules: Sequence[str] = ()
     env_vars: Mapping[str, str] = field(default_factory=dict)
     other_runtime_env: Mapping[str, Any] = field(default_factory=dict)
@@ -86,8 +86,8 @@ class Dashboard:
 
     async def nodes(self) -> tuple[Node, ...]:
         """All nodes of the session, dead ones too; one request however many there are."""
-        # Without `nocache` Ray may answer with what was true when it was last asked, however long
-        # ago that is (aiohttp_cache in ray/dashboard/optional_utils.py): measured, 69 s.
+        # Without `nocache` Ray may return a cached response of any age (aiohttp_cache in
+        # ray/dashboard/optional_utils.py): measured, 69 s.
         params = {"view": "summary", "nocache": "1"}
         raw = await self._http.ask("GET", "/nodes", params=params)
         return _read("/nodes", raw, answers.nodes)
@@ -124,7 +124,7 @@ class Dashboard:
         return _read("/api/jobs/", raw, lambda raw: str(raw["submission_id"]))
 
     async def submission(self, job_id: str) -> Submission:
-        """What a job was submitted with, except what its driver reserved: Ray does not tell.
+        """Return the submission of a job, without its driver's resources (unknown to Ray).
 
         A driver that was not submitted has no submission id: AnswerError.
         """
@@ -132,7 +132,7 @@ class Dashboard:
         return _read(path, await self._http.ask("GET", path), _submission)
 
     async def stop(self, job_id: str) -> bool:
-        """Ask a job to end. False when it was over already. Returns before it is over."""
+        """Request a job's stop. Return False if it had already ended. Returns before it ends."""
         path = f"{_job_path(job_id)}/stop"
         raw = await self._http.ask("POST", path)
         return _read(path, raw, lambda raw: bool(raw["stopped"]))
@@ -168,7 +168,7 @@ class Dashboard:
         return _read(path, raw, answers.memory_kills)
 
     async def reaches_prometheus(self) -> bool:
-        """Whether the Prometheus that Ray was told of answers it. Ray does not say where it is."""
+        """Whether Ray's Prometheus responds to Ray. Ray does not report its address."""
         try:
             await self._http.fetch("GET", "/api/prometheus_health")
         except AnswerError:
@@ -206,13 +206,13 @@ class Dashboard:
         limit_bytes: int = 1 << 16,
         torn: bool = False,
     ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
-        """The last `lines` lines of a log file (-1: all), then with `follow` what is appended.
+        """Yield the last `lines` lines of a log file (-1: all), then with `follow` the new ones.
 
-        Lines come in lists, as they arrive, without their newline and cut at `limit_bytes`; what
-        follows the last newline only with `torn`, for a writer may be in the middle of it.
-        Following never ends by itself while Ray is well, even when the writer is long gone;
-        `idle_s` without a byte raises NoDataError, and the answer may also just end. Ray has no
-        way to start at an offset: resuming is asking for enough lines and dropping what was seen.
+        Lines are yielded in lists, as they arrive, without their newline and cut at `limit_bytes`;
+        text after the last newline only with `torn`, since it may be incomplete. Following does not
+        end while Ray is healthy, even long after the writer has ended. `idle_s` without a byte
+        raises NoDataError, and the response may also just end. Ray does not support offsets: to
+        resume, request enough lines and drop known ones.
         """
         params = {"node_id": node_id, "filename": filename, "lines": str(lines)}
         if follow:

@@ -1,5 +1,4 @@
-"""What the cluster keeps of processes that died: the memory monitor's kills, and the last lines of
-the logs of jobs and attempts that ended badly."""
+"""Dead processes: kills by the memory monitor, and the last log lines of jobs and attempts."""
 
 from __future__ import annotations
 
@@ -34,9 +33,9 @@ _ERROR = re.compile(
 
 
 class DeathsSource(PollingSource):
-    """MemoryKillsListed, LogExcerpted once for each log of a bad end, and SourceHealth (`deaths`).
+    """Yield MemoryKillsListed, LogExcerpted for each log of a failure, and SourceHealth (`deaths`).
 
-    `ends` returns the ends whose logs are to be read, and is awaited on the loop of this source.
+    `ends` returns the failures whose logs are to be read. It is awaited on the loop of this source.
     """
 
     name = "deaths"

@@ -1,8 +1,8 @@
-"""A flame graph as py-spy draws it, read back: how many samples each function had. Pure.
+"""Parse py-spy's flame graph: the number of samples of each function. Pure.
 
-py-spy draws with inferno, which puts into each frame's rectangle where it begins and how wide it
-is in samples (`fg:x`, `fg:w`), and into its title the function and its samples. What a function
-spent itself is its width less that of the frames right on top of it.
+py-spy draws with inferno, which writes the start and the width of each frame in samples into its
+rectangle (`fg:x`, `fg:w`), and the function and its samples into its title. The self time of a
+function is its width minus that of the frames directly above it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Hot(Struct, frozen=True):
 
 
 class Profile(Struct, frozen=True):
-    """A flame graph, and what it says in numbers."""
+    """A flame graph, and its numbers."""
 
     svg: bytes
     seconds: float
     samples: int
     hot: tuple[Hot, ...] = ()
-    """The functions that had samples of their own, the most first."""
+    """The functions with self time, most first."""
 
 
 class _Box(Struct, frozen=True):
@@ -49,7 +49,7 @@ class _Box(Struct, frozen=True):
 
 
 def profile(svg: bytes, seconds: float) -> Profile:
-    """Read the picture. One that is not understood has no functions, and is kept all the same."""
+    """Parse the picture. An unknown format yields no functions, and the picture is kept."""
     boxes = []
     for match in _FRAME.finditer(svg):
         title = html.unescape(match["title"].decode(errors="replace"))

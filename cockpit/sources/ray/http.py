@@ -38,12 +38,12 @@ RouteOf = Callable[[], Awaitable[DashboardRoute]]
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
 WHOLE_ANSWER_S = 60.0
-"""For a whole answer, or twice its time-out between two bytes where that is longer: a server that
-sends a byte a second would hold a request for ever."""
+"""Timeout of a complete response, or twice its timeout between two bytes if that is longer: a
+server that sends a byte a second would block forever."""
 
 
 class _Way(Struct, frozen=True):
-    """What a connection pool is for; the host is httpx's own affair."""
+    """The key of a connection pool; httpx handles the host."""
 
     loopback: bool
     secure: bool
@@ -53,7 +53,7 @@ class _Way(Struct, frozen=True):
 
 
 class AnswerError(CockpitError):
-    """The dashboard answered with an error of its own. `status` is HTTP's, `body` all it said."""
+    """The dashboard responded with an error. `status` is HTTP's, `body` its complete text."""
 
     def __init__(
         self, what: str, why: str = "", todo: str = "", *, status: int, body: str = ""
@@ -64,18 +64,18 @@ class AnswerError(CockpitError):
 
 
 class MissingError(AnswerError):
-    """What was asked for is not there: 404, and what Ray says with 500 for a missing log."""
+    """Not found: 404, or Ray's message with status 500 for a missing log."""
 
 
 class NoDataError(UnreachableError):
-    """Connected, and then nothing came for as long as was agreed."""
+    """Connected, but no data arrived within the timeout."""
 
 
 class Http:
-    """Requests by path to wherever `route` says that the dashboard is.
+    """Requests by path to the dashboard at `route`.
 
-    The route is asked for before the first request and again after each failure to connect, so
-    that a head that moved is found. Belongs to the event loop that makes the first request.
+    The route is resolved before the first request and again after each failure to connect, so that
+    a moved head is found. Bound to the event loop of the first request.
     """
 
     def __init__(
@@ -175,9 +175,9 @@ class Http:
     async def stream(
         self, path: str, *, params: Mapping[str, str], idle_s: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The answer's body as it comes; `idle_s` without a byte is a NoDataError.
+        """Yield the response body as it arrives; `idle_s` without a byte raises NoDataError.
 
-        Ray sends the headers of a followed log only with its first bytes, so waiting for them
+        Ray sends the headers of a followed log only with its first bytes, so that waiting for them
         counts as idle too.
         """
         route = await self._ask_route()
@@ -219,8 +219,8 @@ class Http:
         way = _Way(loopback, secure, route.tls, route.socket_path, route.proxy)
         client = self._clients.get(way)
         if client is None:
-            # A bastion usually has HTTP_PROXY set; a loopback address means this machine and
-            # must not go to the proxy's. Certificates are loaded (20 ms) only when needed.
+            # A bastion usually has HTTP_PROXY set; a loopback address must not be sent to the
+            # proxy. Certificates are loaded (20 ms) only when needed.
             verify = (route.tls or True) if secure else False
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=10)
             transport = self._transport
@@ -247,7 +247,7 @@ class Http:
 
     @contextmanager
     def _explained(self, route: DashboardRoute, path: str) -> Iterator[None]:
-        """httpx's errors as ours; after any of them the route is asked for again."""
+        """Convert httpx's errors; after any of them the route is resolved again."""
         import httpx
 
         where = f"the Ray dashboard at {route.base_url}"
@@ -273,7 +273,7 @@ class Http:
                 f"{where} cannot be reached", why, "check that the head is up, and the address"
             ) from error
         except (UnreachableError, NotAllowedError):
-            self._route = None  # a renewed token or a moved head comes with a new route
+            self._route = None  # a renewed token or a moved head has a new route
             raise
 
 
@@ -328,7 +328,7 @@ def _is_loopback(host: str) -> bool:
 
 def _refused(route: DashboardRoute, path: str, status: int, body: str) -> CockpitError:
     """The error for an answer that is not a success."""
-    # Ray answers with a traceback, whose last line says what happened.
+    # Ray responds with a traceback, whose last line is the error.
     lines = [line for line in body.splitlines() if line.strip()]
     said = one_line(without_credentials(lines[-1], route.headers.values())) if lines else ""
     why = f"HTTP {status}" + (f": {said}" if said else "")

@@ -1,8 +1,8 @@
-"""Log files followed over HTTP: every line once, in order, however often the connection breaks.
+"""Follow log files over HTTP: every line once, in order, across lost connections.
 
-Ray's log tailing can end cleanly while the job runs (ray #57002, #60665), and there is no way to
-ask for a log from an offset. So a log is resumed by reading it again and dropping as many lines as
-were given; a checksum over them tells when the file is another one by now.
+Ray's log stream can end cleanly while the job runs (ray #57002, #60665), and does not support
+offsets. To resume, the log is read again and the known number of lines is dropped. A checksum over
+them detects a replaced file.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ POLL_S = 1.0
 """Between two questions whether the writer is over."""
 CLEAN_END_WAIT_S = 0.2
 IDLE_S = 60.0
-"""A silent stream is opened again, for a dead path looks like silence; costs reading it whole."""
+"""A stream without data is opened again, since a dead path looks equal; costs a complete read."""
 REPLACED_AFTER_S = 10.0
-"""Silence before all lines that were given have come again: the file got shorter."""
+"""No data before all known lines were read again: the file was truncated."""
 
 Batch: TypeAlias = tuple[str, ...]
 """Clean lines; empty when all is well and nothing is new."""
@@ -44,7 +44,7 @@ class Trouble(Struct, frozen=True):
 
 
 class LogFile(Struct, frozen=True):
-    """Where a log is. An empty `node_id`: nowhere yet."""
+    """The location of a log. An empty `node_id`: not known yet."""
 
     node_id: str
     name: str
@@ -87,15 +87,15 @@ class Follower:
         self._given = _Given()
 
     async def batches(self) -> AsyncGenerator[Batch | Trouble, None]:
-        """Lines as they come, until the writer is over and everything was given.
+        """Yield lines as they are written, until the writer has ended and all lines were yielded.
 
-        Without `follow`, what is there now. Raises NotAllowedError, and MissingError when there
-        is no such writer or its log is gone; everything else is Trouble and is tried again.
+        Without `follow`, only the current lines. Raises NotAllowedError, and MissingError without
+        such a writer or its log; all other errors are a Trouble and are retried.
         """
         while True:
             file: LogFile | None = None
             try:
-                # Asked before reading: all that was written is there once the writer is over.
+                # Checked before reading: once the writer has ended, its log is complete.
                 file = await self._locate()
                 last = file.over or not self._follow
                 if file.node_id:
@@ -124,7 +124,7 @@ class Follower:
                 await asyncio.sleep(wait_s)
 
     async def _rest(self, file: LogFile) -> AsyncGenerator[Batch, None]:
-        """What was not given yet, up to the present end of the file."""
+        """The lines that were not yielded yet, up to the current end of the file."""
         seen = _Given()
         tail: deque[str] | None = None
         if self._tail_lines is not None and not self._given.lines:
@@ -149,7 +149,7 @@ class Follower:
             yield tuple(tail)
 
     async def _live(self, file: LogFile) -> AsyncGenerator[Batch, None]:
-        """Lines as they are written, until the stream ends or the writer is over."""
+        """Lines as they are written, until the stream or the writer ends."""
         if self._tail_lines is not None and not self._given.lines:
             async for lines in self._rest(file):
                 yield lines

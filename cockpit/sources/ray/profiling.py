@@ -1,9 +1,8 @@
-"""Looking into a process with Ray's own tools: its stack, where it spends its time, its memory,
-and the tasks of a job as a trace.
+"""Inspect a process with Ray's tools: stacks, CPU and memory profiles, traces of a job's tasks.
 
 Ray runs py-spy, or memray, on the node of the process (ray/dashboard/modules/reporter, 2.60). It
-refuses unless RAY_DASHBOARD_ENABLE_PROFILING=1 is set on the head. py-spy comes with `ray[default]`
-since it is a dependency there; memray does not. Every call may raise the errors of
+refuses unless RAY_DASHBOARD_ENABLE_PROFILING=1 is set on the head. py-spy is installed with
+`ray[default]`, as a dependency; memray is not. Every call may raise the errors of
 `cockpit.model.error`.
 """
 
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 STACK_TIMEOUT_S = 30.0
 SLACK_S = 30.0
-"""What a profile may take beside its own seconds: py-spy starts, and draws."""
+"""Extra time of a profile beyond its duration: py-spy starts, and draws."""
 MEMORY_SLACK_S = 90.0
 TIMELINE_TIMEOUT_S = 120.0
 _NODE_ID_DIGITS = 56
 _GONE = ("no such process", "os error 3)", "check that the process is running")
-"""What py-spy says of a process that has ended."""
+"""py-spy's message for a process that has ended."""
 _SWITCH = "RAY_DASHBOARD_ENABLE_PROFILING"
 
 
@@ -74,9 +73,9 @@ class RayTools:
         await self.aclose()
 
     async def stack(self, process: Process, *, native: bool = False) -> str:
-        """What every thread is doing now, as py-spy writes it, without control sequences.
+        """Return the stacks of all threads, as py-spy prints them, without control sequences.
 
-        The process stands still for some milliseconds; with `native`, C and C++ frames come too.
+        The process is paused for some milliseconds; with `native`, C and C++ frames are included.
         """
         params = process.params | {"native": "1" if native else "0"}
         answer = await self._ask("/worker/traceback", params, process, "py-spy", STACK_TIMEOUT_S)
@@ -86,9 +85,9 @@ class RayTools:
     async def cpu_profile(
         self, process: Process, seconds: int = 5, *, idle: bool = False, native: bool = False
     ) -> Profile:
-        """Where the process spends `seconds` (whole, 1 to 60 where Ray is not set otherwise).
+        """Sample the process for `seconds` (integer, 1 to 60 by Ray's default).
 
-        With `idle`, threads that wait count too: for a rank that hangs.
+        With `idle`, waiting threads count too: for a hung rank.
         """
         if seconds < 1:
             raise UsageError(f"A profile of {seconds} s is none.", todo="Ask for 1 s or more.")
@@ -103,7 +102,7 @@ class RayTools:
         return profile(svg, float(seconds))
 
     async def memory_profile(self, process: Process, seconds: int = 5) -> bytes:
-        """What the process allocates in `seconds`, as memray's flame graph: a page of HTML."""
+        """Trace the process's allocations for `seconds`. Return memray's flame graph as HTML."""
         params = process.params | {"duration": str(seconds), "format": "flamegraph"}
         timeout_s = seconds + MEMORY_SLACK_S
         return await self._ask("/memory_profile", params, process, "memray", timeout_s)
@@ -144,7 +143,7 @@ class RayTools:
 
 
 def _explained(error: AnswerError, process: Process, tool: str) -> CockpitError:
-    """What a node's tool said, in a sentence: Ray answers with the tool's whole output."""
+    """The message of a node's tool, in a sentence: Ray returns the tool's complete output."""
     said = error.body.casefold()
     what = f"{process} could not be inspected.".capitalize()
     if "is not installed" in said:

@@ -18,10 +18,10 @@ async def any_job() -> str:
 def rank_log(
     dashboard: Dashboard, rank: int, submission: Callable[[], Awaitable[str]] = any_job
 ) -> Locate:
-    """Where the rank's process of the newest attempt writes, in the newest run of Ray Train.
+    """Find the log of the rank's process in the newest attempt of the newest Ray Train run.
 
-    `submission`: the job that the run is of, if that is known: a run without Ray Train is no reason
-    to show the log of one before it. MissingError where there is no such rank, or no state.
+    `submission`: the job of the run, if known: for a run without Ray Train the log of an earlier
+    run must not be shown. MissingError without such a rank, or without its state.
     """
 
     async def locate() -> LogFile:

@@ -1,9 +1,9 @@
-"""Runs that nothing but Ray Train itself tells of: its state actor, by way of the dashboard.
+"""Runs that only Ray Train reports: from its state actor, through the dashboard.
 
-A job that somebody else submitted, without the telemetry callback, shows its runs, their attempts
-and where the ranks are; there is no step, no loss and no report in it. Run ids are Ray Train's own,
-the same that telemetry uses but for a run that a second driver goes on with: that one keeps its
-first id there. So what telemetry tells of, and what its drivers do, is left to it.
+For a job that another user submitted, without the telemetry callback, this yields its runs, their
+attempts and the nodes of the ranks, but no steps, losses or reports. Run ids are Ray Train's, which
+telemetry uses too, except for a run that a second driver resumes: telemetry keeps its first id.
+Runs that telemetry reports, and the other runs of their drivers, are skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 
 POLL_S = 3.0
 TELEMETRY_AWAITED_S = 15.0
-"""How long a new run is left for telemetry to speak of: its file may not be found yet."""
+"""How long to wait for telemetry of a new run: its file may not be found yet."""
 
 NO_RUNS = (
     "no driver has reported its runs; one with RAY_TRAIN_ENABLE_STATE_TRACKING=1 does "
@@ -30,7 +30,7 @@ NO_RUNS = (
 
 
 class _Reported(Struct):
-    """What has been said of one run."""
+    """What was reported of one run."""
 
     seen_s: float
     """By the monotonic clock."""
@@ -40,11 +40,10 @@ class _Reported(Struct):
 
 
 class TrainRunsSource(PollingSource):
-    """RunSeen, AttemptStarted, AttemptEnded and SourceHealth (source `train`).
+    """Yield RunSeen, AttemptStarted, AttemptEnded and SourceHealth (source `train`).
 
-    `telemetry_ids` gives the ids of the runs that telemetry tells of and Ray's own ids of
-    their drivers' jobs, or None while telemetry has not spoken yet; it is called on the loop of
-    this source.
+    `telemetry_ids` returns the ids of the runs that telemetry reports and Ray's ids of their
+    drivers' jobs, or None before telemetry has reported. It is called on the loop of this source.
     """
 
     name = "train"
@@ -76,12 +75,12 @@ class TrainRunsSource(PollingSource):
     def _is_mine(self, run: TrainRun, known: _Reported, theirs: Collection[str] | None) -> bool:
         if theirs is not None and (run.id in theirs or run.job_id in theirs):
             return False
-        # States are told in order of time: what is said here too soon would hide the states from
-        # before that telemetry brings.
+        # States are reported in order of time: a state that is reported too soon here would hide
+        # the earlier states of telemetry.
         return known.said is not None or self._monotonic() - known.seen_s >= self._awaited_s
 
     def _news(self, run: TrainRun, known: _Reported) -> Iterator[Event]:
-        """What has changed since it was told last; at first, everything."""
+        """The changes since the last report; at first, everything."""
         if known.said is None:
             yield self._state(run, known, run.started_s, RunState.INITIALIZING)
         up = [attempt for attempt in run.attempts if attempt.workers]  # as telemetry counts them
@@ -102,7 +101,7 @@ class TrainRunsSource(PollingSource):
 
     def _state(self, run: TrainRun, known: _Reported, at_s: float, state: RunState) -> RunSeen:
         size = next((len(at.workers) for at in reversed(run.attempts) if at.workers), None)
-        # Never before what was said before: the cluster's clock and this one's may differ.
+        # Never before earlier reports: the cluster's clock and this host's may differ.
         at_s = max(at_s, known.said.at_s) if known.said else at_s
         known.said = RunSeen(
             at_s=at_s,

@@ -19,19 +19,19 @@ class Stream(Struct):
 
     node_id: str
     ray_id: str
-    """The Ray job that writes it; empty when the name does not say."""
+    """The Ray job that writes it; empty if it is not in the name."""
     found_s: float
     """By the monotonic clock."""
     files: dict[int, str] = field(default_factory=dict)
-    """Those that there are, as far as is known: by number, the name."""
+    """The known files: by number, the name."""
     at: int = 0
-    """The number of the one that is read."""
+    """The number of the file that is read."""
     progress: Progress = field(default_factory=Progress)
     running: set[str] = field(default_factory=set)
     """Runs in it that have not ended."""
     error: str = ""
     read: asyncio.Event = field(default_factory=asyncio.Event)
-    """What was in it when it was found has been read, or has failed to be."""
+    """Its contents at discovery have been read, or have failed to be read."""
     done: bool = False
     lost: bool = False
     """It, or its node, is not there; should it be listed again, it is read on."""
@@ -48,11 +48,11 @@ class Stream(Struct):
 
     def listed(self, files: dict[int, str]) -> None:
         if self.lost and self.at not in files and not any(n > self.at for n in files):
-            self.at, self.progress = min(files), Progress()  # begun anew under the old name
+            self.at, self.progress = min(files), Progress()  # created again under the old name
         self.files = files
 
     def announced(self) -> bool:
-        """Whether the stream itself says that it goes on in another file."""
+        """Whether the stream announces that it continues in another file."""
         number = self.progress.next_segment
         if number != self.at + 1 or not self.ray_id:
             return False
@@ -92,5 +92,5 @@ class DriverStates:
                 job = self._listed.get(stream.ray_id)
         if job is not None:
             return job.status.is_over
-        # Ray lists only the last driver of a submission, and none of one that was deleted.
+        # Ray lists only the last driver of a submission, and none of a deleted one.
         return stream.progress.seq > 0 and not stream.running

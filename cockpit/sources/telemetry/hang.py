@@ -1,4 +1,4 @@
-"""Dumps of ranks that hang, out of the stream: whatever is not plausible is left out."""
+"""Parse the dumps of hung ranks in the stream; implausible values are left out."""
 
 from __future__ import annotations
 

@@ -12,46 +12,45 @@ MOST_AHEAD = 100_000_000
 """A number that is further ahead is no number: at 4 lines a second it is ten months."""
 
 REMEMBERED = 5_000
-"""Of so many of the newest numbers it is known which have come: lines may change places."""
+"""How many of the newest sequence numbers are remembered: lines may be out of order."""
 
 _MOST_SEGMENTS = 999_999_999
 
 
 class RereadError(Exception):
-    """What came does not follow on what was read: the file must be read from its start."""
+    """The response does not continue the previous one: the file must be read from its start."""
 
 
 class Progress(Struct):
     """How far a stream has been read, and what of it could not be."""
 
     seq: int = 0
-    """The highest number that has come."""
+    """The highest number received."""
     skipped: int = 0
     """Lines that are garbage, torn or of a later version."""
     skipped_why: str = ""
     missing: int = 0
     """Numbers that are not in the stream."""
     next_segment: int = 0
-    """The newest file that the stream has said it goes on in."""
+    """The newest file that the stream has announced as its continuation."""
     _whole: bool = True
     _caught_up: bool = True
     _unnumbered: int = 0
     _repeats_until: int = 0
-    """Lines below this number are repeated from files that are gone: between them nothing is
-    missing."""
+    """Lines below this number are repeated from deleted files: gaps between them are expected."""
     _counts_repeats: bool = False
     _came: dict[int, tuple[float, int]] = field(default_factory=dict)
     """By number, the first and the newest: the record's time, and the last answer with it."""
     _first: int = 0
     _is_first: bool = True
-    """No numbered line of this answer has come yet."""
+    """No numbered line of this response was received yet."""
     _jumped: int = 0
     """How many are missing by the last line's number alone, when that is beyond belief."""
     _leapt_from: int = 0
     _answer: int = 0
 
     def begin(self, *, whole: bool) -> None:
-        """A new connection brings the `whole` file again, or only its end."""
+        """A new connection reads the `whole` file again, or only its end."""
         self._whole = whole
         self._caught_up = self.seq == 0
         self._unnumbered = 0
@@ -59,10 +58,10 @@ class Progress(Struct):
         self._answer += 1
 
     def take(self, line: bytes) -> Record | None:
-        """The record of this line when it is new.
+        """Return the record of this line if it is new.
 
-        Raises RereadError after a gap, unless the whole file is being read: then what is missing
-        is not there. Also when the file was replaced by another.
+        Raises RereadError after a gap, unless the complete file is being read: then the missing
+        lines do not exist. Also raised when the file was replaced.
         """
         record: Record | None = None
         broken: WireError | None = None
@@ -72,7 +71,7 @@ class Progress(Struct):
             broken = error
         number = (record.seq, record.t) if record else _number(line)
         if number is None:
-            # It cannot be told from one seen before, except behind the last one seen.
+            # It may be a repetition, unless it follows the last line received.
             if broken is not None and self._caught_up:
                 self._unnumbered += 1
                 self._skip(broken)
@@ -117,7 +116,7 @@ class Progress(Struct):
         return record
 
     def _begins_file(self, record: Record) -> bool:
-        """A file's first line, when what came before it is not known: its story follows."""
+        """A file's first line, when earlier lines are not known."""
         if record.seq <= self.seq + 1 or not self._whole:
             return False
         if record.seq == self._repeats_until:
@@ -130,7 +129,7 @@ class Progress(Struct):
         return True
 
     def finish(self) -> None:
-        """Nothing more is read: forget which numbers have come, but not what could not be read."""
+        """The reading has ended: forget the received numbers, but keep the unreadable ones."""
         self._came.clear()
 
     @property
@@ -147,9 +146,9 @@ class Progress(Struct):
         self.skipped_why = str(error)
 
     def _has_come(self, seq: int, t: float) -> bool:
-        """Raises RereadError when it came with another time: the file is another by now.
+        """Raise RereadError if it was received with another time: the file was replaced.
 
-        Twice in one answer is no other file: two writers were at it for a moment.
+        Twice in one response is no replacement: two writers overlapped for a short time.
         """
         came = self._came.get(seq)
         if came is None:
@@ -162,7 +161,7 @@ class Progress(Struct):
         return True
 
     def _late(self, seq: int, t: float, record: Record | None) -> Record | None:
-        """A number that was passed over; None when it is too long ago to know that it was."""
+        """A number that was skipped; None when it is too old to know."""
         if seq <= self.seq - REMEMBERED or seq < self._first:
             return None
         self._note(seq, t)
@@ -173,7 +172,7 @@ class Progress(Struct):
         self._first = self._first or seq
         self._came[seq] = (t, self._answer)
         if len(self._came) > REMEMBERED + 1:
-            # The first stays: by its time another file under this name is told apart.
+            # The first is kept: its time identifies a replaced file.
             oldest = next(number for number in self._came if number != self._first)
             del self._came[oldest]
 

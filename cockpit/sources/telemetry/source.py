@@ -1,9 +1,9 @@
 """The telemetry stream: files on the head node, found and followed through the log routes.
 
-Each driver writes one stream, a row of files of which the oldest go. All that there are are read,
-so that a cockpit that attaches late shows the past; only the newest of drivers that still run are
-then followed. Ray can end an answer cleanly while the job runs (ray #57002, #60665): each stream is
-resumed by the numbers of its records.
+Each driver writes one stream, a sequence of files of which the oldest are deleted. All existing
+files are read, so that a cockpit that attaches late shows the history. Then only the newest file of
+each running driver is followed. Ray can end a response cleanly while the job runs (ray #57002,
+#60665): each stream is resumed by the sequence numbers of its records.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from training.telemetry.wire import FILE_PATTERN, Run, segment_of
 FIND_S = 1.0
 """Between two looks for new files: one request each."""
 FIND_REST_S = 60.0
-"""The same at rest, with a `Pace`: a job that begins ends the rest."""
+"""The interval at rest, with a `Pace`: a new job ends the rest."""
 FIRST_READ_S = 3.0
-"""How long the past of new files delays the report on health while nothing of them comes in."""
+"""How long the history of new files delays the health report while no record arrives."""
 JOBS_FRESH_S = 3.0
 TAIL_LINES = 500
-"""Asked for when resuming: more than are written in a minute, and a gap asks for all."""
+"""Requested to resume: more than a minute's lines; after a gap, all are requested."""
 IDLE_S = 10.0
-"""A silent stream is opened again: a path that died (NAT, proxy) looks just like silence."""
+"""A stream without data is opened again: a dead path (NAT, proxy) looks equal."""
 CLEAN_END_WAIT_S = 0.2
 LINE_LIMIT_BYTES = 8 << 20
 """A tick of 20,000 ranks."""
@@ -49,9 +49,9 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class TelemetrySource:
-    """RunSeen, AttemptStarted, AttemptEnded, RankSampled, MetricsReported and SourceHealth.
+    """Yield RunSeen, AttemptStarted, AttemptEnded, RankSampled, MetricsReported and SourceHealth.
 
-    SourceHealth (source `telemetry`) says at each look for files: absent when there is none yet,
+    SourceHealth (source `telemetry`) is reported after each search for files: absent without any,
     failed when files cannot be listed or read, and in `error` what was skipped or is missing.
     """
 
@@ -95,7 +95,7 @@ class TelemetrySource:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _find(self, queue: asyncio.Queue[Event]) -> None:
-        """Look for files for ever, and have each stream read by a task of its own."""
+        """Search for files forever, and read each stream in a separate task."""
         streams: dict[tuple[str, str], Stream] = {}
         backoff = Backoff()
         head = ""
@@ -134,7 +134,7 @@ class TelemetrySource:
                     stream.lost = False
                     readers.create_task(self._read(stream, jobs, queue))
                     found.append(stream)
-                await _all_read(found)  # the first word on health comes after the past
+                await _all_read(found)  # the first health report comes after the history
                 wait_s = self._pause_s(self._find_s)
                 await queue.put(self._health(streams.values(), wait_s, absent=not names))
                 await self._rest(wait_s)
@@ -178,8 +178,8 @@ class TelemetrySource:
         while not stream.done:
             before = stream.progress.seq
             try:
-                # Asked before reading: all that a driver wrote is there once it is over, and all
-                # of a file once there is a next one.
+                # Checked before reading: a driver that has ended has written all its records, and a
+                # file with a successor is complete.
                 goes_on = stream.next
                 over = goes_on is None and await jobs.is_over(stream)
                 ends = over or goes_on is not None
@@ -199,7 +199,7 @@ class TelemetrySource:
                 whole = stream.progress.seq == 0
             except MissingError:
                 if (number := stream.next) is not None:
-                    stream.at, whole = number, True  # the oldest went while it was read
+                    stream.at, whole = number, True  # the oldest file was deleted during the read
                     continue
                 stream.lost, stream.error = True, ""
                 stream.read.set()
@@ -223,7 +223,7 @@ class TelemetrySource:
         follow: bool,
         torn: bool,
     ) -> None:
-        """One answer, to its end or to the line that says where the stream goes on."""
+        """Read one response, to its end or to the line that names the next file."""
         stream.progress.begin(whole=whole)
         async with (
             nullcontext() if follow else self._reads,
@@ -253,7 +253,7 @@ class TelemetrySource:
 
 
 async def _all_read(streams: Sequence[Stream]) -> None:
-    """Wait until the past of each is read, for as long as records come in."""
+    """Wait until the history of each stream is read, as long as records arrive."""
     waits = {asyncio.create_task(stream.read.wait()) for stream in streams}
     try:
         while waits:

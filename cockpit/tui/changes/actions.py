@@ -1,4 +1,4 @@
-"""What the screens need from outside: a connection with its session and its actions."""
+"""The interface of the UI to its cluster: a connection with its session and its actions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Connection(Struct, frozen=True):
     """The shown cluster, and the others. The sessions are started."""
 
     session: Session | None
-    """None: no cluster is chosen yet, and the fleet is shown to choose from."""
+    """None: no cluster is selected yet, and the fleet is shown."""
     actions: DrillActions | None = None
-    """None: nothing can be changed here."""
+    """None: changes are not possible."""
     log_source: LogSource | None = None
     ends_with_screen: str = ""
-    """What quitting ends, as a noun phrase; quitting then asks for confirmation."""
+    """What quitting deletes or stops, as a noun phrase; quitting then asks for confirmation."""
     fleet: Session | None = None
     """Its store holds only `fleet` and the sources `context:NAME`."""
     reconnect: Reconnect | None = None
@@ -50,15 +50,15 @@ class Connection(Struct, frozen=True):
 Log: TypeAlias = Callable[[str], None]
 
 Connect: TypeAlias = Callable[[Log], Connection]
-"""Runs in a thread while the screen is up already. Each line that it says is shown.
+"""Connect, in a thread, while the UI is already shown.
 
-A CockpitError ends the start and is shown. When the user has quit meanwhile, the next line said
-raises `Quit`, so that the start can undo what it has begun.
+Progress lines are shown. A CockpitError ends the start and is shown. When the user has quit, the
+next progress line raises `Quit`, so that the start can undo its work.
 """
 
 Reconnect: TypeAlias = "Callable[[ClusterRef, Log], Connection]"
-"""As `Connect`, to that cluster. What it leaves open of `fleet` and `reconnect` stays as it was;
-the session that was looked at before is closed by the screen."""
+"""As `Connect`, to that cluster. `fleet` and `reconnect` are kept if the result has none; the
+screen closes the session of the previous cluster."""
 
 
 class Quit(Exception):

@@ -98,7 +98,7 @@ async def launch(app: AppBase, chosen: str = "") -> None:
         app.notify(f"Launching {order.name} …", timeout=3, markup=False)
         try:
             job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
-        except UsageError as error:  # what was typed stays, to be mended
+        except UsageError as error:  # the input is kept, to be corrected
             form = Launch(
                 jobs, order.name, rayjob=may_rayjob, typed=order, wrong=str(error), where=where
             )
@@ -109,7 +109,7 @@ async def launch(app: AppBase, chosen: str = "") -> None:
 
 
 async def leave(app: AppBase) -> None:
-    """Quit; asks for confirmation when quitting ends something, or a drill has to be undone."""
+    """Quit; asks for confirmation when quitting deletes something, or a drill has to be undone."""
     ends = app.connection.ends_with_screen if app.connection else ""
     if ends and await _is_gone(app):
         ends = ""
@@ -128,9 +128,9 @@ async def leave(app: AppBase) -> None:
 
 
 async def _is_gone(app: AppBase) -> bool:
-    """Whether another has taken the local cluster down already.
+    """Whether another process has already deleted the local cluster.
 
-    A cluster that is down may still have pods that quitting ends, hence the second question.
+    A deleted cluster may still have pods that quitting ends, hence the second question.
     """
     if app.session is None or app.store.health is not ClusterHealth.DOWN:
         return False
@@ -151,9 +151,9 @@ def confirmation(
     typed: str = "",
     destroys: bool = True,
 ) -> Confirm:
-    """The dialog before a change: the cluster first, whose name is typed where it is protected.
+    """The dialog before a change, with the cluster first; a protected one requires its typed name.
 
-    `typed`: a word to type elsewhere too. `destroys`: it ends or removes something.
+    `typed`: text that must be typed in any case. `destroys`: the change deletes or stops something.
     """
     if app.session is None:
         return Confirm(question, lines, yes, typed=typed)

@@ -38,7 +38,7 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
 
 
 async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
-    """Keep new pods off the K8s node, or let them on again; None: the other of what is."""
+    """Cordon or uncordon the K8s node; None: toggle."""
     actions = allowed(app, "cordon", "Nothing was cordoned.")
     machine = app.store.machines.get(name)
     if machine is None:
@@ -67,7 +67,7 @@ async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
 
 
 def _taken(store: Store, name: str) -> list[str]:
-    """What suspending takes away."""
+    """The effect of suspending."""
     pods = len([pod for pod in store.pods.values() if pod.ended_s is None])
     lines = [f"Suspend cluster {name}: all its {plural(pods, 'pod')} go, the head too."]
     going = [job for job in store.jobs.values() if not job.status.is_over]
@@ -82,7 +82,7 @@ def _taken(store: Store, name: str) -> list[str]:
 
 
 def _there(here: OnNode) -> list[str]:
-    """What of this cluster runs on a K8s node."""
+    """The pods of this cluster on a K8s node."""
     if not here.pods:
         return ["No pod of this cluster runs there."]
     names = ", ".join(pod.name for pod in here.pods[:4]) + (" …" if len(here.pods) > 4 else "")

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
-    """Ask for a fault (unless it is named) and its fields, then continue with `inject`."""
+    """Ask for a fault (unless it is given) and its fields, then continue with `inject`."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     found = [(one, why) for one, why, _ in fault_rows(backend, app.capabilities)]
@@ -94,7 +94,7 @@ async def inject(app: AppBase, actions: DrillActions, form: DrillForm) -> bool:
     )
     if not await app.push_screen_wait(question):
         return False
-    ready(app)  # another may have been begun while this one was asked about
+    ready(app)  # another may have begun during the confirmation
     going = Conducting(plan.name, experiment.abort, lambda: experiment)
     notify_verdict(app, await _conducted(app, going, actions.drill(experiment)))
     return True
@@ -125,7 +125,7 @@ async def kill(app: AppBase, target: str, grace_s: float = 0.0) -> None:
 
 
 async def hold_day(app: AppBase, day: GameDay) -> None:
-    """Confirm a game day as a whole, and conduct its steps."""
+    """Confirm a complete game day, and run its steps."""
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     there = here(app.store, backend, app.capabilities)

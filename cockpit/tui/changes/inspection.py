@@ -1,4 +1,4 @@
-"""An object to read: as the cluster has it, or as it is known here where there is no such thing."""
+"""Show an object: as the cluster describes it, or from the store if the cluster cannot."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.view_state import Target
 
 KINDS = ("cluster", "group", "pod", "machine", "rayjob")
-"""What a backend can show and describe."""
+"""The objects that a backend can show and describe."""
 
 
 async def show_object(app: AppBase, target: Target) -> None:
-    """The real object where there is one and it may be read, else what is known of it."""
+    """The cluster's description if it is available, else the facts of the store."""
     shown = in_cluster(app.store, target)
     if shown is not None and not app.refusal("manifest"):
         await _read(app, shown, "", app.actions.manifest(shown.kind, shown.name))
@@ -50,7 +50,7 @@ def in_cluster(store: Store, target: Target) -> Target | None:
 
 
 async def _read(app: AppBase, shown: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
-    """The page opens at once; the answer comes when it comes."""
+    """The page opens at once, and is filled when the response arrives."""
     page = Reading(f"{shown.kind} {shown.name}{how}", "Loading…")
     app.push_screen(page)
     try:

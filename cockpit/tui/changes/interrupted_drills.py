@@ -1,4 +1,4 @@
-"""What a killed cockpit has left of its drills: shown once connected, and undone on a yes only."""
+"""Faults that a killed cockpit process left: shown once connected, and undone on confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An object as YAML, as it is known here."""
+"""Format an object of the store as YAML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.model.text import clean
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./@-]*( [\w./@:-]+)*")
 FIRST_TIME_S = 1e9
-"""More seconds than this are no duration but a moment since 1970."""
+"""Larger numbers of seconds are Unix times and not durations."""
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "nan", "inf"}
 
 

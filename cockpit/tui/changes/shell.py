@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from cockpit.tui.app_base import AppBase
 
 LEAVE = b"\x1d"
-"""ctrl+]: three in a row come back from a shell that no longer answers."""
+"""ctrl+]: three in a row leave a shell that does not respond."""
 KEYBOARD, SCREEN = 0, 1
 CHUNK = 65_536
 
 
 async def open_shell(app: AppBase, pod: str) -> None:
-    """Raises CockpitError when there is no shell to be had; the screen comes back either way."""
+    """Raise CockpitError if no shell is available; the UI is restored in either case."""
     actions = allowed(app, "exec", "No shell was opened.")
     session = app.session
     assert session is not None
@@ -88,7 +88,7 @@ async def _carry_in(terminal: Terminal, keys: asyncio.Queue[bytes]) -> None:
 
 async def _carry_out(terminal: Terminal, screen: int) -> None:
     async for chunk in terminal.output():
-        # A terminal that does not read must not hold up the sources, which share this loop.
+        # A terminal that does not read must not block the sources, which share this loop.
         await asyncio.to_thread(_write_all, screen, chunk)
 
 
@@ -99,9 +99,9 @@ def _write_all(screen: int, data: bytes) -> None:
 
 @contextmanager
 def _read_in_thread(keyboard: int, keys: asyncio.Queue[bytes]) -> Iterator[None]:
-    """What is typed goes into the queue; an empty one at its end.
+    """Put input into the queue, and an empty chunk at its end.
 
-    A thread with `select`, since not every file descriptor can be watched by an event loop.
+    A thread with `select`, since an event loop cannot watch every file descriptor.
     """
     loop = asyncio.get_running_loop()
     ended, end = os.pipe()
@@ -131,7 +131,7 @@ def _read_in_thread(keyboard: int, keys: asyncio.Queue[bytes]) -> Iterator[None]
 
 @contextmanager
 def raw(keyboard: int) -> Iterator[int]:
-    """Every key goes to the shell, ctrl+c too."""
+    """Every key is sent to the shell, ctrl+c too."""
     before = termios.tcgetattr(keyboard)
     tty.setraw(keyboard)
     try:

@@ -1,1 +1,1 @@
-"""What can be typed after `:` or into a form."""
+"""Commands after `:`, and forms."""

@@ -1,4 +1,4 @@
-"""Which cluster of the fleet is meant by a name."""
+"""Resolve a name to a cluster of the fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be typed after `:`, and how a line of it is read and completed."""
+"""The commands after `:`, with their parsing and completion."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Command(Struct, frozen=True):
     usage: str
     help: str
     takes: tuple[str, ...] = ()
-    """What its first words are, for completion: `pod`, `rank`, `group`, `job`, `theme`, `machine`,
-    `context`, `namespace`, `cluster`, `fault` and then whom it hits."""
+    """The types of the first arguments, for completion: `pod`, `rank`, `group`, `job`, `theme`,
+    `machine`, `context`, `namespace`, `cluster`, `fault` and then its target."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -71,7 +71,7 @@ _BY_NAME = {command.name: command for command in COMMANDS} | {
 
 
 def parse(line: str) -> tuple[Command, tuple[str, ...]]:
-    """The command and its words. A unique beginning of a name is enough; raises UsageError."""
+    """Parse the command and its arguments. A unique prefix is enough; raises UsageError."""
     words = line.split()
     if not words:
         raise UsageError("No command was typed.", todo="Try: help")
@@ -91,7 +91,7 @@ def parse(line: str) -> tuple[Command, tuple[str, ...]]:
 def completions(
     line: str, store: Store, themes: Sequence[str] = (), fleet: Store | None = None
 ) -> list[str]:
-    """Whole lines that begin with what was typed, likeliest first."""
+    """Complete lines that begin with the input, most likely first."""
     head, _, tail = line.rpartition(" ")
     if not head:
         return [command.name for command in COMMANDS if command.name.startswith(tail)]

@@ -34,7 +34,7 @@ USAGE = (
 
 
 class DrillForm(Struct, frozen=True):
-    """All of it as it was typed; empty is as it is by default."""
+    """The fields as typed; empty is the default."""
 
     fault: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class DrillForm(Struct, frozen=True):
 
 
 def plan(form: DrillForm) -> DrillPlan:
-    """Raises UsageError for what cannot be meant."""
+    """Raise UsageError for an invalid form."""
     kind = fault_named(form.fault)
     defaults = {one.name: default_text(one) for one in kind.parameters}
     given = {

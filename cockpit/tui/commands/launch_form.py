@@ -25,10 +25,10 @@ class Line(Struct, frozen=True):
     text: str
     is_changed: bool
     complaint: str
-    """What is wrong with it; "" for nothing."""
+    """What is wrong with it; "" if it is valid."""
 
     def another(self, by: int) -> str:
-        """The word that many places on, of those to choose from; "" when it is to be typed."""
+        """The choice that many places further; "" if there are no choices."""
         words = ("true", "false") if self.setting.type == "bool" else self.setting.choices
         if not words:
             return ""
@@ -37,7 +37,7 @@ class Line(Struct, frozen=True):
 
 
 class LaunchForm(Struct):
-    """The jobs, the one that is chosen, and what was typed: each job keeps its own."""
+    """The jobs, the selected one, and the input, which is kept for each job."""
 
     jobs: Sequence[BundledJob]
     chosen: str = ""
@@ -55,12 +55,12 @@ class LaunchForm(Struct):
         return groups(self.job, self.jobs)
 
     def found(self, words: str) -> list[BundledJob]:
-        """The jobs that have all of the words in their name or summary, the likeliest first."""
+        """The jobs with all of the words in their name or summary, best match first."""
         found = [job for job in self.jobs if _has(words, job.name, job.summary)]
         return sorted(found, key=lambda job: _unlike(words, job.name)) if words else found
 
     def put(self, name: str, text: str) -> None:
-        """What was typed for a setting; nothing for a number or a word is its default."""
+        """The input for a setting; for a number or a string, an empty input is the default."""
         setting = self.job.setting(name)
         typed = self.typed.setdefault(self.chosen, {})
         text = text.strip()
@@ -74,7 +74,7 @@ class LaunchForm(Struct):
         return Line(setting, text, not setting.is_default(text), setting.complaint(text))
 
     def lines(self, words: str = "") -> list[Head | Line]:
-        """What there is to see: heads, and the settings of open groups.
+        """The visible lines: heads, and the settings of open groups.
 
         With words, the settings that have all of them in their name, help or choices.
         """
@@ -90,7 +90,7 @@ class LaunchForm(Struct):
         return shown
 
     def likeliest(self, words: str) -> str:
-        """The setting that is probably looked for; "" when none has the words."""
+        """The best match; "" if no setting has the words."""
         shown = [line.setting.name for line in self.lines(words) if isinstance(line, Line)]
         return min(shown, key=lambda name: _unlike(words, name), default="")
 
@@ -107,13 +107,13 @@ class LaunchForm(Struct):
 
     @property
     def changed(self) -> Mapping[str, str]:
-        """What differs from the job's own settings."""
+        """The settings that differ from the job's defaults."""
         lines = [self.line(setting) for setting in self.job.settings]
         return {line.setting.name: line.text for line in lines if line.is_changed}
 
     @property
     def wrong(self) -> list[JobSetting]:
-        """What the job would not take, in the order that is shown."""
+        """The invalid settings, in the order in which they are shown."""
         return [one for group in self.groups for one in group.settings if self.line(one).complaint]
 
 
@@ -126,7 +126,7 @@ def _of(setting: JobSetting, words: str) -> bool:
 
 
 def _unlike(words: str, name: str) -> int:
-    """How far the words are from that name."""
+    """The distance of the words from that name."""
     words = words.strip().lower().replace("-", "_")
     name = name.replace("-", "_")
     return 0 if words == name else 1 if name.startswith(words) else 2 if words in name else 3

@@ -1,1 +1,1 @@
-"""What lies over a view and wants an answer."""
+"""Dialogs over a view."""

@@ -14,9 +14,9 @@ from cockpit.tui.dialogs.dialog import Dialog
 
 
 class Confirm(Dialog[bool]):
-    """Answers True for yes. With `typed`, yes needs that word typed in full.
+    """Returns True for yes. With `typed`, yes requires that text.
 
-    `again` is the key that led here, where pressing it once more means yes.
+    `again` is the key that opened the dialog; pressing it a second time is a yes.
     """
 
     DEFAULT_CSS = """

@@ -33,9 +33,9 @@ NAME_CELLS, OPTION_CELLS = 18, 68
 
 
 class DrillDialog(Dialog[DrillForm | None]):
-    """Answers with a form that can be meant; None: not now.
+    """Returns a valid form; None: cancelled.
 
-    `faults` are those to choose from, with why not; one alone is not asked for.
+    `faults` are the choices, with why they are unavailable; a single one is not asked for.
     """
 
     DEFAULT_CSS = """

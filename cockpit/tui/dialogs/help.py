@@ -13,7 +13,7 @@ from cockpit.tui.terminal.cells import fit, width_of
 
 KEY_CELLS, COMMAND_CELLS = 15, 26
 LEAST_WORDS = 12
-"""Cells; narrower than that, words are not set off from the keys."""
+"""Cells; on narrower terminals, the text is not aligned after the keys."""
 
 HERE: dict[str, dict[str, str]] = {
     "drills": {
@@ -21,7 +21,7 @@ HERE: dict[str, dict[str, str]] = {
         "drill": "The same; on an earlier drill, the form of its fault",
     },
 }
-"""By view and key: what it does there, where the words for all views are too wide."""
+"""By view and key: a shorter description for views where the general one is too wide."""
 NOTES: dict[str, tuple[tuple[str, str], ...]] = {
     "drills": (
         ("esc", "Close the panel of a drill that has ended"),
@@ -29,7 +29,7 @@ NOTES: dict[str, tuple[tuple[str, str], ...]] = {
         ("MEDIAN TO STEP", "Fault to first new step, median of earlier drills of this kind"),
     ),
 }
-"""By view: what is no key of the table, or a word on the screen."""
+"""By view: lines without a key, or terms on the screen."""
 
 
 def help_text(view: str, width: int) -> Content:
@@ -54,7 +54,7 @@ def key_lines(title: str, keys: Sequence[Key], width: int) -> Content:
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]], cells: int, width: int) -> Content:
-    """Words that take several lines begin each under the first."""
+    """Continuation lines are indented to the text of the first one."""
     lines = [Content.styled(title, "bold $accent")]
     for left, right in rows:
         head = fit(f"  {left}", max(2 + cells, 3 + width_of(left)))

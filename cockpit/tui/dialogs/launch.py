@@ -29,7 +29,7 @@ _WAYS: Mapping[Via, str] = {
 
 
 class Order(Struct, frozen=True):
-    """What to launch; `settings` are those that differ from the job's own."""
+    """The job to launch; `settings` are those that differ from its defaults."""
 
     name: str
     settings: Mapping[str, str]
@@ -44,9 +44,9 @@ class _Find(Input):
 
 
 class Launch(Dialog[Order | None]):
-    """First the jobs, to find one by typing; then its settings by group.
+    """First a searchable list of the jobs; then the job's settings by group.
 
-    Answers with an order that the job would take; None: not now.
+    Returns a valid order; None: cancelled.
     """
 
     DEFAULT_CSS = """
@@ -263,7 +263,7 @@ class Launch(Dialog[Order | None]):
         self.finding.focus()
 
     def action_back(self) -> None:
-        """From what is typed, then from what is looked for, then to the jobs, then away."""
+        """From the input, then from the search, then to the jobs, then close."""
         if self.detail.is_editing:
             self.detail.undo()
         elif self.finding.value:

@@ -16,11 +16,11 @@ from cockpit.tui.commands.launch_form import Head, LaunchForm, Line
 from cockpit.tui.terminal.cells import fit
 
 LEAST_CELLS, VALUE_CELLS = 8, 16
-"""Longest value that is shown in whole, where all are short and at most."""
+"""The maximum length of an unabbreviated value, if all are short and in general."""
 
 
 class SettingsList(OptionList):
-    """Shows the form's settings that have `words`, and changes those that need no typing."""
+    """Show the form's settings that match `words`, and change those that need no text input."""
 
     DEFAULT_CSS = """
     SettingsList { height: 1fr; margin: 1 0 0 0; }

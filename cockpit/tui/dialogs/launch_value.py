@@ -1,4 +1,4 @@
-"""What a setting is, in whole, and its value while it is typed or chosen."""
+"""The full description of a setting, and its value while it is edited."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SettingValue(Vertical):
     """
 
     class Typed(Message):
-        """What the value is now; it may be wrong still."""
+        """The current value, which may be invalid."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -76,7 +76,7 @@ class SettingValue(Vertical):
         place.display = bool(complaint)
 
     def edit(self, line: Line) -> None:
-        """Take the focus, for the value to be typed, or chosen where there are words for it."""
+        """Focus the input, or the choices if there are any."""
         self.before = line.text
         choices = line.setting.choices
         self._show(typed=not choices, chosen=bool(choices))
@@ -99,7 +99,7 @@ class SettingValue(Vertical):
         value.replace(text, *value.selection)
 
     def undo(self) -> None:
-        """Leave the value as it was."""
+        """Keep the previous value."""
         self._end(self.before)
 
     def on_input_changed(self, event: Input.Changed) -> None:

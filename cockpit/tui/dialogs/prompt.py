@@ -24,7 +24,7 @@ class _Completions(Suggester):
 
 
 class Prompt(Input):
-    """Hidden until `ask`. A filter applies while it is typed; a command when it is entered."""
+    """Hidden until `ask`. A filter applies while it is typed; a command on Enter."""
 
     DEFAULT_CSS = """
     Prompt { display: none; height: 1; border: none; padding: 0 1; background: $surface; }

@@ -1,4 +1,4 @@
-"""The main screen's actions on alerts: seen, or not now."""
+"""The main screen's actions on alerts: acknowledge and snooze."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cockpit.model.event import AlertHandled
 from cockpit.tui.main.current_view import Viewing
 
 SNOOZES = {"snooze": 15 * 60.0, "snooze_long": 60 * 60.0}
-"""Seconds of silence by action."""
+"""Seconds of snooze by action."""
 
 
 class Alerting(Viewing):

@@ -1,4 +1,4 @@
-"""The keys that change something. Each asks for confirmation; see `cockpit.tui.changes.changes`."""
+"""The keys that make changes. Each asks for confirmation; see `cockpit.tui.changes.changes`."""
 
 from __future__ import annotations
 

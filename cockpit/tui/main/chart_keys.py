@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # imported where it is first used: the first paint waits for 
     from cockpit.tui.views.charts.view import ChartsView
 
 ZOOM = 0.5
-"""What is left of the window by one key."""
+"""The share of the window that remains after one zoom."""
 PAN = 0.5
 FAR_CELLS = 10
 
@@ -24,7 +24,7 @@ def _on_charts(change: Callable[[ChartsView], None]) -> Callable[[Charting], Non
 
 class Charting(Viewing):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that two views use does what belongs to the one that is shown."""
+        """A key that two views use acts on the visible one."""
         if action in keys.SHARED and self.view_name not in keys.BY_ID[action].views:
             return False
         return super().check_action(action, parameters)

@@ -87,7 +87,7 @@ async def show_log_of(screen: Viewing, name: str) -> None:
 
 
 async def _narrow(screen: Viewing, what: str, name: str) -> None:
-    """The clusters of a context or a namespace: the only one at once, else those to choose from."""
+    """Open the only cluster of a context or a namespace, else the list of its clusters."""
     state = screen.cockpit.view_state()
     if state.fleet is None:
         raise UsageError("There is only this cluster to look at from here.")

@@ -1,4 +1,4 @@
-"""What the keys of the main screen work on: the application, and the view that is shown."""
+"""The base of the main screen's keys: the application, and the visible view."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Viewing(Screen[None]):
         return self.views[self.shown]
 
     def target(self) -> Target | None:
-        """What is selected, as long as it is there."""
+        """The selected object, while it exists."""
         return self.view.target()
 
     def pod(self) -> str:

@@ -32,8 +32,11 @@ class Drilling(Viewing):
         return next((fault for fault in faults if fault in NAMES), "")
 
     def _meant(self) -> tuple[str, str]:
-        """The fault that is selected, or that of the earlier drill that is, and whom: the selected
-        rank or pod; else whoever is drawn."""
+        """Return the selected fault and its target.
+
+        The fault may be that of a selected earlier drill. The target is the selected rank or pod;
+        without one, a random pod.
+        """
         chosen = self.target()
         if chosen is None:
             return "", "random"

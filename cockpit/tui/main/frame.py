@@ -39,7 +39,7 @@ class Line(Widget):
         self._clicks: list[tuple[int, int, str]] = []
 
     def show(self, content: Content, clicks: Sequence[tuple[int, int, str]] = ()) -> None:
-        """`clicks`: from which cell to before which cell a click is which action."""
+        """`clicks`: cell ranges [from, to) with the action of a click."""
         self._clicks = list(clicks)
         if not content.is_same(self._content):
             self._content = content
@@ -187,12 +187,12 @@ class DrillLine(Line):
 
 
 def _words(words: str) -> str:
-    """A palette's words as a style of Textual's markup."""
+    """A style of the palette as Textual markup."""
     return " ".join(word if word == "bold" else f"${word}" for word in words.split())
 
 
 class KeyBar(Line):
-    """The keys that do something here; those that may not are dim. They can be clicked."""
+    """The active keys; those without permission are dim. They can be clicked."""
 
     DEFAULT_CSS = """
     KeyBar { background: $panel; }
@@ -230,7 +230,7 @@ def _key(key: Key, dim: bool) -> Content:
 
 
 def _spread(left: Content, right: Content, width: int) -> Content:
-    """Both ends of a line; the right one stays whole as long as it can."""
+    """The left and right ends of a line; the right one is cut last."""
     room = max(0, width - right.cell_length)
     if left.cell_length > room:
         left = left.truncate(max(0, room - 1), ellipsis=True)

@@ -43,7 +43,7 @@ class Inspecting(Viewing):
             self.cockpit.attempt(inspection.describe(self.cockpit, target))
 
     def _inspected(self) -> Target | None:
-        """What is selected; where nothing can be, the cluster itself."""
+        """The selected object; without a selection, the cluster."""
         target = self.target()
         ref = self.cockpit.store.ref
         if target is None and self.view.NAME == "overview" and ref is not None:

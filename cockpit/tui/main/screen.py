@@ -19,7 +19,7 @@ from cockpit.tui.main.inspect_keys import Inspecting
 from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
 from cockpit.tui.views import registry
 
-if TYPE_CHECKING:  # each is imported where it is first used: the first paint waits for none
+if TYPE_CHECKING:  # each is imported on first use, so that the first paint is not delayed
     from cockpit.tui.dialogs.prompt import Prompt
     from cockpit.tui.views.ranks.view import RanksView
     from cockpit.tui.widgets.table.table import LineTable
@@ -65,22 +65,22 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
             view.draw(state)
 
     def keys_here(self, state: ViewState) -> tuple[keys.Key, ...]:
-        """What the bar below offers in this view."""
+        """The footer's keys of this view."""
         return keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
 
     # -- moving between views
 
     async def action_view(self, name: str) -> None:
-        """Show that view; each is built when it is first looked at."""
+        """Show that view; each is created when it is first shown."""
         self.view_name = name
-        # No view has anything to show before there is a cluster; the fleet needs none.
+        # Without a cluster only the fleet has data.
         there = self.cockpit.session is not None
         there = there or (name == "fleet" and self.cockpit.connection is not None)
         self.shown = shown = name if there else "starting"
         if shown not in self.views:
             self.views[shown] = view = registry.make(shown)
             await self.query_one("#view").mount(view)
-        # Another view may have been asked for while this one was being built.
+        # Another view may have been requested during the creation of this one.
         for other, view in self.views.items():
             view.display = other == self.shown
         self.draw_now()
@@ -102,7 +102,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         await self.action_view(name if self.cockpit.session is not None else "fleet")
 
     def draw_now(self) -> None:
-        """Even while the UI is paused: the user has selected something else."""
+        """Also while the UI is paused: the user has changed the selection."""
         self.redraw(self.cockpit.view_state(), held_too=True)
 
     def action_back(self) -> None:

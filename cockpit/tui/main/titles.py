@@ -7,8 +7,10 @@ from textual.widget import Widget
 
 
 def entitle(widget: Widget, title: str) -> None:
-    """Set it where it differs: Textual paints the whole widget again for every title it is given,
-    and would read markup in a name from the cluster."""
+    """Set the title if it differs.
+
+    Textual repaints the widget for every title, and would parse markup in a name from the cluster.
+    """
     content = Content(title)
     if widget.border_title != content.markup:
         widget.border_title = content

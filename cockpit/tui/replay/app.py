@@ -80,7 +80,7 @@ class ReplayScreen(MainScreen):
                 bar.draw(player)
 
     def keys_here(self, state: ViewState) -> tuple[Key, ...]:
-        """Those that turn the clock, and of the others what is not refused anyway."""
+        """The keys of the replay clock, and the other keys that are not refused in a replay."""
         here = super().keys_here(state)
         return (*REPLAY_KEYS, *(key for key in here if not key.verb and key.id != "pause"))
 

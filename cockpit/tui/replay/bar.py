@@ -23,7 +23,7 @@ RANKED = ("end", "mark", "attempt", "alert", "drill")
 
 
 class ReplayBar(Line):
-    """One line; a click on the track goes there."""
+    """One line; a click on the track seeks there."""
 
     DEFAULT_CSS = """
     ReplayBar { background: $panel; }
@@ -90,7 +90,7 @@ def _track(player: Player, room: int) -> Content:
 
 
 def cell_of(at_s: float, player: Player, room: int) -> int:
-    """Which cell of `room` a moment falls on."""
+    """The cell of `room` for a time."""
     length_s = player.end_s - player.begin_s
     if length_s <= 0:
         return 0

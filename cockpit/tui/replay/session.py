@@ -15,7 +15,7 @@ from cockpit.tui.changes.actions import Connection
 
 
 class RecordedActions(DrillActions):
-    """Every change, refused; no answer describes this machine or the cluster as it is now."""
+    """Refuse every change; no response reflects this host or the current cluster."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, refusal="This is a recording.")

@@ -1,1 +1,1 @@
-"""From the store to rows of a table. Pure: nothing here knows a screen."""
+"""Table rows from the store. Pure: independent of the screen."""

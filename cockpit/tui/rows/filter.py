@@ -1,4 +1,4 @@
-"""The filter of a table: words, comparisons such as `gpu<50`, and marks. Pure."""
+"""The filter of a table: text, comparisons such as `gpu<50`, and marks. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Test(Struct, frozen=True):
     value: str
 
     def holds(self, found: Value) -> bool:
-        """What is not known passes no comparison, except that it is not equal to anything."""
+        """An unknown value fails every comparison except "not equal"."""
         if found is None or found == "":
             return self.by == "!="
         if self.by == "~":
@@ -62,9 +62,9 @@ class Condition(Struct, frozen=True):
     marks: tuple[str, ...] = ()
     """Such as `stale`: what a row is, or is not."""
     words: tuple[str, ...] = ()
-    """Texts that must be seen in the row, casefolded."""
+    """Texts that must be in the row, casefolded."""
     problem: str = ""
-    """What of it was not understood, in one line."""
+    """What could not be parsed, in one line."""
 
     def holds(
         self,
@@ -81,11 +81,11 @@ class Condition(Struct, frozen=True):
 
 
 def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> Condition:
-    """The condition that was typed. `names`: from what may be typed to a column's key.
+    """Parse a condition. `names`: from column names to keys.
 
-    Words are apart by spaces; a comparison may have spaces around its sign. A comparison with a
-    name that is none, or of a size with what is no number, is left out and told in `problem`: a
-    filter is read at each key, half typed too.
+    Terms are separated by spaces; a comparison may have spaces around its operator. A comparison
+    with an unknown name, or of an order with a text, is ignored and reported in `problem`: a filter
+    is parsed at each key press, when it may be incomplete.
     """
     tests: list[Test] = []
     marked: list[str] = []
@@ -108,7 +108,7 @@ def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> 
 
 
 def sort_key(value: Value) -> tuple[int, float, tuple[tuple[bool, int, str], ...]]:
-    """Numbers by size, NaN after them, then words; `worker-9` comes before `worker-10`."""
+    """Numbers by value, then NaN, then text; `worker-9` is before `worker-10`."""
     if isinstance(value, float):
         return (1, 0.0, ()) if math.isnan(value) else (0, value, ())
     parts = _DIGITS.split(str(value).casefold())
@@ -122,7 +122,7 @@ def sort_key(value: Value) -> tuple[int, float, tuple[tuple[bool, int, str], ...
 
 
 def ordered(lines: list[T], value: Callable[[T], Value] | None, *, down: bool) -> list[T]:
-    """Sort by a value, NaN as the largest, with the unknown last; without `value`, as they come."""
+    """Sort by a value, NaN as the largest, with unknown values last; without `value`, unsorted."""
     if value is None:
         return lines[::-1] if down else lines
     known = [(key, line) for line in lines if (key := value(line)) not in (None, "")]
@@ -132,7 +132,7 @@ def ordered(lines: list[T], value: Callable[[T], Value] | None, *, down: bool) -
 
 
 def number(text: str) -> float | None:
-    """`50`, `1.2s`, `80GiB`, `1e-3`, `12%` as a plain number; None when it is none."""
+    """`50`, `1.2s`, `80GiB`, `1e-3`, `12%` as a number; None if it is none."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
         return None
@@ -144,7 +144,10 @@ def number(text: str) -> float | None:
 
 
 def _same(found: float, wanted: float | None, text: str) -> bool:
-    """As equal as it was typed: `0.35` is what rounds to it. `nan` and `inf` have names."""
+    """Equal at the typed precision: `0.35` equals what rounds to it.
+
+    `nan` and `inf` are accepted.
+    """
     if math.isnan(found):
         return text.casefold() == "nan"
     if math.isinf(found):

@@ -11,10 +11,11 @@ from msgspec import Struct
 from cockpit.tui.widgets.table.table import Column, Row
 
 SortKey: TypeAlias = tuple[int, float, str]
-"""Numbers first, then words, then what is not known."""
+"""Numbers first, then text, then unknown values."""
 
 HEAD_LINES = 3
-"""What a table needs besides its rows: the border with its title, the columns' titles, and air."""
+"""The size of a table without its rows: the border with its title, the columns' titles, and
+padding."""
 
 _NUMBER = re.compile(r"^-?[\d,]+(\.\d+)?(e-?\d+)?")
 _SCALE = {
@@ -24,14 +25,14 @@ _SCALE = {
 
 
 class Order(Struct):
-    """Which rows, in which order. `by` is a column's key; empty leaves the order as it comes."""
+    """The rows and their order. `by` is a column's key; empty: unsorted."""
 
     by: str = ""
     down: bool = False
     text: str = ""
 
     def next(self, columns: Sequence[str]) -> None:
-        """Sort by the next of the columns that are seen; after the last, by none."""
+        """Sort by the next visible column; after the last, unsorted."""
         keys = ["", *columns]
         at = keys.index(self.by) if self.by in keys else 0
         self.by = keys[(at + 1) % len(keys)]
@@ -59,7 +60,7 @@ def sort_key(value: float | str | None) -> SortKey:
 
 
 def _key(text: str) -> SortKey:
-    """Numbers by size regardless of their unit, then words, then unknown values."""
+    """Numbers by value regardless of their unit, then text, then unknown values."""
     match = _NUMBER.match(text)
     if match is None:
         return (2 if text in ("", "–") else 1, 0.0, text.casefold())

@@ -1,4 +1,4 @@
-"""Words and colours for what the store knows. Style words are those of `theme.Palette`."""
+"""Text and colours of the store's states. Styles are those of `theme.Palette`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def attempt_end(reason: str, at_s: float | None = None) -> str:
 
 
 def number_style(value: float | None, style: str = "") -> str:
-    """`bad` for a number that went to NaN or infinity."""
+    """`bad` for a number that is NaN or infinite."""
     return "bad" if value is not None and not math.isfinite(value) else style
 
 
@@ -103,7 +103,7 @@ def cluster_name(ref: ClusterRef, room: int) -> str:
 
 
 def group_notes(groups: Iterable[WorkerGroup]) -> list[str]:
-    """What the counts of the groups do not show."""
+    """Facts that the counts of the groups do not show."""
     return [f"{group.name}: {group.note}" for group in groups if group.note]
 
 

@@ -1,1 +1,1 @@
-"""What a terminal can show: cells, symbols, safe text."""
+"""Terminal output: cells, symbols, safe text."""

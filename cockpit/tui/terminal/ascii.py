@@ -1,4 +1,4 @@
-"""The whole screen in ASCII, for terminals whose font or encoding has no more."""
+"""The UI in ASCII, for terminals whose font or encoding has no other characters."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""How far the terminal is behind what was painted.
+"""How many frames the terminal has not written yet.
 
-Textual hands its frames to a thread that writes them; 30 of them wait, and the next blocks the
-event loop (textual.drivers._writer_thread). A terminal that does not read (a stalled connection,
-ctrl+s, a suspended laptop) would so stop the whole screen, and when it reads again show 30 old
-pictures first. So nothing is painted on the clock while frames wait: what is painted next is the
-newest state.
+Textual passes its frames to a writer thread; 30 of them may wait, and the next blocks the event
+loop (textual.drivers._writer_thread). A terminal that does not read (a stalled connection, ctrl+s,
+a suspended laptop) would block the UI, and show 30 old frames when it reads again. So while frames
+wait, nothing is painted on the clock: the next frame shows the newest state.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MOST_WAITING = 2
 
 
 def frames_waiting(driver: Driver | None) -> int:
-    """Writes that the terminal has not taken; 0 for a driver that keeps none."""
+    """Writes that the terminal has not accepted; 0 for a driver without a queue."""
     queue = getattr(getattr(driver, "_writer_thread", None), "_queue", None)
     return queue.qsize() if isinstance(queue, Queue) else 0
 

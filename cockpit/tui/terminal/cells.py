@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 Align = Literal["left", "right"]
 Cut = Literal["end", "middle"]
-"""Where a text that is too long loses its letters."""
+"""Where a long text is cut."""
 ELLIPSIS = "…"
 
 
@@ -24,7 +24,7 @@ def fit(text: str, width: int, align: Align = "left", cut: Cut = "end") -> str:
     if width <= 0:
         return ""
     if not text.isprintable():
-        # A newline or a tab in one cell would break the whole screen.
+        # A newline or a tab in one cell would break the layout.
         text = "".join(char if char.isprintable() else " " for char in text)
     cells = width_of(text)
     if cells > width:

@@ -1,4 +1,4 @@
-"""Textual's driver, on a terminal that can go away under it, as when an SSH connection is lost."""
+"""Textual's driver, for a terminal that may close, as when an SSH connection is lost."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ GONE = frozenset({errno.EIO, errno.ENXIO, errno.EPIPE})
 
 
 class TerminalDriver(LinuxDriver):
-    """Writes nothing to a terminal that is gone, instead of waiting for it without end.
+    """Drop writes to a closed terminal instead of blocking forever.
 
-    When a terminal goes away, the kernel sends SIGHUP and then SIGCONT. Textual takes the latter
-    for the end of a suspension, and sets up the terminal again with a new thread that writes. That
-    thread ends at the first write that fails, the 30 places of its queue fill up, and the event
-    loop waits for the next one for ever (Textual 8.2, textual/drivers/_writer_thread.py).
+    When a terminal closes, the kernel sends SIGHUP and then SIGCONT. Textual takes the latter for
+    the end of a suspension, and sets up the terminal again with a new writer thread. That thread
+    ends at the first failed write, its queue of 30 fills up, and the event loop blocks on the next
+    write (Textual 8.2, textual/drivers/_writer_thread.py).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TerminalDriver(LinuxDriver):
 
 
 class _Output:
-    """A terminal as a file; what is written after it is gone is dropped."""
+    """A terminal as a file; writes after it is closed are dropped."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

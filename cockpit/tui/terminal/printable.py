@@ -1,7 +1,6 @@
-"""The last gate before the terminal: no text that is shown carries a control character.
+"""Remove control characters from all displayed text.
 
-Sources clean what they tell already. This holds whatever they have missed, in every widget, title
-and message alike.
+Sources already clean their text. This covers what they miss, in every widget, title and message.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _TEXT = re.compile(
     r' clip-path="(?P<clip>[^"]+)">(?P<text>[^<]*)</text>'
 )
 _WORDS = re.compile("[ -~]+(?:\xa0[ -~]+)*|[^ -~\xa0]{1,6}")
-"""What is not ASCII comes in short pieces: a font may draw braille wider than its letters."""
+"""Non-ASCII text is in short pieces: a font may draw braille wider than its letters."""
 _CELL = 12.2
 """How wide Rich's export draws one cell, in pixels."""
 _FAMILY = re.compile(r"font-family:\s*(?:Fira Code|arial)[^;]*;")
@@ -36,7 +36,7 @@ def svg_of(app: App[int], title: str = "cockpit") -> str:
 
 
 def _placed(found: re.Match[str]) -> str:
-    """Each group of words at its own place: some renderers drop spaces at a text's start."""
+    """Each group of words has its own position: some renderers drop spaces at a text's start."""
     text, x = unescape(found["text"]), float(found["x"])
     return "".join(
         f'<text class="{found["class"]}" x="{x + width_of(text[: words.start()]) * _CELL:.1f}"'
@@ -47,7 +47,7 @@ def _placed(found: re.Match[str]) -> str:
 
 
 def text_of(app: App[int]) -> str:
-    """What the terminal shows now, without colours."""
+    """The content of the terminal, without colours."""
     width, height = app.size
     compositor = app.screen._compositor
     # The screens under a dialog: Textual takes them from the list as it renders them.

@@ -39,7 +39,7 @@ class _Choice:
 
 
 def symbols() -> Symbols:
-    """The symbol set in use: the last one chosen, else that of the environment."""
+    """The symbol set in use: the selected one, else that of the environment."""
     if _Choice.made is None:
         _Choice.made = symbols_from(os.environ)
     return _Choice.made

@@ -19,7 +19,7 @@ from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
 
 class DetailScreen(Screen[None]):
     NAME: ClassVar[str] = ""
-    """What it shows, in the title of its help."""
+    """Its content, in the title of its help."""
     KEYS: ClassVar[tuple[Key, ...]] = ()
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS

@@ -1,4 +1,7 @@
-"""The views by name. Each is imported when it is made, so that the first paint waits for none."""
+"""The views by name.
+
+Each is imported when it is created, so that the first paint is not delayed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from cockpit.tui.views.view import View
 
 
 def make(name: str) -> View:
-    """A new view; raises KeyError for a name that is none."""
+    """Return a new view; raises KeyError for an unknown name."""
     match name:
         case "starting":
             from cockpit.tui.main.connecting_placeholder import StartingView

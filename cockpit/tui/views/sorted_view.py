@@ -14,9 +14,9 @@ from cockpit.tui.widgets.table.table import LineTable, Row
 
 class SortedView(View):
     TABLES: ClassVar[tuple[str, ...]] = ()
-    """The ids of its tables. Keys work on the one that has, or had last, the focus."""
+    """The ids of its tables. Keys work on the one with the focus, or the last focus."""
     KIND: ClassVar[str] = ""
-    """What a row of the first table is, as a `Target` has it."""
+    """The kind of a row in the first table, as in `Target`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the views have in common."""
+"""The base class of the views."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class View(Vertical):
             panes[(at + 1) % len(panes)].focus(scroll_visible=False)
 
     def _panes(self) -> list[Widget]:
-        """What can have the focus and is in sight."""
+        """The visible widgets that can have the focus."""
         return [widget for widget in self.screen.focus_chain if self in widget.ancestors]
 
     def target(self) -> Target | None:
-        """What is selected."""
+        """The selected object."""
         return None
 
     def back(self) -> bool:
@@ -98,7 +98,7 @@ class View(Vertical):
         """Show only what holds the text; an empty one shows all."""
 
     def sort_next(self) -> None:
-        """Sort by the next column; after the last, as it comes."""
+        """Sort by the next column; after the last, unsorted."""
 
     def reverse(self) -> None:
         """The other way round."""

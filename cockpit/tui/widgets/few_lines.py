@@ -1,4 +1,4 @@
-"""A widget of a few styled lines, of which only those that changed are painted."""
+"""A widget of a few styled lines, which paints only changed ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cockpit.tui.terminal.cells import ELLIPSIS, fit, width_of
 from cockpit.tui.theme import Palette
 
 StyledLine: TypeAlias = list[tuple[str, str]]
-"""Texts, each with its words of style."""
+"""Texts with their styles."""
 
 
 def cut(line: StyledLine, width: int) -> StyledLine:
@@ -24,7 +24,7 @@ def cut(line: StyledLine, width: int) -> StyledLine:
     kept: StyledLine = []
     room = width
     for text, style in line:
-        # A text that just fills the room is cut too: more comes after it.
+        # A text that exactly fills the room is cut too, since more follows.
         if width_of(text) >= room:
             return [*kept, (fit(text + ELLIPSIS, room), style)]
         kept.append((text, style))
@@ -41,7 +41,7 @@ def as_content(*lines: StyledLine) -> Content:
 
 
 def _markup(words: str) -> str:
-    """Words of style as Textual's markup has them."""
+    """A style as Textual markup."""
     return " ".join(w if w in ("bold", "reverse") else f"${w}" for w in words.split())
 
 

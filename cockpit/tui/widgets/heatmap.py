@@ -1,7 +1,7 @@
-"""One cell a rank, coloured by how far it lies from the usual; the cursor chooses a rank.
+"""One cell per rank, coloured by its deviation from the usual; the cursor selects a rank.
 
-How bad a cell is shows twice, by its colour and by its height, so that 16 colours and ASCII are
-enough. Where there are more ranks than cells, one cell stands for the worst of several.
+The deviation is shown by the colour and by the height of the cell, so that 16 colours and ASCII are
+enough. With more ranks than cells, one cell shows the worst of several.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def style_of(level: int) -> str:
 
 
 def strip_lines(ranks: int, width: int, most: int) -> int:
-    """Of at most `most` lines, those that are filled once the ranks are folded into them."""
+    """The number of lines, at most `most`, that the cells of the ranks fill."""
     shown = math.ceil(ranks / strip_fold(ranks, width, most))
     return math.ceil(shown / _per_line(ranks, width))
 
@@ -86,7 +86,7 @@ def _per_line(ranks: int, width: int) -> int:
 
 
 class HeatMap(Widget, can_focus=True):
-    """A line of words, and under it the ranks, line by line."""
+    """A line of text, and the ranks below it, line by line."""
 
     DEFAULT_CSS = """
     HeatMap { height: auto; background: $surface; color: $foreground; }
@@ -148,7 +148,7 @@ class HeatMap(Widget, can_focus=True):
         self._cells = cells
         self._lay_out()
         if (fold, line, len(before)) != (self._fold, self._line, len(self._shown)):
-            self.refresh()  # the title says how many ranks a cell stands for
+            self.refresh()  # the title contains the number of ranks per cell
             return
         dirty = self._changed(before)
         if dirty:
@@ -292,6 +292,6 @@ class HeatMap(Widget, can_focus=True):
 
 
 def _worst(cells: Sequence[HeatCell]) -> HeatCell:
-    """What stands for several: those that a filter leaves out count only when all are."""
+    """The value of several ranks: filtered ones count only if all are filtered."""
     there = [cell for cell in cells if not cell.is_dim] or cells
     return max(there, key=lambda cell: _BADNESS[cell.level])

@@ -8,10 +8,10 @@ from textual.widget import Widget
 
 
 def set_virtual_height(view: ScrollView, height: int) -> None:
-    """Say how many lines there are.
+    """Set the number of lines.
 
-    Assigning `virtual_size` lays the screen out and repaints the whole widget (its reactive is
-    declared so). As long as the scrollbar neither comes nor goes, it is enough to tell it.
+    Assigning `virtual_size` lays out the screen and repaints the widget (its reactive is declared
+    so). While the visibility of the scrollbar does not change, updating the scrollbar is enough.
     """
     size = Size(view.scrollable_size.width, height)
     if size == view.virtual_size:

@@ -1,4 +1,4 @@
-"""What this user may do, asked of the API server itself (SelfSubjectAccessReview)."""
+"""Query the API server for the user's permissions (SelfSubjectAccessReview)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CLUSTERS = ("rayclusters", "ray.io")
 NEEDS: Mapping[str, Sequence[Right]] = {
     "scale": (Right("patch", *_CLUSTERS),),
     "delete_pod": (Right("delete", "pods"),),
-    # Over a WebSocket, which is a GET; Kubernetes 1.35 asks for `create` as well.
+    # A WebSocket request is a GET; Kubernetes 1.35 also requires `create`.
     "exec": (Right("get", "pods/exec"), Right("create", "pods/exec")),
     "logs": (Right("get", "pods/log"),),
     "launch": tuple(Right(verb, "services/proxy") for verb in ("get", "create", "update")),
@@ -54,7 +54,7 @@ INSTEAD: Mapping[str, Sequence[Right]] = {
 
 
 async def capabilities(client: KubeClient, ref: ClusterRef) -> Mapping[str, Capability]:
-    """Each distinct right is asked for once, all at the same time."""
+    """Each distinct permission is queried once, all concurrently."""
     rights = sorted(
         {right for needs in (*NEEDS.values(), *INSTEAD.values()) for right in needs}, key=str
     )
@@ -72,7 +72,7 @@ async def _name_of_user(client: KubeClient) -> str:
     try:
         return await who_am_i(client)
     except CockpitError:
-        return ""  # older than Kubernetes 1.28, or not allowed: the sentence goes without it
+        return ""  # before Kubernetes 1.28, or not allowed: the message omits it
 
 
 def _capability(
@@ -107,7 +107,7 @@ async def _allowed(client: KubeClient, ref: ClusterRef, right: Right) -> bool:
 
 
 async def who_am_i(client: KubeClient) -> str:
-    """The user's name as the API server has it; empty where it reports none."""
+    """The user's name in the API server; empty if it reports none."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     answer = await client.create(path, request)

@@ -1,4 +1,4 @@
-"""Logins that another program or an identity provider hands out."""
+"""Credentials from an exec plugin or an identity provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cockpit.model.text import one_line
 
 TIMEOUT_S = 30.0
 PROVIDER_S = 300.0
-"""How long a token of an auth-provider is used before it is asked again: it gives no expiry."""
+"""How long a token of an auth-provider is cached: it has no expiry."""
 _CLUSTER_INFO = (
     "certificate-authority-data",
     "insecure-skip-tls-verify",
@@ -41,11 +41,11 @@ class Login:
 
 
 async def ask_plugin(context: KubeContext) -> Login:
-    """Run the kubeconfig's `exec`, a program that prints an ExecCredential.
+    """Run the kubeconfig's `exec` plugin, a program that prints an ExecCredential.
 
     Raises NotAllowedError, which names the program, when it is missing, fails, hangs or prints
-    something else. It gets a session of its own: it cannot write over our screen, and when it
-    hangs all that it started is ended with it.
+    something else. It runs in a new session: it cannot write over the UI, and when it hangs all its
+    processes are killed.
     """
     plugin = context.credential["exec"]
     command, environment = _call(context, plugin)
@@ -136,7 +136,7 @@ def _time_s(text: str) -> float:
 
 
 async def ask_provider(context: KubeContext) -> Login:
-    """The old `auth-provider` entries (oidc): the kubernetes package knows how to renew them."""
+    """Old `auth-provider` entries (oidc): the kubernetes package can renew them."""
     bearer = await asyncio.to_thread(_provider_token, context)
     token = bearer.removeprefix("Bearer ").strip()
     if not token:
@@ -169,6 +169,6 @@ def _provider_token(context: KubeContext) -> str:
             one_line(without_credentials(f"{type(error).__name__}: {error}")),
             "Log in again with your provider's own tool.",
         ) from error
-    # The name that it is kept under was another one in older versions of the package.
+    # Older versions of the package use another key.
     keys: Mapping[str, str] = configuration.api_key or {}
     return str(keys.get("BearerToken") or keys.get("authorization") or "")

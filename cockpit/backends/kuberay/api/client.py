@@ -46,7 +46,7 @@ __all__ = ["ForbiddenError", "KubeClient", "KubeError", "Page", "PatchKind"]
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 4.0
 WHOLE_ANSWER_S = 60.0
-"""For a whole answer, streams aside; the time-out above is between two bytes."""
+"""Of a complete response, except for streams; the timeout above is between two bytes."""
 WAITS = 4
 """How often an answer of 429 or 503 is waited out before it is raised."""
 LONGEST_WAIT_S = 10.0
@@ -74,7 +74,7 @@ PatchKind = Literal["json", "merge", "strategic"]
 
 
 class Page(Struct, frozen=True):
-    """A part of a list. `resource_version` is that of the whole list."""
+    """A page of a list. `resource_version` is that of the complete list."""
 
     items: list[Any]
     resource_version: str
@@ -82,7 +82,7 @@ class Page(Struct, frozen=True):
 
 
 class KubeClient:
-    """`requests` counts what was sent: the promise of few requests at rest is kept by it."""
+    """`requests` counts requests: tests use it to check the limit at rest."""
 
     def __init__(
         self,
@@ -137,9 +137,9 @@ class KubeClient:
     async def pages(
         self, path: str, params: Mapping[str, str] | None = None, *, limit: int = PAGE
     ) -> AsyncGenerator[Page, None]:
-        """The list in parts, each as soon as it is here.
+        """Yield the list in pages, each as soon as it is received.
 
-        A list that grew too old on the way (410) raises KubeError; start again.
+        A list that expires meanwhile (410) raises KubeError; start again.
         """
         go_on = ""
         while True:
@@ -199,10 +199,10 @@ class KubeClient:
         idle_s: float | None,
         opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The answer's lines as they come, without their ends; the last may lack its end.
+        """Yield the response's lines as they arrive, without their newline.
 
-        `opened` is called when the server has accepted the request. A line without an end comes in
-        pieces of LINE_BYTES: a pod that writes none must not fill our memory.
+        `opened` is called when the server has accepted the request. A line is split at LINE_BYTES,
+        so that a pod without newlines does not fill the memory.
         """
         async with self.stream(path, params, idle_s=idle_s) as chunks:
             if opened is not None:
@@ -265,8 +265,10 @@ class KubeClient:
 
     @asynccontextmanager
     async def _pool(self) -> AsyncIterator[httpx.AsyncClient]:
-        """The one that is current. One that was replaced goes when its last request has ended: a
-        renewed login must not cut the watches that run.
+        """Return the current client.
+
+        A replaced one is closed after its last request: a renewed credential must not end running
+        watches.
         """
         http = await self._open()
         self._busy[http] += 1

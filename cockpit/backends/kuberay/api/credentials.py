@@ -24,7 +24,7 @@ TOKEN_FILE_S = 60.0
 """How long a token read from a file is used: kubelets rotate them well before they expire."""
 EXPIRY_MARGIN_S = 30.0
 FRESH_S = 5.0
-"""A login so young is not thrown away for a refusal: that was meant for the one before."""
+"""A credential that is newer than this is kept after a refusal: the previous one was refused."""
 
 
 class Credentials:
@@ -71,7 +71,7 @@ class Credentials:
         return proxy_for(self.server)
 
     async def headers(self) -> dict[str, str]:
-        """Fresh each time it is called; NotAllowedError when a plugin gives nothing.
+        """Return the current headers; NotAllowedError when a plugin returns none.
 
         UsageError, without the value, for one that cannot be sent in a header.
         """
@@ -110,9 +110,10 @@ class Credentials:
         return self._tls
 
     def forget(self) -> None:
-        """The server refused us: the next `headers` and `tls` start again.
+        """Called after a refusal: the next `headers` and `tls` are loaded again.
 
-        Several requests may be refused at once; the login that one of them has just got is kept.
+        Several requests may be refused at once; a credential that one of them has just renewed is
+        kept.
         """
         self._token_read_s = float("-inf")
         if time.monotonic() - self._logged_in_s < FRESH_S:
@@ -125,7 +126,7 @@ class Credentials:
 
     @property
     def can_change(self) -> bool:
-        """Whether asking again may give something else than before."""
+        """Whether another attempt may return something else."""
         files = ("tokenFile", "client-certificate")
         return self.needs_plugin or any(name in self.context.credential for name in files)
 
@@ -202,7 +203,7 @@ def _client_pair(who: Mapping[str, Any], login: Login) -> tuple[bytes, bytes]:
 
 
 def _no_password() -> str:
-    """Asked for an encrypted key's password, where OpenSSL would ask on the terminal."""
+    """Called for an encrypted key's password; otherwise OpenSSL would prompt on the terminal."""
     raise ValueError("the client's key is encrypted, and its password cannot be asked for")
 
 

@@ -1,4 +1,4 @@
-"""What an API server's refusal, or a missing answer, means to the user."""
+"""Explain an API server's error, or a missing response, to the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cockpit.model.text import one_line
 
 
 class KubeError(CockpitError):
-    """The API server refused: HTTP's `status`, Kubernetes' `reason` (`Conflict`, `Gone`, …)."""
+    """An error of the API server: HTTP's `status`, Kubernetes' `reason` (`Conflict`, `Gone`, …)."""
 
     def __init__(
         self, what: str, why: str = "", todo: str = "", *, status: int, reason: str = ""
@@ -28,7 +28,7 @@ class ForbiddenError(NotAllowedError):
 
 
 class NoDataError(UnreachableError):
-    """Connected, and then nothing came for as long as was agreed."""
+    """Connected, but no data arrived within the timeout."""
 
 
 def refusal(
@@ -82,10 +82,10 @@ def not_kubernetes(path: str, why: str = "") -> KubeError:
 
 
 def retry_after_s(method: str, status: int, header: str) -> float | None:
-    """How long the server asks us to wait before the same request; None when it does not.
+    """How long the server asks to wait before a retry; None if it does not.
 
-    429 was not begun in any case. 503, and 500 of an overloaded server, may have been: they
-    are asked again only when they set a time, and when asking twice does no harm.
+    A request with 429 was not started. One with 503, or with 500 of an overloaded server, may have
+    been: it is retried only when the server sets a time, and when it is idempotent.
     """
     if status != 429 and (status not in (500, 503) or not header or method != "GET"):
         return None
@@ -96,7 +96,7 @@ def retry_after_s(method: str, status: int, header: str) -> float | None:
 
 
 def _status(body: bytes) -> tuple[str, str]:
-    """Message and reason of a Kubernetes Status; of anything else its beginning."""
+    """Message and reason of a Kubernetes Status; of other text, its beginning."""
     try:
         answer = loads(body)
         return one_line(str(answer.get("message") or "")), one_line(str(answer.get("reason") or ""))

@@ -1,8 +1,7 @@
-"""Commands in a pod's container: run to their end, or attached with input, output and a terminal.
+"""Run commands in a pod's container: to their end, or attached with stdin, stdout and a terminal.
 
-Over a WebSocket, whose messages each begin with the number of its channel. The server's
-last message is a Status on a channel of its own, which holds the exit code.
-Source: k8s.io/apimachinery/pkg/util/remotecommand.
+Each WebSocket message begins with its channel number. The server's last message is a Status on a
+separate channel, with the exit code. Source: k8s.io/apimachinery/pkg/util/remotecommand.
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ WRITE_BYTES = 32 << 10
 async def run(
     client: KubeClient, namespace: str, pod: str, container: str, argv: Sequence[str]
 ) -> ExecResult:
-    """Wait for the command's end. As in a shell, 127 is for a command that is not there and 126
-    for one that cannot be run, with the reason in `stderr`.
+    """Wait for the command's end.
+
+    As in a shell, 127 is an unknown command and 126 one that cannot be run, with the reason in
+    `stderr`.
     """
     params = _params(container, argv, stdin=False, tty=False)
     opened = await open_websocket(client, _path(namespace, pod), params, (V5, V4))
@@ -89,7 +90,7 @@ async def attach(
 
 
 class RemoteTerminal:
-    """`protocol.Terminal` over a WebSocket. What is not read waits in the pod, not here."""
+    """`protocol.Terminal` over a WebSocket. Unread output is buffered in the pod, not here."""
 
     def __init__(self, opened: ClientConnection, pod: str, *, tty: bool) -> None:
         self._opened, self._pod, self._tty = opened, pod, tty
@@ -137,7 +138,7 @@ class RemoteTerminal:
         """
         if not self._reading and not self._ended.is_set():
             async for _ in self.output():
-                pass  # else a command that writes much would never end
+                pass  # otherwise a command with much output would never end
         await self._ended.wait()
         return _ended(self._status, self._pod)[0]
 
@@ -213,7 +214,7 @@ def _path(namespace: str, pod: str) -> str:
 def _params(
     container: str, argv: Sequence[str], *, stdin: bool, tty: bool
 ) -> list[tuple[str, str]]:
-    """A terminal has one stream for both outputs, and the server refuses to be asked for two."""
+    """A terminal has one stream for both outputs, and the server refuses requests for two."""
     flags = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     query = [(name, "true") for name, wanted in flags.items() if wanted]
     if container:

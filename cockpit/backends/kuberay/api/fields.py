@@ -22,11 +22,11 @@ _SUFFIXES = {
 
 
 UNUSABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What reading an object raises that is made like no other."""
+"""Errors when parsing an unexpected object."""
 
 
 def usable(parse: Callable[[Any], T], raw: Iterable[Any]) -> list[T]:
-    """What `parse` makes of each object; one that is made like no other must not hide the rest."""
+    """The results of `parse` for each object; a malformed one is skipped."""
     found = []
     for each in raw:
         with suppress(*UNUSABLE):
@@ -73,7 +73,7 @@ def number(value: Any, default: float) -> float:
 
 
 def quantity(value: Any) -> float:
-    """A Kubernetes quantity (`100m`, `3Gi`, `2`) as a number; 0 for what is none."""
+    """A Kubernetes quantity (`100m`, `3Gi`, `2`) as a number; 0 if invalid."""
     if isinstance(value, int | float):
         return float(value)
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
@@ -83,7 +83,7 @@ def quantity(value: Any) -> float:
 
 
 def seconds(stamp: Any) -> float:
-    """A Kubernetes time as Unix seconds; 0 when there is none."""
+    """A Kubernetes time as Unix seconds; 0 if missing."""
     if not isinstance(stamp, str) or not stamp:
         return 0.0
     try:
@@ -102,7 +102,7 @@ def is_label(name: str) -> bool:
 
 
 def checked(kind: str, name: str) -> str:
-    """The name. UsageError for one that no object of that kind can have."""
+    """The name. UsageError for an invalid object name."""
     if _NAME.fullmatch(name) and ".." not in name:
         return name
     raise UsageError(

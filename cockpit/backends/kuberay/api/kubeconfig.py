@@ -1,7 +1,7 @@
-"""Kubeconfig files, as kubectl reads them: which contexts there are, and their settings.
+"""Read kubeconfig files as kubectl does: contexts and their settings.
 
-Read here and not with the `kubernetes` package, whose import alone costs 0.2 s of the 0.35 s that
-`cockpit status` may take; what a plugin hands out is asked through that package, see `credentials`.
+The `kubernetes` package is not used, since its import alone costs 0.2 s of the 0.35 s that `cockpit
+status` may take. Only plugins are run through it, see `credentials`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_VALUES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class KubeContext:
-    """One named way to one API server. `namespace` is `default` where the file names none."""
+    """A named context of one API server. `namespace` is `default` if the file has none."""
 
     name: str
     namespace: str
@@ -74,10 +74,10 @@ def paths(environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 
 def read(files: Sequence[Path] | None = None) -> KubeConfig:
-    """All files merged as kubectl does it: the first to name something wins.
+    """Merge all files as kubectl does: the first value of a name is used.
 
-    Where there is no file but a pod's ServiceAccount, that is the context `in-cluster`.
-    UnreachableError when there is nothing at all, UsageError for a file that cannot be read.
+    Without a file, a pod's ServiceAccount is the context `in-cluster`. UnreachableError without
+    any, UsageError for a file that cannot be read.
     """
     wanted = paths() if files is None else tuple(files)
     documents = [(path, document) for path in wanted if (document := _load(path)) is not None]
@@ -141,7 +141,7 @@ def _load(path: Path) -> Mapping[str, Any] | None:
         raise UsageError(
             f"The kubeconfig {path} is not YAML{line}.", f"{one_line(str(problem))}."
         ) from error
-    except (ValueError, OverflowError) as error:  # of a date or a number that is none
+    except (ValueError, OverflowError) as error:  # of an invalid date or number
         raise UsageError(
             f"The kubeconfig {path} is not YAML.", f"{one_line(str(error))}."
         ) from error

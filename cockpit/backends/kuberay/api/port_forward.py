@@ -31,9 +31,9 @@ LONGEST_SOCKET_PATH = 107
 
 
 class PortForward:
-    """Listens while it is entered; each connection is a WebSocket of its own to the pod.
+    """Listen while entered; each connection is a separate WebSocket to the pod.
 
-    A connection that cannot be carried on is closed, and `error` is the reason.
+    A failed connection is closed, and `error` is the reason.
     """
 
     def __init__(self, client: KubeClient, namespace: str, pod: str, port: int) -> None:
@@ -72,7 +72,7 @@ class PortForward:
         except CockpitError as error:
             self.error = error
         except ConnectionError:
-            pass  # our own side went away
+            pass  # the local client closed it
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -124,7 +124,7 @@ async def _carry_in(reader: asyncio.StreamReader, opened: ClientConnection) -> N
 
 
 def _reason(text: str) -> str:
-    """The runtime's message begins with the places it went through; the end is what counts."""
+    """The runtime's message begins with its call chain; the end is the error."""
     if "connection refused" in text:
         return "Nothing listens there: connection refused."
     line = one_line(text, limit=10_000)

@@ -1,8 +1,8 @@
-"""Which proxy leads to an API server.
+"""Select the proxy for an API server.
 
-By the rules of Go's programs, since NO_PROXY is written for kubectl: Python's own know no networks
-(`10.0.0.0/8`), which is how most people except their clusters.
-Source: golang.org/x/net/http/httpproxy.
+By the rules of Go's programs, since NO_PROXY is written for kubectl: Python's do not support
+networks (`10.0.0.0/8`), which most users list for their clusters. Source:
+golang.org/x/net/http/httpproxy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 
 def proxy_for(server: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The proxy's URL from the environment; empty: go straight."""
+    """The proxy's URL from the environment; empty: no proxy."""
     parts = urlsplit(server)
     found = _variable(environment, f"{parts.scheme}_proxy") or _variable(environment, "all_proxy")
     if not found or _is_excepted(parts.hostname or "", parts.port or 443, environment):

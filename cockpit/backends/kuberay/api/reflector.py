@@ -1,8 +1,8 @@
-"""One kind of object, listed and then watched.
+"""List and watch one kind of object.
 
-The list comes in pages and each is emitted at once; then a watch with bookmarks continues from
-there and is taken up again where it broke. At rest that is one request in five to ten minutes,
-however many objects there are. Of each object only what `parse` makes of it is kept.
+The list is read in pages and each is emitted at once. Then a watch with bookmarks continues from
+there, and is resumed after each interruption. At rest that is one request in five to ten minutes,
+whatever the number of objects. Only the result of `parse` is kept for each object.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cockpit.sources.polling.backoff import Backoff
 T = TypeVar("T")
 
 SILENT_S = 150.0
-"""API servers send a bookmark about once a minute, even when nothing changes, but do not promise
-it: a watch that sends nothing for longer is asked for again, and not yet taken for dead."""
+"""API servers send a bookmark about once a minute, even without changes, but do not guarantee it: a
+watch without data for longer is opened again, and not reported as failed."""
 WATCH_S = (300, 600)
-"""How long a watch is asked to last: a random time, so that many do not come back at once."""
+"""The requested duration of a watch: random, so that clients do not reconnect at once."""
 REFUSED_RETRY_S = 60.0
-"""A right or a kind that is missing does not come by asking often."""
+"""A missing permission or kind is not fixed by frequent retries."""
 COALESCE_S = 0.1
 
 
@@ -43,7 +43,7 @@ class Snapshot(Struct, Generic[T], frozen=True):
     objects: Mapping[str, T]
     """By `namespace/name`."""
     complete: bool
-    """False while the first list is still coming in."""
+    """False until the first list is complete."""
 
 
 class Health(Struct, frozen=True):
@@ -57,11 +57,12 @@ class Health(Struct, frozen=True):
 
 
 class Reflector(Generic[T]):
-    """`updates` yields a Snapshot after each page of the first list, then at most one in
-    `coalesce_s` however much changes, and a Health whenever that changes. It ends when closed.
+    """List and watch objects.
 
-    `parse` gives None for what is not to be kept. With `beat_s` a Health that is well is emitted
-    again after each such time: the watch stands, and its socket is kept alive by the kernel.
+    `updates` yields a Snapshot after each page of the first list, then at most one in `coalesce_s`,
+    and a Health whenever that changes. It ends when closed. `parse` returns None for objects to
+    skip. With `beat_s` an OK Health is repeated at that interval: the watch is open, and the kernel
+    keeps its socket alive.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Reflector(Generic[T]):
                     reported = self._health
                     yield reported
                 if following.done():
-                    await following  # a defect of ours: report it
+                    await following  # a bug in cockpit: report it
                     return
                 await asyncio.sleep(self._coalesce_s)
         finally:
@@ -109,7 +110,7 @@ class Reflector(Generic[T]):
             await asyncio.gather(following, return_exceptions=True)
 
     async def _has_news(self) -> bool:
-        """Wait for some; False when only the beat has come round."""
+        """Wait for changes; return False when only `beat_s` has passed."""
         try:
             await asyncio.wait_for(self._news.wait(), self._beat_s)
         except TimeoutError:
@@ -145,7 +146,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         found: dict[str, T] = {}
-        # The first list is shown as it comes; a later one, or a repeated one, when it is whole.
+        # The first list is shown page by page; a later or repeated one when it is complete.
         shown = self._objects or found
         self._objects = shown
         version = ""
@@ -184,7 +185,7 @@ class Reflector(Generic[T]):
                 raise
             return  # as good as ended: taken up again, and reported only if that fails
         if time.monotonic() - begun < 1.0:
-            # A server that ends each watch at once must not be asked in a circle.
+            # A server that ends each watch at once must not be polled in a tight loop.
             await asyncio.sleep(self._backoff.failed())
 
     def _opened(self) -> None:

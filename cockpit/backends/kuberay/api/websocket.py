@@ -71,7 +71,7 @@ async def open_websocket(
                 continue
             body = bytes(error.response.body or b"")
             if status == 403 and not body:
-                # A missing right comes with a message; this is a handshake that failed.
+                # A missing permission has a message; this is a failed handshake.
                 raise _no_websocket(protocols, status) from error
             raise refusal(credentials, "GET", path, status, body) from error
         except (OSError, InvalidHandshake, InvalidURI, EOFError, ImportError) as error:

@@ -21,7 +21,10 @@ KEEP_TELLING_S = 2.0
 
 
 async def list_clusters(client: KubeClient, namespace: str | None) -> tuple[ClusterSummary, ...]:
-    """Those of a namespace, or with None of all that may be seen. KubeError 404: no such kind."""
+    """The RayClusters of a namespace, or with None all visible ones.
+
+    KubeError 404: no such kind.
+    """
     context = client.credentials.context.name
     found: list[ClusterSummary] = []
     async for page in client.pages(path_of(namespace)):
@@ -30,7 +33,7 @@ async def list_clusters(client: KubeClient, namespace: str | None) -> tuple[Clus
 
 
 async def where_else(client: KubeClient, name: str) -> str:
-    """What to type for a cluster of that name in another namespace, as far as one may see."""
+    """The flags for a cluster of that name in another namespace, as far as permitted."""
     try:
         found = [one.ref for one in await list_clusters(client, None) if one.ref.name == name]
     except CockpitError:
@@ -47,9 +50,9 @@ def path_of(namespace: str | None) -> str:
 
 
 class FleetSource:
-    """All clusters of one context: ClustersListed and SourceHealth (source `context:NAME`).
+    """Yield ClustersListed and SourceHealth (source `context:NAME`) for one context.
 
-    Where not all namespaces may be listed, only the context's own is.
+    Without the permission to list all namespaces, only the context's namespace is listed.
     """
 
     def __init__(self, context: str, credentials: Callable[[], Credentials]) -> None:

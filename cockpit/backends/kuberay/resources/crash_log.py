@@ -1,6 +1,6 @@
-"""The last line in the log of a container that crashed: its exit code gives no reason.
+"""The last log line of a crashed container, since its exit code gives no reason.
 
-Requested once for each crash, a few at a time, and only of pods that crash: at rest it costs no
+Requested once for each crash, a few concurrently, and only for crashing pods: at rest it costs no
 request, however many pods there are.
 """
 
@@ -67,7 +67,7 @@ class CrashLogs:
             }
             log = await self._client.text(f"{path}/log", query)
         except CockpitError:
-            log = ""  # no right to logs, or the pod is gone: its exit code has to do
+            log = ""  # no permission to read logs, or the pod is deleted: the exit code is shown
         finally:
             self._requests.pop(crash, None)
         while len(self._logs) >= KEPT:
@@ -93,7 +93,7 @@ _PAST = (PodPhase.FAILED, PodPhase.SUCCEEDED)
 def explained(
     pods: Iterable[Pod], notices: Iterable[Notice], machines: Iterable[Machine]
 ) -> list[Pod]:
-    """The pods, those that are not ready with the reason that a warning or their machine adds."""
+    """The pods; unready ones with the reason from a warning or their node."""
     lost = {machine.name: machine.reason for machine in machines if not machine.ready}
     listed = list(pods)
     if all(pod.ready for pod in listed) and not lost:

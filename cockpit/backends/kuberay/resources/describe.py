@@ -30,7 +30,7 @@ from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError,
 from cockpit.model.text import one_line
 
 EVENTS = 20
-"""How many of the latest events stand at the end."""
+"""The number of latest events at the end."""
 _KINDS = {
     "cluster": ("RayCluster", "/apis/ray.io/v1", "rayclusters"),
     "group": ("RayCluster", "/apis/ray.io/v1", "rayclusters"),
@@ -39,7 +39,7 @@ _KINDS = {
     "rayjob": ("RayJob", "/apis/ray.io/v1", "rayjobs"),
 }
 Row = tuple[str, str]
-"""A label and what stands behind it; rows without a label continue the one before."""
+"""A label and its value; rows without a label continue the one above."""
 
 
 async def manifest(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> str:
@@ -59,7 +59,7 @@ async def describe(client: KubeClient, ref: ClusterRef, kind: str, name: str) ->
     about = ref.name if kind == "group" else name
     events = await _events(client, ref, kind, about)
     if kind == "rayjob" and (cluster := text(mapping(raw, "status"), "rayClusterName")):
-        # What keeps a RayJob from starting is often reported on its cluster: a quota, an image.
+        # Why a RayJob does not start is often reported on its cluster: a quota, an image.
         events += f"\nRayCluster {cluster}" + await _events(
             client, ref, "cluster", checked("RayCluster", cluster)
         )

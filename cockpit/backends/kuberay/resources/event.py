@@ -1,4 +1,4 @@
-"""A change that cockpit made, as a Kubernetes Event on the object: it is seen there."""
+"""Record a change by cockpit as a Kubernetes Event on the object."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def announce(client: KubeClient, ref: ClusterRef, change: Change, who: str
     # Events on objects without a namespace live in `default`, as the kubelet's own do.
     namespace = ref.namespace if scope else "default"
     try:
-        if change.kind != "Pod":  # a pod that was killed is gone before it could be asked for
+        if change.kind != "Pod":  # a killed pod is deleted before it could be read
             found = await client.get(f"{api}{scope}/{plural}/{change.name}")
             about["uid"] = found["metadata"]["uid"]
         await client.create(

@@ -1,4 +1,4 @@
-"""What drills ask of Kubernetes: eviction and a network policy."""
+"""Faults by the Kubernetes API: eviction and a network policy."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ async def evict(client: KubeClient, ref: ClusterRef, pod: str, uid: str, grace_s
 async def isolate(
     client: KubeClient, ref: ClusterRef, pod: str, name: str, labels: Mapping[str, Any]
 ) -> None:
-    """A policy that selects this pod alone and allows nothing; where the CNI enforces policies.
+    """A policy that selects only this pod and allows no traffic.
 
-    A pod is selected by labels: it is given one of our own, which goes with it.
+    It requires a CNI that enforces policies. The pod gets a label for the selector, which is
+    removed with the policy.
     """
     marked = {"metadata": {"labels": {MARK: name}}}
     await client.patch(

@@ -84,7 +84,7 @@ def _failure(cluster: RayCluster) -> str:
 
 
 def _worst(pods: Collection[Pod], groups: set[str]) -> str:
-    """The reason of the pod that needs a person most: one that crashes, before one that waits."""
+    """The reason of the most severe pod: a crashing one before a waiting one."""
     behind = [pod for pod in pods if pod.group in groups and not pod.ready and pod.reason]
     if not behind:
         return ""

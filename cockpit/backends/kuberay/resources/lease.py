@@ -1,7 +1,7 @@
-"""The Lease of a drill on Kubernetes: at most one drill a cluster.
+"""The Lease of a drill on Kubernetes: at most one drill per cluster.
 
-As in client-go's leader election, a holder has ended once its Lease was observed unchanged for its
-whole duration: clocks of nodes may differ. `cockpit.drills.engine.lease` observes.
+As in client-go's leader election, a lease has expired once it was observed unchanged for its
+duration: clocks of nodes may differ. `cockpit.drills.engine.lease` observes it.
 """
 
 from __future__ import annotations

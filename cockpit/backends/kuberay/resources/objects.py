@@ -1,7 +1,7 @@
-"""Kubernetes objects as the model's structs.
+"""Parse Kubernetes objects into the model's structs.
 
-Objects come from any writer: a field that is missing, null or of another type gives its
-empty value, and all text loses its control characters here.
+Objects may be malformed: a field that is missing, null or of another type becomes its empty value,
+and control characters are removed from all text.
 """
 
 from __future__ import annotations
@@ -164,8 +164,9 @@ def machine(raw: Any) -> Machine:
 
 
 def _is_problem(condition: Mapping[str, Any]) -> bool:
-    """By Kubernetes' own conditions and node-problem-detector's, True is a problem; a name such as
-    `GpuHealthy` says the opposite.
+    """A condition is a problem if it is True, or if it is False with a name such as `GpuHealthy`.
+
+    Applies to the conditions of Kubernetes and of node-problem-detector.
     """
     wrong = "False" if _GOOD_CONDITION.search(text(condition, "type")) else "True"
     return text(condition, "status") == wrong
@@ -182,8 +183,8 @@ _PROBLEM_TAINT = re.compile(
     r"|broken|xid",
     re.IGNORECASE,
 )
-"""Other taints repeat a condition (`node.kubernetes.io/not-ready`), or say how the node is meant to
-be used (`nvidia.com/gpu=present`)."""
+"""Other taints repeat a condition (`node.kubernetes.io/not-ready`), or declare the use of the node
+(`nvidia.com/gpu=present`)."""
 
 
 def summary(cluster: RayCluster, context: str, health: tuple[ClusterHealth, str]) -> ClusterSummary:

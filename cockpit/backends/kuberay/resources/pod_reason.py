@@ -1,7 +1,7 @@
 """Why a pod is not ready, or how it ended, in one line. Pure.
 
-The pod's own object comes first; `with_context` adds what only an event or the machine
-shows (a probe that fails, a volume that cannot be mounted, a node that is lost).
+The pod's object has priority; `with_context` adds what only an event or the node shows (a failing
+probe, a volume that cannot be mounted, a lost node).
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def _reason(raw: Mapping[str, Any]) -> str:
 
 
 def unschedulable(message: str, asked: Mapping[str, float]) -> str:
-    """The scheduler's message, shortened, with what is short named first.
+    """Shorten the scheduler's message, with the missing resources first.
 
-    `asked` is what the pod asks for by resource name.
+    `asked`: the pod's requests by resource name.
     """
     match = _NO_NODE.match(message)
     if match is None:
@@ -104,9 +104,7 @@ def ended(state: Mapping[str, Any]) -> str:
 
 
 def last_log_line(text: str) -> str:
-    """The line of a container's last output that is most informative: its last one that is not
-    empty.
-    """
+    """The most informative line of a container's last output: the last one that is not empty."""
     lines = [one_line(line) for line in text.splitlines()]
     return next((line for line in reversed(lines) if line), "")
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def require(kind: str, name: str, raw: Any, uid: str) -> None:
-    """Raises ReplacedError unless `raw`, the object as it is now, has the UID."""
+    """Raise ReplacedError unless `raw`, the current object, has the UID."""
     if text(mapping(raw, "metadata"), "uid") != uid:
         raise ReplacedError(kind, one_line(name))
 

@@ -1,4 +1,4 @@
-"""What we read of a RayCluster, and what of it the operator will make."""
+"""Parse a RayCluster, and predict which objects the operator will create for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cockpit.model.cluster import Resources
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
 UNBOUNDED = 2_147_483_647
-"""What the CRD writes for a group without a maximum."""
+"""The CRD's default for a group without a maximum."""
 
 
 class GroupSpec(Struct, frozen=True):
@@ -44,7 +44,7 @@ class GroupSpec(Struct, frozen=True):
 
 
 class RayCluster(Struct, frozen=True):
-    """What we read of a RayCluster. The sticky `status.state` is not among it."""
+    """The parsed fields of a RayCluster. The sticky `status.state` is not included."""
 
     name: str
     namespace: str
@@ -55,9 +55,9 @@ class RayCluster(Struct, frozen=True):
     autoscaled: bool = False
     suspended: bool = False
     token_secret: str = ""
-    """The Secret with Ray's token as the object names it; empty when the cluster asks for none.
+    """The Secret with Ray's token that the object names; empty when token authentication is off.
 
-    The cluster's author writes it: see `operator_secrets`.
+    The cluster's author sets it: see `operator_secrets`.
     """
     head_service: str = ""
     tls: bool = False
@@ -69,9 +69,10 @@ class RayCluster(Struct, frozen=True):
 
     @property
     def operator_secrets(self) -> frozenset[str]:
-        """The names that KubeRay gives the Secret that it makes for this cluster.
+        """The names that KubeRay gives the Secret that it creates for this cluster.
 
-        The end of a long name counts, and a letter comes first (`CheckName` of KubeRay's util.go).
+        Of a long name the end is kept, and the first character is a letter (`CheckName` of
+        KubeRay's util.go).
         """
         short = self.name[-50:]
         return frozenset({self.name, short if short[:1].isalpha() else f"r{short[1:]}"})

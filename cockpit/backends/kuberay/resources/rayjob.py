@@ -1,11 +1,11 @@
-"""RayJobs: made, stopped and deleted. Their status comes through the watch.
+"""Create, stop and delete RayJobs. The watch reports their status.
 
 Facts of KubeRay 1.7: HTTPMode submits from the operator, so that no image for a submitter is
-needed. A Ray job that is STOPPED makes its RayJob Complete, without a retry. `suspend` is taken
-only from a RayJob with a cluster of its own and `shutdownAfterJobFinishes`; on any other it makes
-the object invalid for good. `ttlSecondsAfterFinished` is taken only with that flag too, and is when
-the cluster goes; the RayJob itself stays, unless its operator is to delete it. A cluster that
-a selector names is never deleted.
+needed. A Ray job that is STOPPED makes its RayJob Complete, without a retry. `suspend` is accepted
+only for a RayJob that creates its cluster and has `shutdownAfterJobFinishes`; on any other it makes
+the object permanently invalid. `ttlSecondsAfterFinished` is also accepted only with that flag, and
+deletes the cluster; the RayJob stays, unless the operator is configured to delete it. A cluster
+selected by `clusterSelector` is never deleted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.text import one_line
 
 PACKAGE_LIMIT_BYTES = 1 << 20
-"""What a ConfigMap holds."""
+"""The maximum size of a ConfigMap."""
 FOLDER = "/cockpit"
-"""Where the package is mounted in the pods of a cluster of its own."""
+"""Where the package is mounted in the pods of the new cluster."""
 FILE = "package.zip"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
@@ -39,7 +39,7 @@ _OVER = ("Complete", "Failed")
 
 
 async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec) -> str:
-    """`raw` is the present RayCluster: where it runs, or the pattern for a cluster of its own."""
+    """`raw` is the current RayCluster: the job's cluster, or the pattern for the new one."""
     body = resource(ref, raw, spec)
     try:
         made = await client.create(_path(ref), body)
@@ -73,12 +73,11 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
 async def stop(
     client: KubeClient, ref: ClusterRef, name: str, uid: str, token_secret: str = ""
 ) -> None:
-    """End it in the way that its state allows; one that is over is left alone.
+    """Stop the RayJob, as its state allows; one that is over is not changed.
 
-    `token_secret` is as for `Dashboards`.
-
-    A running Ray job is stopped over HTTP. Before it runs, or when its cluster does not answer, a
-    cluster of its own is suspended, and otherwise its deadline is set to have passed.
+    `token_secret` is as for `Dashboards`. A running Ray job is stopped over HTTP. Before it runs,
+    or when its cluster does not respond, a cluster that the RayJob created is suspended; otherwise
+    its deadline is set to the past.
     """
     raw = await _get(client, ref, name)
     precondition.require("RayJob", name, raw, uid)
@@ -152,7 +151,8 @@ def own_cluster(raw: Any, spec: RayJobSpec) -> dict[str, Any]:
     """The spec of a cluster after the pattern of `raw`, with the package in each of its pods."""
     made: dict[str, Any] = copy.deepcopy(mapping(raw, "spec"))
     made.pop("suspend", None)
-    # What belongs to the one cluster: the name of its service, and its place in a shared store.
+    # Fields that are specific to one cluster: the name of its service, and its path in a shared
+    # store.
     mapping(mapping(mapping(made, "headGroupSpec"), "headService"), "metadata").pop("name", None)
     mapping(made, "gcsFaultToleranceOptions").pop("externalStorageNamespace", None)
     groups = items(made, "workerGroupSpecs")
@@ -233,7 +233,7 @@ def _mount(group: Mapping[str, Any], name: str) -> None:
 
 
 def _package(ref: ClusterRef, made: Any, spec: RayJobSpec) -> dict[str, Any]:
-    """Owned by the RayJob, so that it goes with it."""
+    """Owned by the RayJob, so that it is deleted with it."""
     owner = {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",

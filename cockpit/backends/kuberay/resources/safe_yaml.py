@@ -20,7 +20,7 @@ _SECRET_NAME = re.compile(
 _COMMANDS = ("entrypoint", "command", "args")
 """Fields of command lines, as one text or as a list."""
 _DROPPED = ("kubectl.kubernetes.io/last-applied-configuration",)
-"""A second copy of the whole object, secrets in it included."""
+"""A second copy of the complete object, including its secrets."""
 
 
 def as_yaml(raw: Any) -> str:

@@ -1,8 +1,8 @@
-"""What a scale request makes of a RayCluster: a JSON patch, and what the user should know. Pure.
+"""Build the JSON patch of a scale request, and its warnings. Pure.
 
-Numbers of a request are replicas, as in the spec: where one spans several hosts, each is that many
-pods. The patch tests the group's name and the numbers that it was made for, so that one which lost
-a race fails and is retried.
+Numbers of a request are replicas, as in the spec: a multi-host replica is several pods. The patch
+tests the group's name and the numbers on which it is based, so that it fails after a concurrent
+change and is retried.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Plan(Struct, frozen=True):
     patch: tuple[Step, ...]
     warning: str = ""
     removed: tuple[str, ...] = ()
-    """Pods that go because of the names in `remove`."""
+    """Pods that are removed because of the names in `remove`."""
 
 
 def find(cluster: RayCluster, name: str) -> GroupSpec:
@@ -59,10 +59,10 @@ def plan(
     pods: Sequence[Pod],
     idle_s: int,
 ) -> Plan:
-    """`cluster` and `raw` are the object as it is now, `pods` those of the group.
+    """`cluster` and `raw` are the current object, `pods` those of the group.
 
-    `idle_s` is after how long the autoscaler takes an idle worker, where the group does not set it.
-    Raises UsageError for a group or pod that is not there and for numbers that make no sense.
+    `idle_s`: the time after which the autoscaler removes an idle worker, if the group does not set
+    it. Raises UsageError for an unknown group or pod and for invalid numbers.
     """
     old = find(cluster, request.group)
     path, item = _item(raw, old.name)
@@ -101,7 +101,7 @@ def plan(
 def forget(
     cluster: RayCluster, raw: Mapping[str, Any], name: str, names: Sequence[str]
 ) -> tuple[Step, ...]:
-    """The patch that takes `names`, whose pods no longer exist, out of workersToDelete; or none."""
+    """A patch that removes `names`, whose pods no longer exist, from workersToDelete; or none."""
     path, item = _item(raw, find(cluster, name).name)
     listed = mapping(item, "scaleStrategy").get("workersToDelete")
     if not isinstance(listed, list):
@@ -131,7 +131,7 @@ def _item(raw: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
 def _replicas_of(
     names: Sequence[str], pods: Sequence[Pod], old: GroupSpec
 ) -> dict[str, tuple[str, ...]]:
-    """By replica, all pods that go when those named go: the hosts of one go together."""
+    """By replica, all pods that are removed with the named ones: a replica's hosts together."""
     require_removable(old.name, names, pods)
     known = {pod.name: pod for pod in pods}
     going: dict[str, tuple[str, ...]] = {}
@@ -161,9 +161,7 @@ def _number(item: Mapping[str, Any], path: str, key: str, old: int, new: int | N
 def _deletions(
     item: Mapping[str, Any], path: str, old: GroupSpec, remove: Sequence[str], pods: Sequence[Pod]
 ) -> list[Step]:
-    """Names to remove, after those that are still acted on; names whose pods no longer exist are
-    removed.
-    """
+    """Names to remove, after those in progress; names whose pods no longer exist are dropped."""
     there = {pod.name for pod in pods}
     kept = [name for name in old.to_delete if name in there and name not in remove]
     names = [*kept, *dict.fromkeys(remove)]

@@ -37,7 +37,7 @@ class LivePod(Struct):
     directory: Path
     log: Path
     start_at_s: float = 0.0
-    """Not before: a group whose pods die at start waits longer each time."""
+    """Not before: a backoff for groups whose pods end at start."""
     gpus: tuple[str, ...] = ()
     child: asyncio.subprocess.Process | None = None
     process: ProcessId | None = None
@@ -73,7 +73,7 @@ class LivePod(Struct):
         self.pod = replace(self.pod, phase=phase, reason=one_line(reason), ready=ready)
 
     async def start(self, argv: Sequence[str], environment: Mapping[str, str], now: float) -> None:
-        """Start `ray start` in a session of its own, in the pod's directory."""
+        """Start `ray start` in a new session, in the pod's directory."""
         self.directory.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -143,7 +143,7 @@ def new_pod(name: str, group: str, ip: str, now: float) -> Pod:
 
 
 def gpus_here() -> tuple[str, ...]:
-    """As CUDA_VISIBLE_DEVICES names them; only those that this user was given, if any were."""
+    """As in CUDA_VISIBLE_DEVICES; limited to this user's, if it is set."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return tuple(name.strip() for name in given.split(",") if name.strip() not in ("", "-1"))

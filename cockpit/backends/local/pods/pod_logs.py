@@ -1,4 +1,4 @@
-"""The output of a pod: its `ray start`, and its raylet, which Ray writes to files of its own."""
+"""The output of a pod: its `ray start`, and the log files of its raylet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAIL_BYTES = 4 << 20
 
 
 def paths(files: ClusterFiles, run: RunFiles, pod: str) -> tuple[Path, ...]:
-    """What the pod writes; not all of it need be there yet."""
+    """The pod's log files, which may not exist yet."""
     logs = run.pod(pod) / "session_latest" / "logs"
     return files.pod_log(pod), logs / "raylet.out", logs / "raylet.err"
 
@@ -32,7 +32,7 @@ async def read(
     for line in before[-lines:] if lines > 0 else ():
         yield clean(line)
     while follow:
-        # Asked first, so that what was written until then is still read.
+        # Checked first, so that everything written before is read.
         going_on = is_there()
         for file in followed:
             for line in filter(_is_output, file.new()):
@@ -48,14 +48,14 @@ def _is_output(line: str) -> bool:
 
 
 class _Followed:
-    """A file that grows, may not be there yet, and is read by whole lines."""
+    """A growing file, which may not exist yet, read by complete lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def before(self, *, torn: bool) -> list[str]:
-        """What is there, the last line without a newline only if `torn`."""
+        """The available lines, the last one without a newline only if `torn`."""
         try:
             with self._path.open("rb") as file:
                 start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)

@@ -21,7 +21,7 @@ from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import ReplacedError, UsageError
 
 FAILED_SHOWN_S = 15.0
-"""How long a dead pod stays in the list, so that its death is seen."""
+"""How long a dead pod remains in the list, so that its end is visible."""
 BACKOFF_MAX_S = 30.0
 SLOW_START_S = 20.0
 """After this a pod that is not ready shows the last line of its log."""
@@ -58,7 +58,7 @@ class Pods:
 
     @property
     def started(self) -> tuple[LivePod, ...]:
-        """Those that have processes and are not over."""
+        """Pods with processes that have not ended."""
         return tuple(pod for pod in self._pods.values() if pod.process and not pod.is_over)
 
     @property
@@ -107,7 +107,7 @@ class Pods:
         self._wake()
 
     def require_uid(self, name: str, uid: str) -> None:
-        """Raises ReplacedError unless the pod of this name is the one that was shown."""
+        """Raise ReplacedError unless the pod of this name is the one in the plan."""
         if self._named(name).pod.uid != uid:
             raise ReplacedError("Pod", name)
 
@@ -116,7 +116,7 @@ class Pods:
             raise UsageError(f"Pod {name} is of group {pod.pod.group}, not of {group}.")
 
     def register(self, pod: LivePod) -> None:
-        """Ray knows the pod's node: it is ready."""
+        """Ray lists the pod's node as alive: it is ready."""
         pod.ready_s = pod.ready_s or time.time()
         self._failures.pop(pod.pod.group, None)
         phase = PodPhase.RUNNING if pod.kill_at_s is None else PodPhase.TERMINATING
@@ -276,7 +276,7 @@ class Pods:
         await asyncio.to_thread(end, left)
 
     async def _shrink(self, living: Sequence[LivePod], excess: int) -> None:
-        """Those that are going count already; then the newest go first."""
+        """Terminating pods first; then the newest."""
         going = [pod for pod in living if pod.kill_at_s is not None]
         staying = [pod for pod in living if pod.kill_at_s is None]
         for pod in staying[::-1][: max(0, excess - len(going))]:

@@ -1,7 +1,7 @@
-"""The processes of a local cluster, found in /proc and ended without ever hitting a stranger.
+"""Find the processes of a local cluster in /proc, and kill only these.
 
-Ray's processes leave their pod in two ways. Each Ray worker has a process group of its own, and a
-job's driver a session of its own; so neither a process group nor a session is the whole pod. And
+Ray's processes leave their pod in two ways. Each Ray worker has a separate process group, and a
+job's driver a separate session; so neither a process group nor a session is the whole pod. And
 `setproctitle` (every `ray::…` and `ray-dashboard-…` process) overwrites what /proc/PID/environ
 shows, so an environment marker alone does not find everything either. A process is the cluster's
 when
@@ -10,7 +10,7 @@ when
 2. its environment was overwritten, all of it or the part with the marker, and its working
    directory, its output, or the session that it is in is the cluster's.
 
-A process with a readable environment and no marker is never touched, wherever it stands: a shell
+A process with a readable environment and no marker is never killed, whatever its directory: a shell
 in the cluster's directory is the user's.
 """
 
@@ -35,10 +35,10 @@ _EXEC_LOOK_S = 0.002
 
 
 class ProcessId(Struct, frozen=True):
-    """A process for good: its number and when it started, in clock ticks since boot.
+    """A process, identified by its PID and start time in clock ticks since boot.
 
-    The kernel gives a number again; it never gives the same pair again before the next boot, and
-    no state of ours outlives a boot without its processes being gone.
+    The kernel reuses a PID, but not the same pair before the next boot, and after a reboot no
+    process of the stored state exists.
     """
 
     pid: int
@@ -54,7 +54,7 @@ class Found(Struct, frozen=True):
 
 
 class PodTrace(Struct, frozen=True):
-    """What distinguishes a pod's processes from others': its name, its directory, its session."""
+    """Identifies a pod's processes: its name, its directory, its session."""
 
     pod: str
     directory: str
@@ -62,7 +62,7 @@ class PodTrace(Struct, frozen=True):
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The living process with this number, or None. A zombie is not living."""
+    """The running process with this PID, or None. A zombie is not running."""
     stat = _stat(pid)
     return None if stat is None else ProcessId(pid, stat[1])
 
@@ -103,10 +103,10 @@ def find(uid: str, traces: Collection[PodTrace], root: str) -> tuple[Found, ...]
 
 
 def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int:
-    """SIGKILL all of `who()` until none is left. Returns how many were ended.
+    """SIGKILL all of `who()` until none is left. Return how many were killed.
 
-    Asks again after each round, since a process may fork while it is being killed. Blocks for a
-    few milliseconds as a rule. Raises CockpitError when something cannot be killed.
+    `who` is called again after each round, since a process may fork while it is being killed.
+    Usually blocks for a few milliseconds. Raises CockpitError when a process cannot be killed.
     """
     deadline = time.monotonic() + timeout_s
     ended: set[ProcessId] = set()
@@ -211,7 +211,7 @@ def _pod_of_unmarked(
 
 
 def environment_of(process: ProcessId) -> dict[str, str]:
-    """What the process was started with; empty when it has ended."""
+    """The command line of the process; empty when it has ended."""
     try:
         raw = _environment(process.pid)
     except OSError:

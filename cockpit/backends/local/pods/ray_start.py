@@ -1,16 +1,16 @@
-"""The command line and environment of a pod: what makes a process group look like a Ray node.
+"""The command line and environment of a pod: for a process group that acts as a Ray node.
 
 What listens where (Ray 2.60, `ss -ltnp`), with every flag set that Ray has for it: the dashboard,
-the dashboard agent's and the runtime-env agent's HTTP and the client server hold to the pod's own
-loopback address (agent and client server to 127.0.0.1 too); **the GCS, each raylet's node manager
-and object manager, each agent's gRPC port, every worker and driver, and the Prometheus endpoints
-of agent, dashboard and autoscaler listen on all interfaces**, and nothing turns that off. All of
-them but the Prometheus endpoints (numbers only) ask for the token. Ports left at 0 are chosen by
-the kernel, so pods and clusters cannot collide; only the three of the head that others must know
-are chosen by us.
+the dashboard agent's and the runtime-env agent's HTTP and the client server listen on the pod's
+loopback address only (agent and client server to 127.0.0.1 too); **the GCS, each raylet's node
+manager and object manager, each agent's gRPC port, every worker and driver, and the Prometheus
+endpoints of agent, dashboard and autoscaler listen on all interfaces**, and this cannot be
+configured. All of them except the Prometheus endpoints (metrics only) require the token. Ports set
+to 0 are chosen by the kernel, so that pods and clusters cannot collide; only the three ports of the
+head that others must know are chosen here.
 
-Tried without the token, on every port of a cluster with a job on it: HTTP answers 401, gRPC
-UNAUTHENTICATED, everywhere but on the Prometheus endpoints.
+Tested without the token, on every port of a cluster with a job: HTTP returns 401 and gRPC
+UNAUTHENTICATED, except on the Prometheus endpoints.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ memory several times over; training passes references and small objects. Ray's l
 
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # else /api/train/v2/runs/v1 answers 500
-    "RAY_DASHBOARD_ENABLE_PROFILING": "1",  # stacks and profiles; whoever has the token may ask
+    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # otherwise /api/train/v2/runs/v1 returns 500
+    "RAY_DASHBOARD_ENABLE_PROFILING": "1",  # stacks and profiles, for holders of the token
     "AUTOSCALER_METRIC_PORT": "0",  # fixed ports otherwise, so two clusters would collide
     "DASHBOARD_METRIC_PORT": "0",
     # Seconds that a worker waits for the head's raylet once its GCS listens; 20 by default, and on
     # 2 cores with a load of 35 the head took 48 to 64.
     "RAY_NUM_REDIS_GET_RETRIES": "90",
 }
-"""Ray's settings in every pod, beyond its defaults; those of a recovery profile come on top."""
+"""Ray's settings in every pod, beyond its defaults; a recovery profile adds to them."""
 
 
 def pod_environment(
     spec: ClusterSpec, token: Path, pod: str, gpus: Sequence[str]
 ) -> dict[str, str]:
-    """The environment of everything in the pod: ours, without the user's Ray settings.
+    """The environment of all processes in the pod, without the user's Ray settings.
 
     `python` and `ray` in it are the cluster's, since a job's entrypoint is looked up in PATH.
     """
@@ -57,8 +57,8 @@ def pod_environment(
     environment |= {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
-        # As KubeRay's pods have it. Else Ray asks /tmp/ray/ray_current_cluster, which may name one
-        # that ended long ago: Train's state actor then waits for that, and does not answer
+        # As in KubeRay's pods. Otherwise Ray reads /tmp/ray/ray_current_cluster, which may name a
+        # cluster that ended: Train's state actor then waits for it, and does not respond
         # (ray_address_to_api_server_url, Ray 2.60).
         "RAY_ADDRESS": spec.gcs_address,
         "PATH": f"{Path(spec.python).parent}:{os.environ.get('PATH', os.defpath)}",
@@ -91,7 +91,7 @@ def ray_start_argv(spec: ClusterSpec, pod: Pod, resources: Resources) -> list[st
         argv.append(f"--address={spec.gcs_address}")
     argv += [
         f"--node-ip-address={pod.ip}",
-        # A container has a file system of its own, and so has a pod: with one directory for all,
+        # Each pod has its own directory, as a container has its own file system: with a shared one,
         # every log monitor would send the lines of every pod, and drivers would print them twice.
         f"--temp-dir={directory}",
         f"--labels=ray.io/group={pod.group}",

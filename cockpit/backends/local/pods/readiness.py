@@ -1,4 +1,4 @@
-"""Whether pods are ready: the GCS listens, and Ray knows the pod's node to be alive."""
+"""Whether pods are ready: the GCS listens, and lists the pod's node as alive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Probe:
             await self._poll()
             starting = not all(pod.pod.ready for pod in self._pods.started) or not self._pods.head
             waited_s = 0.0
-            # In short sleeps: a pod that is started in between is asked soon.
+            # In short sleeps, so that a pod that is started in between is checked soon.
             while waited_s < (STARTING_PERIOD_S if starting else REST_PERIOD_S):
                 await asyncio.sleep(STARTING_PERIOD_S)
                 waited_s += STARTING_PERIOD_S

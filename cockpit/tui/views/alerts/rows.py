@@ -1,4 +1,4 @@
-"""Alerts as rows: those that are raised, the worst first, then those that are over."""
+"""Alerts as rows: active ones, most severe first, then cleared ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def alert_of(store: Store, key: str | None) -> AlertView | None:
 
 
 def state_of(view: AlertView, now_s: float) -> str:
-    """`raised`, `seen`, `Zz 12 m` for one that is snoozed so long yet, `over`."""
+    """`raised`, `seen`, `Zz 12 m` for a snooze with the remaining time, `over`."""
     if view.cleared_s is not None:
         return "over"
     if not is_quiet(view, now_s):
@@ -73,7 +73,7 @@ def _row(key: str, view: AlertView, now_s: float) -> Row:
     loud = state == "raised"
     style = SEVERITY_STYLES[finding.severity] if loud else "muted"
     end_s = view.cleared_s if view.cleared_s is not None else now_s
-    # There is one run that is watched: its id, which is long, says nothing new in each row.
+    # Only one run is watched: its long id would be equal in each row.
     of_run = finding.run_id and finding.subject == f"run {finding.run_id}"
     subject = "run" if of_run else one_line(finding.subject, 60)
     return Row(

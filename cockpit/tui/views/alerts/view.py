@@ -26,7 +26,7 @@ class AlertsView(SortedView):
     NAME = "alerts"
     TABLES = ("alerts",)
     KIND = "alert"
-    SCOPED_CSS = False  # it speaks of the screen's size classes
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     AlertsView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface; }

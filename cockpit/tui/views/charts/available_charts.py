@@ -12,7 +12,7 @@ from training.telemetry.metric_table import CURVES, PARTS, Unit
 
 
 class Plot(Struct, frozen=True):
-    """What one chart shows of a run, and of a rank."""
+    """The values of one chart, for a run and for a rank."""
 
     id: str
     title: str
@@ -20,7 +20,7 @@ class Plot(Struct, frozen=True):
     curve: str
     """The field of a sample, or the name of a reported metric."""
     low: float | None = 0.0
-    """Where its axis begins: at 0, small changes look small. None: at the lowest value."""
+    """The lower end of its axis: at 0, small changes look small. None: the minimum."""
     reported: bool = False
     parts: tuple[tuple[str, str], ...] = ()
     """Of a chart of several curves: (field of a sample, label) of each."""
@@ -53,7 +53,7 @@ COUNTERS = ("epoch", "step", "global_step", "iteration", "training_iteration")
 
 
 def plots_of(runs: Iterable[RunView]) -> list[Plot]:
-    """Those that have a point in any of the runs, the most looked at first."""
+    """Charts with a point in any of the runs, the most used first."""
     runs = list(runs)
     names = {name for run in runs for name in run.curves}
     found = [plot for name, plot in _PLOTS.items() if name in names]

@@ -1,4 +1,4 @@
-"""Choosing the runs that are laid over the one that is shown: live ones and recordings."""
+"""Select the runs for a comparison: live ones and recordings."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read(path: Path, name: str) -> Compared:
 
 
 async def compare(app: AppBase, view: ChartsView) -> None:
-    """Ask which runs, read them in a thread, and pass them to the view."""
+    """Ask for the runs, read them in a thread, and pass them to the view."""
     store = app.store
     found = await asyncio.to_thread(choices, store, paths.state_dir())
     known = {one.key: one for one in found}

@@ -1,4 +1,4 @@
-"""What each chart of the view draws: a run, its ranks, and the runs it is compared with."""
+"""Build the curves of each chart: a run, its ranks, and the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CurveBuilder(Struct):
     def curves(
         self, plot: Plot, run: RunView, compared: Sequence[Compared], viewport: Viewport
     ) -> list[Curve]:
-        """The whole run, then the others, which begin where it began or are placed by step."""
+        """The run, then the others, aligned by their start or by step."""
         placing = placing_of(run, run, viewport)
         breaks = breaks_of(run, viewport)
         if plot.parts:
@@ -124,8 +124,9 @@ class CurveBuilder(Struct):
 
 
 def outliers(ranks: Sequence[RankView], name: str, count: int) -> tuple[int, ...]:
-    """Of so many ranks: the highest, as many lowest, and for the rest those next to the median,
-    by the mean of their newest points. One that has none that is finite counts as the highest."""
+    """With this many ranks: the highest, as many of the lowest, the others around the median, by
+    the mean of their newest points. A rank without a finite value counts as the highest.
+    """
     judged = sorted((_newest(rank.curves[name]), rank.rank) for rank in ranks)
     ends = count * 3 // 8
     middle = count - 2 * ends
@@ -149,7 +150,7 @@ def placing_of(run: RunView, first: RunView, viewport: Viewport) -> Placing:
 
 
 def breaks_of(run: RunView, viewport: Viewport, shift_s: float = 0.0) -> list[float]:
-    """Where attempts began. By step there is no gap: the next continues where the last was."""
+    """Where attempts began. By step there is no gap: the next continues at the last step."""
     if viewport.by_step:
         return []
     started = (attempt.started_s for attempt in run.attempts.values())

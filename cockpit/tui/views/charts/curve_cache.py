@@ -13,14 +13,14 @@ from cockpit.store.series import Series
 from cockpit.tui.widgets.chart.derived_series import Projected, Smoothed
 
 KEPT = 400
-"""More than the charts of one screen show; what was not drawn for longest goes first."""
+"""More than the charts of one screen; the least recently drawn is dropped first."""
 
 
 class Placing(Struct, frozen=True):
     """The place of a run's points on the axis of the charts."""
 
     progress: Series | None = None
-    """The run's; its points are placed by step. None: by time."""
+    """The run's steps, by which its points are placed. None: by time."""
     shift_s: float = 0.0
     """How much later than they were, so that two runs begin together."""
 
@@ -32,7 +32,7 @@ class Track(Struct):
     placing: Placing
     points: Points
     raw: Points | None = None
-    """What was smoothed."""
+    """The unsmoothed series."""
 
 
 class CurveCache:
@@ -42,9 +42,9 @@ class CurveCache:
         self._kept: dict[tuple[int, int, float, float], Track] = {}
 
     def track(self, series: Series, placing: Placing, weight: float = 0.0) -> Track:
-        """Up to date; `weight`: of the smoothing, 0 for none."""
+        """Return the current series; `weight`: of the smoothing, 0 for none."""
         key = (id(series), id(placing.progress), placing.shift_s, weight)
-        # Both are kept with it, so that their ids are not given to others.
+        # Both are kept alive with it, so that their ids are not reused.
         track = self._kept.pop(key, None)
         if track is None:
             track = _made(series, placing, weight)
@@ -86,7 +86,7 @@ def step_at(run: RunView, at_s: float) -> float | None:
 
 
 def time_at(run: RunView, step: float) -> float | None:
-    """When the run last came to that step; None for one that it has not come to."""
+    """When the run last reached that step; None if it has not."""
     times, steps = run.progress.times, run.progress.values
     for at in range(len(steps) - 1, -1, -1):
         if steps[at] < step:
@@ -99,7 +99,7 @@ def time_at(run: RunView, step: float) -> float | None:
 
 
 def begun_s(run: RunView) -> float | None:
-    """Its first sample: two runs are aligned by it, regardless of what they waited for."""
+    """The time of its first sample, by which runs are aligned, whatever they waited for before."""
     if len(run.progress):
         return run.progress.times[0]
     firsts = [run.curves[name].times[0] for name in run.curves if len(run.curves[name])]

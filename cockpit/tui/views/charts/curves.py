@@ -45,7 +45,7 @@ COLOURS = 8
 
 
 class RunChart(LineChart):
-    """A chart of one plot. It is drawn again at most once a second, unless something new came."""
+    """A chart of one plot, redrawn at most once a second, unless there is new data."""
 
     def __init__(self, plot: Plot, *, empty: str = "No samples yet") -> None:
         super().__init__(
@@ -69,7 +69,7 @@ class RunChart(LineChart):
             self.set_options(replace(self.options, title=plot.title, unit=plot.unit, low=plot.low))
 
     def show_run(self, run: RunView | None, marks: Sequence[Mark], now_s: float) -> None:
-        """The whole run as one curve."""
+        """The run as one curve."""
         series = self._of_run(run) if run else None
         self.show(
             [Curve("", series.times, series.values)] if series else [], marks, end(run, now_s)
@@ -79,7 +79,7 @@ class RunChart(LineChart):
         return run.reported[self.plot.curve] if self.plot.reported else run.curves[self.plot.curve]
 
     def show_rank(self, run: RunView, rank: RankView, marks: Sequence[Mark], now_s: float) -> None:
-        """Reported metrics are kept for the run only: their mean is used."""
+        """Reported metrics are stored for the run only: their mean is used."""
         plot = self.plot
         series = self._of_run(run) if plot.reported else rank.curves[plot.curve]
         self.show([Curve("", series.times, series.values)], marks, end(run, now_s))
@@ -120,12 +120,12 @@ def shown_for(
 
 
 def has_gpus(run: RunView | None) -> bool:
-    """Whether any rank has reported a GPU: else there is no chart of it."""
+    """Whether any rank has reported a GPU: otherwise there is no chart of it."""
     return run is not None and "gpu_utilization_percent" in run.curves
 
 
 def end(run: RunView | None, now_s: float) -> float:
-    """Where the time axis ends: now, or with the run."""
+    """The end of the time axis: now, or the end of the run."""
     return run.ended_s if run is not None and run.ended_s is not None else now_s
 
 

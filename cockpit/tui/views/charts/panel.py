@@ -18,7 +18,7 @@ LEFT = 8
 
 
 class Panel(LineChart):
-    """Shows any plot. It is drawn again when something new came, and at least once a second."""
+    """A chart of any plot, redrawn on new data, and at least once a second."""
 
     class Pointed(Message):
         """The mouse has been pressed or moved over this place of the axis."""
@@ -59,7 +59,7 @@ class Panel(LineChart):
         selected: bool,
         empty: str,
     ) -> None:
-        """`origin`: where the run began, in Unix seconds."""
+        """`origin`: the start of the run, in Unix seconds."""
         self.plot = plot
         options = ChartOptions(
             plot.title,

@@ -1,4 +1,4 @@
-"""The line above the charts: what is shown of which run, and what the cursor is at."""
+"""The line above the charts: the run, the visible range, and the position of the cursor."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def line(
 
 
 def window_words(viewport: Viewport, reach: Reach | None, begun: float) -> str:
-    """What part of the axis is shown."""
+    """The visible range of the axis."""
     by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(viewport.axis, "")
     if viewport.span is None or reach is None:
         return f"all of it{by}"
@@ -112,7 +112,7 @@ def _cursor(
 
 
 def _kinds(marks: Sequence[Mark]) -> Content:
-    """What the letters stand for, of those that are in sight. The word first: no key does that."""
+    """The legend of the visible letters. The meaning is first, since the letters are no keys."""
     there = {mark.kind for mark in marks}
     text = [
         Content.styled(f"{_WORDS[kind]} {flag}", f"${style}")

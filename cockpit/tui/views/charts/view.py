@@ -32,7 +32,7 @@ MOST_COLUMNS, MOST_ROWS = 4, 3
 
 
 class Shown(Struct, frozen=True):
-    """What was drawn last, and so what a key acts on."""
+    """The last drawn state, on which keys act."""
 
     run: RunView
     reach: Reach
@@ -47,7 +47,7 @@ class ChartsView(View):
     """
 
     class Moved(Message):
-        """The mouse has changed what is to be shown."""
+        """The mouse has changed the visible range."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class ChartsView(View):
         self.per_rank = not self.per_rank
 
     def next_axis(self) -> None:
-        """By time of day, by time since the start, by step; what is looked at stays in sight."""
+        """By time of day, by time since the start, by step; the visible range is kept."""
         viewport, axis = self.viewport, self.viewport.next_axis
         if (viewport.axis is Axis.STEP) == (axis is Axis.STEP) or self._shown is None:
             self.viewport = replace(viewport, axis=axis)

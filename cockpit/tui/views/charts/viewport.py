@@ -1,4 +1,4 @@
-"""What part of the axis all charts show, and how: zoomed, moved, pointed at. Pure."""
+"""The visible range of all charts: zoom, pan, and cursor. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AXES = (Axis.CLOCK, Axis.SINCE, Axis.STEP)
 
 
 class Reach(NamedTuple):
-    """All there is on the axis, and its newest place, which a viewport may follow.
+    """The complete range of the axis, and its newest value, which a viewport may follow.
 
-    `end` lies behind `newest` where a run that is compared with went further.
+    `end` is after `newest` if a compared run is longer.
     """
 
     start: float
@@ -33,9 +33,9 @@ class Viewport(Struct, frozen=True):
 
     axis: Axis = Axis.CLOCK
     span: float | None = None
-    """How much is shown, in the unit of the axis; None: all of it."""
+    """The length of the visible range, in the unit of the axis; None: all of it."""
     end: float | None = None
-    """Where it ends; None: it follows what comes."""
+    """The end of the visible range; None: it follows new data."""
     cursor: float | None = None
     log: bool = False
     weight: float = 0.0
@@ -100,7 +100,7 @@ class Viewport(Struct, frozen=True):
         return replace(self, span=None, end=None)
 
     def smoother(self) -> Viewport:
-        """The next weight; after the most, none."""
+        """The next weight; after the maximum, none."""
         at = WEIGHTS.index(self.weight) if self.weight in WEIGHTS else -1
         return replace(self, weight=WEIGHTS[(at + 1) % len(WEIGHTS)])
 

@@ -33,9 +33,9 @@ AVAILABLE, NOT_HERE = "yes", "no"
 def fault_rows(
     backend: str, rights: Mapping[str, Capability], refused: str = ""
 ) -> list[tuple[Fault, str, Row]]:
-    """Each fault with why it cannot be had (empty: it can) and its row, in the catalogue's order.
+    """Each fault with why it is unavailable (empty: available) and its row, in the catalog's order.
 
-    `refused`: why nothing at all may be changed from here.
+    `refused`: why no change is allowed.
     """
     found = []
     for fault in faults():

@@ -62,7 +62,7 @@ def going(store: Store) -> DrillView | None:
 
 
 def injected(store: Store, record_id: str) -> list[Drill]:
-    """What the drill of that record has injected by now."""
+    """The faults that the drill has injected so far."""
     return [drill for drill in store.drills if drill.id.startswith(f"{record_id}.")]
 
 
@@ -77,7 +77,7 @@ def live(store: Store, view: DrillView, readings: Mapping[str, Reading] | None =
 
 
 def line(found: Live, now_s: float) -> StyledLine:
-    """All of it in one line, for the views that show something else."""
+    """A summary in one line, for other views."""
     parts: StyledLine = [(f"{found.view.name} ", "bold"), (found.view.stage.value, "warning")]
     last = found.last
     if last is None:
@@ -154,9 +154,10 @@ def _probe(one: ProbeResult) -> StyledLine:
 
 
 def ray_says(run: RunView | None, *, over: bool = False) -> StyledLine:
-    """The run's state and where it is, and why its newest attempt ended.
+    """The run's state and position, and why its newest attempt ended.
 
-    `over`: what stands around it is of the end of a drill, and this is said to be of now.
+    `over`: the surrounding lines are of the end of a drill, so that this line is labelled as
+    current.
     """
     if run is None:
         return [("There is no run: only the pods are timed.", "muted")]
@@ -175,9 +176,9 @@ CURVES = (("loss", "loss"), ("samples/s", "samples_per_s"))
 
 
 def curve_lines(run: RunView, at_s: float, now_s: float, width: int) -> list[StyledLine]:
-    """Loss and throughput around the fault: before it in grey, then in colour.
+    """Loss and throughput around the fault: grey before it, coloured after it.
 
-    The number beside a curve is the one at its end, also when the run has gone on since.
+    The number of a curve is the one at its end, even if the run has continued since.
     """
     start_s = at_s - BEFORE_S
     end_s = max(now_s, at_s + LEAST_AFTER_S)
@@ -206,7 +207,7 @@ def curve_lines(run: RunView, at_s: float, now_s: float, width: int) -> list[Sty
 def timed(
     times: Sequence[float], values: Sequence[float], span: tuple[float, float], width: int
 ) -> str:
-    """The values as one character a stretch of time; a silent stretch is empty."""
+    """One character per time interval; an interval without data is empty."""
     start_s, end_s = span
     cells: list[float | None] = []
     at = bisect_left(times, start_s)
@@ -216,7 +217,7 @@ def timed(
         part = values[at:after]
         if len(part):
             cells.append(sum(part) / len(part))
-        else:  # between two points that follow one another, a curve goes on
+        else:  # the line continues between two consecutive points
             follows = after > 0 and until_s - times[after - 1] < GAP_S
             cells.append(cells[-1] if cells and follows else None)
         at = after

@@ -20,7 +20,7 @@ MOST_RANKS = 16
 def said(
     store: Store, plan: DrillPlan, seed: int, armed: Sequence[Armed], notes: Sequence[str]
 ) -> list[str]:
-    """`notes`: what the user should know before."""
+    """`notes`: warnings."""
     lines = [one_line(line, 300) for one in armed for line in one.prepared.lines]
     lines += [f"Then it is undone: {undo.text}." for one in armed for undo in one.prepared.undo]
     lines.append(_reach(store, armed))

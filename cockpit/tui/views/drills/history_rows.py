@@ -49,15 +49,15 @@ class Past(Struct, frozen=True):
 
     @property
     def first_step_s(self) -> float | None:
-        """Of several faults, the one that took longest."""
+        """Of several faults, the slowest recovery."""
         took = [r.first_step_s for r in self.recoveries if r.first_step_s is not None]
         return max(took, default=None)
 
 
 class PastDrills:
-    """Those of the store and of the records on disk.
+    """Drills of the store and the records on disk.
 
-    What is over is measured and compared once: it does not change any more.
+    Completed drills are measured and compared once, since they do not change.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class PastDrills:
         """With their rows, the newest first."""
         kept = {one.id: one for one in records}
         kept |= {v.id: v.record for v in store.drilling.values() if v.record is not None}
-        if kept.keys() != self._records:  # what came in may be earlier than what is known
+        if kept.keys() != self._records:  # new drills may be earlier than known ones
             self._records = frozenset(kept)
             self._known.clear()
         every = list(kept.values())

@@ -24,7 +24,7 @@ class StyledLines(FewLines):
         self._uncut: list[StyledLine] = []
 
     def show(self, lines: Sequence[StyledLine]) -> None:
-        """These lines; of one that is wider than the widget, the end is an ellipsis."""
+        """These lines; longer ones are cut with an ellipsis."""
         self._uncut = list(lines)
         if self.styles.height is None or self.styles.height.value != len(self._uncut):
             self.styles.height = len(self._uncut)

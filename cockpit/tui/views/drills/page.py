@@ -1,4 +1,4 @@
-"""One drill's own page: its phases, who saw each instant, what it cost, and those before it."""
+"""The page of one drill: its phases, the source of each milestone, its cost, and earlier drills."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EARLIER_SHOWN = 5
 
 
 class DrillScreen(DetailScreen):
-    """Of one that is over, or of a kill by hand that may still be measured."""
+    """For a completed drill, or a kill from a key that is still being measured."""
 
     NAME = "Drill"
     KEYS = _KEYS

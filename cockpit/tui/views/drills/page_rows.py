@@ -61,7 +61,7 @@ def timeline(measured: Recovery) -> list[StyledLine]:
 
 
 def cost(measured: Recovery) -> list[StyledLine]:
-    """What it cost, as far as that is known."""
+    """The known costs."""
     known: list[tuple[str, str]] = []
     if measured.steps_lost is not None:
         known.append(("steps lost", format.count(measured.steps_lost)))

@@ -52,7 +52,7 @@ FolderState: TypeAlias = tuple[int, frozenset[str]]
 class DrillsView(SortedView):
     NAME = "drills"
     TABLES = ("catalogue", "history")
-    SCOPED_CSS = False  # it speaks of the screen's size classes
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     DrillsView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface; }
@@ -75,7 +75,7 @@ class DrillsView(SortedView):
         self._put_away = ""
         """The drill whose panel was closed."""
         self._elsewhere = ""
-        """Who else has the cluster for a drill."""
+        """Who else holds the drill lease of the cluster."""
         self._about = Content()
         self._view_state: ViewState | None = None
 
@@ -99,7 +99,7 @@ class DrillsView(SortedView):
         taken = self._live(state)
         self._catalogue(state)
         rows = self._history(state)
-        if self.size.height:  # else it has not been laid out yet
+        if self.size.height:  # otherwise it is not laid out yet
             self._share(self.size.height - taken, rows)
 
     # -- its parts
@@ -172,7 +172,7 @@ class DrillsView(SortedView):
         return view
 
     def _share(self, room: int, earlier: int) -> None:
-        """What is shown with the drill: the faults first, then the earlier drills."""
+        """The widgets below the drill: the faults first, then the earlier drills."""
         catalogue, history = self.query_one("#catalogue"), self.query_one("#history")
         before = catalogue.display, history.display
         small = self.screen.has_class("-short") or self.screen.has_class("-tiny")
@@ -220,7 +220,7 @@ class DrillsView(SortedView):
 
     @work(exit_on_error=False, name="earlier drills")
     async def _read(self) -> None:
-        """Those that are kept on this machine, when another cockpit may have added to them."""
+        """Read the drills on this host again, since another cockpit may have added some."""
         connection = self.cockpit.connection
         try:
             if connection is None or connection.actions is None:

@@ -31,7 +31,7 @@ SOURCE = "context:"
 
 
 class FleetRow(Struct, frozen=True):
-    """A row, and the cluster that it stands for; None for a context by itself."""
+    """A row with its cluster; None for a context."""
 
     row: Row
     ref: ClusterRef | None
@@ -44,7 +44,7 @@ def contexts(fleet: Store) -> list[str]:
 
 
 def clusters(fleet: Store | None) -> list[ClusterRef]:
-    """All that can be looked at, context by context."""
+    """All clusters, by context."""
     if fleet is None:
         return []
     return [
@@ -55,7 +55,7 @@ def clusters(fleet: Store | None) -> list[ClusterRef]:
 
 
 def fleet_rows(fleet: Store, now_s: float, here: ClusterRef | None) -> list[FleetRow]:
-    """`here` is the cluster that is looked at."""
+    """`here` is the current cluster."""
     rows: list[FleetRow] = []
     for context in contexts(fleet):
         source = fleet.sources.get(SOURCE + context)
@@ -70,7 +70,7 @@ def fleet_rows(fleet: Store, now_s: float, here: ClusterRef | None) -> list[Flee
 
 
 def totals(fleet: Store) -> str:
-    """The whole fleet in one line."""
+    """A summary of the fleet in one line."""
     names = contexts(fleet)
     found = [summary for name in names for summary in fleet.fleet.get(name, ())]
     lost = sum(not state.ok for state in fleet.sources.values() if state.name.startswith(SOURCE))

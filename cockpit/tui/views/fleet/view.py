@@ -32,7 +32,7 @@ class FleetView(SortedView):
         self.context = self.namespace = ""
         """Only the clusters of these, when they are set."""
         self._met = False
-        """Whether the cursor has stood on the cluster that is looked at."""
+        """Whether the cursor was on the current cluster."""
         self._about: Row | None = None
         self._refs: dict[str, ClusterRef | None] = {}
 
@@ -62,7 +62,7 @@ class FleetView(SortedView):
         self._say()
 
     def _say(self) -> None:
-        """In full what the table may have cut: where it is, and what is the matter with it."""
+        """The unabbreviated location and problem, which the table may have cut."""
         table = self.query_one(LineTable)
         row = next((row for row in table.rows if row.key == table.cursor_key), None)
         if row is not self._about:
@@ -70,7 +70,7 @@ class FleetView(SortedView):
             self.query_one("#about", Static).update(_about(row) if row else "")
 
     def narrow(self, context: str, namespace: str) -> None:
-        """Only the clusters there; an empty word is for all."""
+        """Only the clusters there; an empty argument selects all."""
         self.context, self.namespace = context, namespace
 
     def chosen(self) -> ClusterRef | None:

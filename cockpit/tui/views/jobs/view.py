@@ -20,7 +20,7 @@ class JobsView(SortedView):
     NAME = "jobs"
     TABLES = ("jobs",)
     KIND = "job"
-    SCOPED_CSS = False  # it speaks of the screen's size classes
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     JobsView LineTable, JobsView LogView { border-top: solid $border-blurred;
         border-title-color: $foreground; border-title-style: bold;
@@ -65,7 +65,7 @@ class JobsView(SortedView):
         return " · ended" if source.absent else ""
 
     def follow(self, stream: str) -> None:
-        """Show that log; its source is started when it is looked at for the first time."""
+        """Show that log; its source is started on first use."""
         self.stream = stream
 
     def _start_source(self) -> None:

@@ -75,7 +75,7 @@ def node_rows(
 
 
 def status(machine: Machine) -> tuple[str, str]:
-    """A word and its style."""
+    """A text and its style."""
     if not machine.ready:
         return "not ready", "bad"
     if machine.cordoned:

@@ -46,7 +46,7 @@ def goodput_parts(found: Diagnosis) -> list[Part]:
 
 
 def facts(found: Diagnosis, width: int) -> Content:
-    """The end, what is at risk, what was lost, what to try: each on a line of its own."""
+    """The ETA, what is at risk, what was lost, and what to try: a line each."""
     lines = [_fact("done in", *_eta(found.eta), width)]
     risk = found.at_risk
     if risk is not None:
@@ -102,7 +102,7 @@ def _fact(name: str, value: str, more: str, width: int) -> Content:
 
 
 def details(view: AlertView | None, now_s: float, *, any_run: bool) -> Content:
-    """What is known of one alert; the lines wrap."""
+    """The facts of one alert; the lines wrap."""
     if view is None:
         said = "Nothing is wrong." if any_run else "No run yet: there is nothing to watch."
         return Content.styled(said, "$muted")

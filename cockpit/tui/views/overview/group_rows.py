@@ -38,7 +38,7 @@ def group_rows(store: Store) -> list[Row]:
 
 
 def _name(group: WorkerGroup) -> str:
-    """With what is not as usual: several hosts a replica, an autoscaler, a group at rest."""
+    """With special properties: multi-host replicas, an autoscaler, a suspended group."""
     more = [f"{group.hosts} hosts"] if group.hosts > 1 else []
     more += ["auto"] if group.autoscaled else []
     more += ["suspended"] if group.suspended else []

@@ -140,7 +140,7 @@ def _reported(run: RunView) -> list[tuple[str, str]]:
 
 
 def alarms(view_state: ViewState, most: int) -> Content | None:
-    """The open alerts, most severe first; None when there are none."""
+    """The active alerts, most severe first; None when there are none."""
     raised = [
         view.alert
         for view in view_state.store.alerts.values()
@@ -174,7 +174,7 @@ _GRAVITY = {severity: at for at, severity in enumerate(reversed(_SEVERITY_STYLES
 
 
 def _phase(view_state: ViewState, run: RunView) -> Content | None:
-    """Where a run is that does not run yet, or not again yet."""
+    """The progress of a run that is starting or restarting."""
     if not run.phases or run.state.is_over:
         return None
     at_s, _, phase = run.phases[-1]
@@ -229,7 +229,7 @@ def _cause(found: Cause) -> list[Content]:
 
 
 def outcome(view_state: ViewState, measured: Recovery, width: int) -> Content:
-    """A drill in one line: what is waited for, or how it went."""
+    """A drill in one line: its pending milestone, or its result."""
     drill = measured.drill
     fault = f"{drill.fault} of {drill.target}"
     if measured.recovered:

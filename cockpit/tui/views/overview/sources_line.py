@@ -1,4 +1,4 @@
-"""The sources in one line: how each does, and how old its last word is."""
+"""The sources in one line: the state of each, and the age of its last update."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cockpit.store.store import SourceState
 from cockpit.tui.view_state import ViewState
 
 ORDER = ("backend", "ray", "telemetry", "train", "deaths", "prometheus", "mlflow")
-"""Those that are always named, first; others, such as a log that is followed, come after."""
+"""Sources that are always listed, first; others, such as a followed log, come after."""
 
 
 def sources_line(view_state: ViewState, width: int) -> Content:
-    """As many as fit whole; the number of the rest after them."""
+    """As many as fit without a cut; then the number of the others."""
     states = view_state.store.sources
     names = [name for name in ORDER if name in states]
     names += sorted(name for name in states if name not in ORDER)

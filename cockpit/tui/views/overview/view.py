@@ -24,7 +24,7 @@ from cockpit.tui.widgets.table.table import LineTable
 
 class OverviewView(View):
     NAME = "overview"
-    SCOPED_CSS = False  # it speaks of the screen's size classes
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     OverviewView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface;
@@ -123,7 +123,7 @@ class OverviewView(View):
             chart.show_run(run, marks, state.now_s)
 
     def _recovery(self, state: ViewState) -> None:
-        """The newest drill: its phases as they go, then the line of how it went."""
+        """The newest drill: its phases while it runs, then its result in a line."""
         panel, bar = self.query_one("#recovery"), self.query_one(RecoveryBar)
         panel.display = bool(state.store.drills)
         if not state.store.drills:

@@ -1,4 +1,4 @@
-"""What happened, newest first: notices, drills, attempts, marks."""
+"""Events, newest first: notices, drills, attempts, marks."""
 
 from __future__ import annotations
 

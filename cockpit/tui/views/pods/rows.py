@@ -52,7 +52,7 @@ def _word(column: Column, text: Callable[[Pod], str], style: str = "muted") -> _
 
 
 NAME_CELLS = 24
-"""What a pod's name keeps where there is no room for all of it."""
+"""The part of a pod's name that is kept when it is cut."""
 _GROUP = _word(Column("group", "GROUP", priority=5), lambda pod: pod.group)
 _PHASE = _Field(
     Column("phase", "PHASE", width=11),
@@ -151,7 +151,7 @@ class PodRows:
         return LazyRows(self._keys, make, self._widest)
 
     def _learn(self, store: Store) -> None:
-        """What rows show of a pod that its own object does not contain."""
+        """Facts about a pod that its Kubernetes object does not contain."""
         run = current_run(store)
         attempt = run.attempt if run else None
         if attempt is not None and attempt.ended_s is not None:
@@ -229,7 +229,7 @@ def _fields(store: Store) -> tuple[_Field, ...]:
 
 
 def _differ(one: Sequence[object], other: Sequence[object]) -> bool:
-    """By identity for what the store replaces as a whole; comparing 5,000 pods takes its time."""
+    """Compare by identity what the store replaces as a unit, since comparing 5,000 pods is slow."""
     return len(one) != len(other) or any(
         a is not b and (not isinstance(a, (str, bool)) or a != b)
         for a, b in zip(one, other, strict=True)

@@ -24,7 +24,7 @@ class PodsView(SortedView):
     NAME = "pods"
     TABLES = ("pods", "events")
     KIND = "pod"
-    SCOPED_CSS = False  # it speaks of the screen's size classes
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     PodsView LineTable { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface; }

@@ -17,7 +17,7 @@ from cockpit.tui.widgets.table.table import Cell, Column
 
 SPARK_CELLS = 10
 PAST_POINTS = 60
-"""What a rank's own past is, for its trend."""
+"""The earlier values of a rank, for its trend."""
 MOST_REPORTED = 6
 """A job may report hundreds of numbers."""
 
@@ -207,7 +207,7 @@ WARNING = Field(
     is_number=False,
 )
 COLOURS = (STEP_TIME, GPU, MFU, LOSS, DATA, COMM, TEMPERATURE, STRAGGLER)
-"""What a heat map can be coloured by, in this order."""
+"""The columns by which a heat map can be coloured, in this order."""
 
 
 def score_text(score: float) -> str:
@@ -216,7 +216,7 @@ def score_text(score: float) -> str:
 
 
 def warning_of(line: RankLine) -> str:
-    """What is wrong with the rank or its device, the worst first; empty when nothing is."""
+    """Problems of the rank or its device, most severe first; empty without any."""
     sample = line.sample
     found = ["silent"] if line.is_silent else []
     if sample is not None:
@@ -239,7 +239,7 @@ def _warning_cell(line: RankLine) -> Cell:
 
 
 def _trend(rank: RankView) -> float | None:
-    """The newest step time as a share of the mean of its own past."""
+    """The newest step time as a share of the mean of its earlier ones."""
     values = rank.curves["step_time_s"].values[-PAST_POINTS:]
     mean = sum(values) / len(values) if values else 0.0
     return values[-1] / mean if mean else None
@@ -262,7 +262,7 @@ def fields_of(run: RunView | None, *, straggler: bool = False) -> tuple[Field, .
 
 
 def _known(run: RunView | None) -> set[str]:
-    """The optional columns for which some rank has a value."""
+    """The optional columns for which any rank has a value."""
     if run is None:
         return set()
     found = {

@@ -1,4 +1,4 @@
-"""How one number lies over many ranks: quantiles, the extremes, and who is far out. Pure."""
+"""The distribution of a number over many ranks: quantiles, extremes, and outliers. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LEVELS = 5
 """Of a heat map: far below, below, usual, above, far above."""
 USUAL = 2
 REACH = 1.5
-"""Of normal noise, one in eighteen lies beyond: a map of a healthy world is quiet."""
+"""Of normal noise, one value in eighteen is beyond: a map of a healthy run has few colours."""
 LEAST_SHARE = 0.05
-"""Nearer than this share of the median, nothing is unusual: else a picture of equals is noise."""
+"""Deviations below this share of the median are usual: otherwise equal ranks would show noise."""
 OUTLIER_Z = 3.5
 OUTLIER_SHARE = 0.1
 
@@ -33,17 +33,17 @@ class Distribution(Struct, frozen=True):
     low_rank: int
     high_rank: int
     outliers: tuple[int, ...] = ()
-    """Ranks, the farthest first; those with NaN or infinity before all others.
+    """Ranks, the largest deviation first; NaN and infinity before all others.
 
-    Far out is whose modified z-score 0.6745·|x − median| / MAD is above 3.5 (Iglewicz and
-    Hoaglin, How to Detect and Handle Outliers, 1993), and that lies a tenth of the median away.
+    An outlier has a modified z-score 0.6745·|x − median| / MAD above 3.5 (Iglewicz and Hoaglin, How
+    to Detect and Handle Outliers, 1993), and is at least a tenth of the median away.
     """
 
     def level(self, value: float) -> int:
-        """0 to 4, see LEVELS. Usual is what lies no farther from the median than 1.5 times the 10th
-        or the 90th percentile does, far out what lies twice as far as that.
+        """0 to 4, see LEVELS.
 
-        NaN and infinity are extremes: 0 for -infinity, else 4.
+        A usual value is no farther from the median than 1.5 times the 10th or the 90th percentile;
+        an extreme is twice as far as that. NaN and infinity are extremes: 0 for -infinity, else 4.
         """
         if not math.isfinite(value):
             return 0 if value == -math.inf else LEVELS - 1
@@ -57,10 +57,10 @@ class Distribution(Struct, frozen=True):
 def distribution(
     values: Sequence[tuple[int, float]], spread: Spread | None = None
 ) -> Distribution | None:
-    """Of (rank, value). None when no value is finite.
+    """Of (rank, value). None without a finite value.
 
-    A `spread` tells of all ranks at once where `values` were taken one after the other: then the
-    quantiles and the extremes are the spread's.
+    `spread` covers all ranks at once, if `values` were sampled at different times: then the
+    quantiles and the extremes are taken from it.
     """
     finite = sorted((value, rank) for rank, value in values if math.isfinite(value))
     if not finite:

@@ -1,4 +1,4 @@
-"""What a heat map shows of the ranks: a level for each, and the words above it. Pure."""
+"""The heat map of the ranks: a level for each, and the lines above it. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cells(
     found: Distribution | None,
     passing: frozenset[int] | None,
 ) -> list[HeatCell]:
-    """One a rank; `passing`: those that the filter leaves, None without one."""
+    """One per rank; `passing`: those that pass the filter, None without one."""
     return [
         HeatCell(
             line.rank.rank,
@@ -56,7 +56,7 @@ def _level(line: RankLine, value: float | None, field: Field, found: Distributio
 
 
 def title(field: Field, found: Distribution | None) -> list[Words]:
-    """What is coloured, and what the colours mean in numbers."""
+    """The coloured value, and the ranges of the colours."""
     parts: list[Words] = [((f" {field.column.title}  ", "bold"),)]
     if found is None:
         return [*parts, (("no rank reports it", "muted"),)]

@@ -1,4 +1,4 @@
-"""One rank's own page: where it runs, its numbers and its curves."""
+"""The page of one rank: where it runs, its numbers and its curves."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BAR_CELLS = 100
 FRAME_LINES = 3
 """Of the screen: the status line, the title's border, the keys."""
 CHART_LINES = 6
-"""What a chart needs to be read."""
+"""The minimum size of a readable chart."""
 SHORT = 30
 """Lines of a screen; a shorter one shows only the newest attempt."""
 STRAGGLES = 3.5
@@ -126,7 +126,7 @@ class RankScreen(DetailScreen):
             self.cockpit.redraw()
 
     async def action_logs(self) -> None:
-        """Its own log where that can be followed, else its pod's; in the view of jobs, below."""
+        """The rank's log if it can be followed, else its pod's; in the Jobs view, below."""
         run = current_run(self.cockpit.store)
         rank = run.ranks.get(self.rank) if run else None
         pod = pod_of_rank(self.cockpit.store, rank) if rank else None

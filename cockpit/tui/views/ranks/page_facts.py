@@ -1,4 +1,4 @@
-"""All that is known of one rank, in groups, and where the time of its step goes. Pure."""
+"""All facts about one rank, in groups, and the parts of its step. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPORTED_SAID = 24
 """Metrics of a report; a job may report hundreds."""
 _MARKED = {"NaN", "∞", "-∞"}
 Part = tuple[str, str]
-"""Text, and the words of its style."""
+"""Text, and its style."""
 
 
 class Fact(Struct, frozen=True):
@@ -55,11 +55,11 @@ _LETTERS = {
 
 
 def sections(sample: RankSample) -> tuple[Section, ...]:
-    """What the mean step was made of; `other` is what no section tells of.
+    """The parts of the mean step; `other` is the time without a section.
 
-    A checkpoint is told in total and shared out over the steps folded in. Communication may lie
-    over the backward pass: where the sections are more than the step, they share their own sum.
-    Empty when no section is told.
+    A checkpoint is reported in total and divided by the number of steps in the record.
+    Communication may overlap with the backward pass: if the sections add up to more than the step,
+    they are shares of their sum. Empty without sections.
     """
     steps = max(1, sample.step - sample.first_step + 1)
     found: list[tuple[str, float, str]] = []

@@ -1,4 +1,4 @@
-"""Ranks as rows: where each runs, what it uses, how fast it is, and how old that is."""
+"""Ranks as rows: the node, the resource use, the speed, and the age of each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shown(Struct, frozen=True):
     total: int
     stale: tuple[int, ...]
     problem: str
-    """What of the filter was not understood."""
+    """The part of the filter that could not be parsed."""
     passing: frozenset[int] | None
     """The ranks that pass the filter; None without one."""
 
@@ -46,7 +46,7 @@ class RankRows:
         self._scores: dict[int, float] = {}
         self._scored_s = -math.inf
         self._warned = ""
-        """The run of which some rank was warned of: its column stays."""
+        """The run in which a rank had a warning: its column is kept."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -120,7 +120,7 @@ class RankRows:
                 )
             )
         fields = reported_fields(run) if reports else fields_of(run, straggler=bool(scores))
-        # A warning comes and goes; a table whose columns come and go cannot be read.
+        # A warning is temporary; a table whose columns change is hard to read.
         if any(field.column.key == "warning" for field in fields):
             self._warned = run.id
         elif self._warned == run.id and not reports:
@@ -155,9 +155,9 @@ def rank_columns(run: RunView | None) -> tuple[Column, ...]:
 
 
 def stale_after_s(run: RunView) -> float:
-    """How old a rank's newest sample may be before it is late.
+    """The age from which a rank's newest sample is late.
 
-    In a large world a rank's turn comes only every so often; that it is silent the stream says.
+    In a large run a rank is sampled only at intervals; the stream reports which ranks are silent.
     """
     turns = math.ceil((run.world_size or len(run.ranks)) / TOLD_A_TICK) if _is_wide(run) else 0
     return STALE_AFTER_S + turns
@@ -223,7 +223,7 @@ def _is_marked(line: RankLine, mark: str) -> bool:
 
 
 def _text(line: RankLine) -> str:
-    """What a word of a filter is looked for in: names, not numbers, for those have comparisons."""
+    """The text in which filters search: names, not numbers, for which there are comparisons."""
     words = (f"rank {line.rank.rank}", line.pod, line.node, warning_of(line))
     return "\n".join(words).casefold()
 

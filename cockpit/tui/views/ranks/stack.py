@@ -1,6 +1,6 @@
-"""What a rank's process is doing: its stack, and where it spends its time and memory.
+"""The stack of a rank's process, and its CPU and memory profiles.
 
-Ray's tools run on the session's loop; the page opens at once and is filled when they answer.
+Ray's tools run on the session's loop; the page opens at once and is filled when they respond.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def show_memory(app: AppBase, rank: int) -> None:
 
 
 def process_of(store: Store, rank: int) -> Process:
-    """The rank's process in the newest attempt. CockpitError when there is none."""
+    """The rank's process in the newest attempt. CockpitError without one."""
     from cockpit.sources.ray.profiling import Process
 
     run = current_run(store)

@@ -58,7 +58,7 @@ class RanksView(SortedView):
         self.heat = ""
         """`strip`, `full` or `off`, as the user has it; empty: a strip where it helps."""
         self._strip_folds = False
-        """A cell of the strip stands for several ranks: over all of the view there is more."""
+        """A cell of the strip represents several ranks: the full map shows more."""
 
     def compose(self) -> ComposeResult:
         yield Line(id="summary")
@@ -74,7 +74,7 @@ class RanksView(SortedView):
 
     def redraw(self, state: ViewState) -> None:
         run = current_run(state.store)
-        # Telemetry comes once a second: of a large world a second's rows are built once.
+        # Telemetry arrives once a second: for a large run the rows are built once a second.
         query = (self.order.by, self.order.down, self.order.text, self.heat, self.colour)
         drawn = (int(state.now_s), run.id if run else "", query, self.size)
         if run is not None and len(run.ranks) > MANY and drawn == self._drawn:
@@ -97,7 +97,7 @@ class RanksView(SortedView):
                 chart.show_ranks(run, marks, state.now_s)
 
     def toggle_heat(self) -> None:
-        """A strip over the table, all of the view where it shows more than that, none."""
+        """A strip over the table, the full view if that shows more, none."""
         is_there = self.query_one(HeatMap).display
         now = self.heat or ("strip" if is_there else "off")
         self.heat = {"off": "strip", "strip": "full", "full": "off"}[now]

@@ -1,4 +1,4 @@
-"""Trials of Ray Tune as rows: what each tried, how far it came, and which is best. Pure."""
+"""Trials of Ray Tune as rows: parameters, progress, and the best one. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TrialLine(Struct, frozen=True):
 
     @property
     def took_s(self) -> float | None:
-        """Since its start; until its last word, once it is over."""
+        """Since its start; for a completed trial, until its last update."""
         trial = self.trial
         if trial.started_s is None:
             return None

@@ -1,4 +1,4 @@
-"""How a run comes back from a drill, phase by phase. Pure."""
+"""The phases of a recovery from a drill. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LEAST_SAID_S = 0.05
 
 
 class Phase(Struct, frozen=True):
-    """What the run does from one instant to the next; seconds since the injection."""
+    """The state of the run from one milestone to the next; seconds since the injection."""
 
     name: str
     style: str
     start_s: float
     end_s: float
     done: bool
-    """Whether its end has been seen."""
+    """Whether its end was observed."""
 
 
 _UNTIL = {
@@ -60,17 +60,17 @@ _WAITED_FOR = (
     Milestone.CAUGHT_UP,
     Milestone.THROUGHPUT_BACK,
 )
-"""What every restart comes to. The others are named once they are seen: not every job tells of its
-checkpoint, and not every fault takes a pod."""
+"""The phases of every restart. The others are named once observed: not every job reports its
+checkpoint, and not every fault ends a pod."""
 ENDS_A_POD = ("pod-kill", "pod-delete", "head-kill", "evict", "spot-preemption", "preemption")
-"""Faults of the catalogue after which a pod is the first to be missing, and Ray sees its node die;
-the last as it was called in recordings of before."""
+"""Faults after which a pod is missing first, and Ray detects the death of its node; the last is the
+name in old recordings."""
 _OPEN = ("outcome", "bad")
 """The phase in which it is not clear whether there will be a restart."""
 
 
 def instants(recovery: Recovery) -> tuple[Instant, ...]:
-    """What was reached, in the order of time; of one that was measured by fewer, those."""
+    """The reached milestones in order of time; those of the drill that measured fewest."""
     if recovery.instants:
         found = list(recovery.instants)
     else:
@@ -86,10 +86,10 @@ def instants(recovery: Recovery) -> tuple[Instant, ...]:
 
 
 def on_the_way(recovery: Recovery) -> tuple[Instant, ...]:
-    """Those that the run waited for, one after the other.
+    """The milestones that the run waited for, in sequence.
 
-    A pod that came back only after the new workers had started, beside a spare or a run that went
-    on with less, was waited for by nobody.
+    A pod that was replaced only after the new workers had started (with a spare, or in an elastic
+    run) is left out.
     """
     found = [one for one in instants(recovery) if one.milestone is not Milestone.INJECTED]
     if not recovery.drill.run_id and not any(i.milestone not in _PODS for i in found):
@@ -103,7 +103,7 @@ def on_the_way(recovery: Recovery) -> tuple[Instant, ...]:
 
 
 def waits_for(recovery: Recovery) -> Milestone | None:
-    """The next that has to come; None when there is none."""
+    """The next pending milestone; None without one."""
     seen = {one.milestone for one in instants(recovery)}
     if not recovery.drill.run_id and not seen - {Milestone.INJECTED, *_PODS}:
         return next((one for one in _PODS if one not in seen), None)
@@ -125,10 +125,10 @@ def is_open(recovery: Recovery) -> bool:
 
 
 def phases(recovery: Recovery, now_s: float, *, going: bool | None = None) -> tuple[Phase, ...]:
-    """From the fault to what was reached last; with `going`, what is waited for is the last phase.
+    """The phases up to the last reached milestone; with `going`, the last one is in progress.
 
-    None: it goes on until the first new step. An instant that was never seen though a later one
-    was takes no time of its own. `now_s` is in Unix seconds.
+    None: in progress until the first new step. A milestone that was not observed, though a later
+    one was, has no phase. `now_s` is in Unix seconds.
     """
     found: list[Phase] = []
     start_s = 0.0
@@ -151,13 +151,13 @@ def bar(
 ) -> StyledLine:
     """The phases side by side as (text, style), `width` cells for `scale_s` seconds.
 
-    Each has its seconds in it where there is room. Without a scale the bar is as wide as it can
-    be; while it grows, its scale grows in steps, so that it is seen to grow.
+    Each contains its seconds if there is room. Without a scale the bar has the full width; during a
+    recovery its scale increases in steps, so that its growth is visible.
     """
     parts: StyledLine = []
     drawn = 0
     for phase, cells in _shares(found, width, scale_s):
-        # Without colours, where one ends and the next begins would not be seen.
+        # Without colours, the boundaries would not be visible.
         edge = "|" if symbols is Symbols.ASCII and drawn else ""
         parts.append((edge + _inside(phase, cells - len(edge)), f"reverse {phase.style}"))
         drawn += cells
@@ -206,8 +206,7 @@ def legend(
 ) -> list[StyledLine]:
     """The name and the seconds of each phase in its colour, on up to `most` lines.
 
-    Where there is no room for all, those that are `named_elsewhere` are left out first, then those
-    that took least.
+    Without room for all, those that are `named_elsewhere` are left out first, then the shortest.
     """
     said = [one for one in found if not one.done or one.end_s - one.start_s >= LEAST_SAID_S]
     while said:

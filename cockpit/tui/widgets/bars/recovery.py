@@ -14,7 +14,7 @@ __all__ = ["RecoveryBar", "summary"]
 
 
 class RecoveryBar(FewLines):
-    """As many lines as it is high: the bar, its legend on up to `legend_lines`, the summary."""
+    """As many lines as its height: the bar, its legend on up to `legend_lines`, the summary."""
 
     DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")
 
@@ -42,9 +42,10 @@ class RecoveryBar(FewLines):
         *,
         going: bool | None = None,
     ) -> None:
-        """Show this; `now_s` in Unix seconds. `scale_s` makes several bars comparable.
+        """Show this recovery; `now_s` in Unix seconds.
 
-        `going`: whether more is waited for; None: until the first new step.
+        `scale_s` makes several bars comparable. `going`: whether a milestone is pending; None:
+        until the first new step.
         """
         self._recovery, self._now_s, self._scale_s = recovery, now_s, scale_s
         self._going = going

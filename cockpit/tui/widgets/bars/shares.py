@@ -1,4 +1,4 @@
-"""Parts of a whole as one bar with their names: where the time went."""
+"""Shares of time as one bar with their names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_NAMED = 0.5
 
 
 class Part(Struct, frozen=True):
-    """`percent` of the whole, in a style of the palette."""
+    """A share in `percent`, in a style of the palette."""
 
     name: str
     percent: float

@@ -1,4 +1,4 @@
-"""The words on the axes of a chart. Pure."""
+"""The labels of a chart's axes. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.telemetry.metric_table import Unit
 
 
 class Axis(StrEnum):
-    """What a chart's horizontal axis counts."""
+    """The unit of a chart's horizontal axis."""
 
     AGO = "time ago"
     CLOCK = "time of day"
@@ -97,10 +97,10 @@ def _scale(most: float, unit: Unit) -> tuple[float, str]:
 def extent(
     starts: Sequence[float], now_s: float, window_s: float | None, pixels: int
 ) -> tuple[float, float]:
-    """From when to when the chart goes.
+    """The time range of the chart.
 
-    The end moves on by whole pixels only: between two of them, what was drawn stays as it is, and
-    a point never wanders from one column to the next and back.
+    The end moves by whole pixels only: in between, the drawn part does not change, and a point does
+    not alternate between two columns.
     """
     if window_s is not None and window_s > 0:
         a_pixel_s = window_s / max(1, pixels)
@@ -129,7 +129,7 @@ def labels_of(
 
 
 def place_text(axis: Axis, place: float, now: float, origin: float) -> str:
-    """One place of the axis in words, for a cursor."""
+    """The label of one place on the axis, for a cursor."""
     match axis:
         case Axis.STEP:
             return f"step {round(place):,}"

@@ -20,7 +20,7 @@ class _Cell(Struct, frozen=True):
     high: int
     characters: str
     shade: str = ""
-    """Fills a whole cell; empty: single pixels can."""
+    """The character of a full cell; empty: single pixels are drawn."""
 
 
 def _braille() -> str:
@@ -127,7 +127,7 @@ class Canvas:
                 self._shades[y][x] |= bits << shift
 
     def shaded(self, y: int) -> list[tuple[int, str]]:
-        """What is filled of a row: (x, character). Curves are drawn over it."""
+        """The filled cells of a row: (x, character). Curves are drawn over them."""
         characters, shade = self._cell.characters, self._cell.shade
         return [(x, shade or characters[bits]) for x, bits in enumerate(self._shades[y]) if bits]
 
@@ -140,12 +140,12 @@ class Canvas:
         return self._bits[y][x] != 0
 
     def drawn(self, y: int) -> list[tuple[int, str, int]]:
-        """What a row holds: (x, character, colour's number)."""
+        """The cells of a row: (x, character, number of the colour)."""
         characters, owners = self._cell.characters, self._owner[y]
         return [(x, characters[bits], owners[x]) for x, bits in enumerate(self._bits[y]) if bits]
 
     def _slope(self, x0: int, y0: int, x1: int, y1: int, owner: int) -> int:
-        """The line between two columns, without its ends; the row it has come to."""
+        """The line between two columns, without its ends; the row that it has reached."""
         previous = y0
         for x in range(x0 + 1, x1):
             y = y0 + round((y1 - y0) * (x - x0) / (x1 - x0))

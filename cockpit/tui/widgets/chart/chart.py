@@ -59,7 +59,7 @@ class LineChart(Widget):
         self._base = Style()
         self._styles: dict[str, Style] = {}
         self._strips: dict[int, Strip] = {}
-        """The rows as they were painted, those that have not changed since."""
+        """The painted rows that have not changed since."""
 
     @property
     def window_s(self) -> float | None:
@@ -73,7 +73,7 @@ class LineChart(Widget):
 
     @property
     def stretch(self) -> Stretch | None:
-        """What part of the axis lies in which of its columns; None while nothing is drawn."""
+        """The range of the axis in each of its columns; None before the first drawing."""
         return self._picture.stretch
 
     def set_options(self, options: ChartOptions) -> None:
@@ -102,7 +102,7 @@ class LineChart(Widget):
             self._redraw()
 
     def text(self) -> str:
-        """What is shown, without colours."""
+        """The content, without colours."""
         return self._picture.grid.text()
 
     def on_resize(self) -> None:
@@ -133,7 +133,7 @@ class LineChart(Widget):
         characters, words = grid.characters[y], grid.styles[y]
         begin, style = 0, words[0]
         for x, here in enumerate(words):
-            # A space has no colour: it goes with what is before it, and less goes to the terminal.
+            # A space has no colour: it joins the previous segment, which reduces the output.
             if here != style and characters[x] != " ":
                 if x > begin:
                     segments.append(self._segment(characters[begin:x], style, palette))

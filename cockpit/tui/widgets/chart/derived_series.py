@@ -11,17 +11,19 @@ from cockpit.plot.buckets import Derived, Reader, Source
 
 
 class Projected(Derived):
-    """A series on another axis: some time later, or by step.
+    """A series on another axis: shifted in time, or by step.
 
-    By step, only the last word on each step is kept: what an attempt did again replaces what the
-    one before had done.
+    By step, only the newest value of each step is kept: repeated steps replace those of the
+    previous attempt.
     """
 
     def __init__(
         self, source: Source, *, shift_s: float = 0.0, progress: Source | None = None
     ) -> None:
-        """`progress`: the step by time. Between two of its points steps go on evenly; a point
-        before the first has no place."""
+        """`progress`: the step by time.
+
+        Steps between two of its points are interpolated; a point before the first has no position.
+        """
         super().__init__()
         self._source, self._shift_s, self._progress = source, shift_s, progress
         self._reader = Reader(source)
@@ -73,14 +75,14 @@ class Projected(Derived):
 
 
 class Smoothed(Derived):
-    """An exponential moving average without the pull of its start, as TensorBoard draws it.
+    """An exponential moving average with bias correction, as in TensorBoard.
 
-    m(n) = w·m(n-1) + (1-w)·v(n), shown as m(n) / (1 - w^n); a value that is not finite stays as it
-    is and counts for nothing (TensorBoard: vz_line_chart2/line-chart.ts, resmoothDataset).
+    m(n) = w·m(n-1) + (1-w)·v(n), shown as m(n) / (1 - w^n); a value that is not finite is kept and
+    not averaged (TensorBoard: vz_line_chart2/line-chart.ts, resmoothDataset).
     """
 
     def __init__(self, source: Source, weight: float) -> None:
-        """`weight`: w, from 0 (as it is) to below 1."""
+        """`weight`: w, from 0 (no smoothing) to below 1."""
         super().__init__()
         self._source, self._weight = source, weight
         self._reader = Reader(source)

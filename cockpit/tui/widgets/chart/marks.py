@@ -36,7 +36,7 @@ class Mark(Struct, frozen=True):
 
 
 class Stretch(Struct, frozen=True):
-    """What part of an axis lies in which cells of a grid."""
+    """The range of an axis in the cells of a grid."""
 
     left: int
     cells: int

@@ -1,4 +1,4 @@
-"""A whole chart as a grid of styled characters. Pure."""
+"""A complete chart as a grid of styled characters. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST_FOR_TIME_AXIS = 5
 LEAST_FOR_LEGEND = 4
 LEAST_FOR_ODD_ROW = 5
 DECADES = 12.0
-"""A logarithmic axis shows no more of them: a single 1e-30 would press all else to the top."""
+"""The maximum of decades on a logarithmic axis: a single 1e-30 would compress all others."""
 
 
 class Curve(Struct, frozen=True):
@@ -35,15 +35,15 @@ class Curve(Struct, frozen=True):
     times: Sequence[float]
     values: Sequence[float]
     color: str = "curve-1"
-    """Words as in `Palette.style`."""
+    """A style as in `Palette.style`."""
     points: Points | None = None
     """Of these arrays, folded before; without, they are folded at each drawing."""
     raw: Points | None = None
-    """What this curve smooths: drawn dim behind it."""
+    """The unsmoothed series of this curve, drawn dim behind it."""
     band: tuple[Points, Points] | None = None
     """The lower and the upper edge of a range: filled thinly behind the curve."""
     breaks: Sequence[float] = ()
-    """Places across which no line goes."""
+    """Positions at which the line is interrupted."""
 
 
 class ChartOptions(Struct, frozen=True):
@@ -52,14 +52,14 @@ class ChartOptions(Struct, frozen=True):
     title: str = ""
     unit: Unit = ""
     window_s: float | None = None
-    """How much of the axis is shown, in its unit. None: everything there is."""
+    """The length of the visible range, in the axis's unit. None: all of it."""
     end: float | None = None
-    """Where the part that is shown ends; None: it follows what comes."""
+    """The end of the visible range; None: it follows new data."""
     begin: float | None = None
-    """Where everything begins; None: with the first point."""
+    """The beginning of the axis; None: the first point."""
     axis: Axis = Axis.AGO
     origin: float = 0.0
-    """Where the run began, for `Axis.SINCE`."""
+    """The start of the run, for `Axis.SINCE`."""
     low: float | None = None
     high: float | None = None
     """Fixed ends of the value axis."""
@@ -73,7 +73,7 @@ class ChartOptions(Struct, frozen=True):
 
 
 class Picture(Struct, frozen=True):
-    """What was drawn, and which part of the axis lies where."""
+    """The drawn grid, and the range of the axis."""
 
     grid: Grid
     stretch: Stretch | None = None
@@ -225,7 +225,7 @@ class _Drawing(Struct):
         return self.points[number].at(self.options.cursor, stretch.cell_size)
 
     def _odd(self, odd: Sequence[Trace], stretch: Stretch, y: int, pixels: int) -> None:
-        """What is no number, where it happened, in the last row of the plot."""
+        """Mark values that are not numbers, in the last row of the plot."""
         for one in odd:
             for pixel, flag in enumerate(one.odd):
                 if flag:

@@ -1,7 +1,7 @@
 """A curve by pixel column. Pure: no widget, no clock.
 
-What lies in a column is folded to its least and greatest value, so that a spike of one point is
-seen at any width.
+The points of a column are reduced to their minimum and maximum, so that a spike of one point is
+visible at any width.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Trace(Struct, frozen=True):
     """Columns whose first point continues from the point before it."""
 
     def in_powers(self) -> Trace:
-        """For a logarithmic axis: of each value the power of ten. What has none is at -inf."""
+        """For a logarithmic axis: log10 of each value; -inf for values without one."""
         first, last, low, high = (
             [_power(value) for value in part]
             for part in (self.first, self.last, self.low, self.high)
@@ -91,7 +91,7 @@ class _Fold:
         broken, and which column was the last."""
 
     def goes_on(self, points: Points) -> bool:
-        """Whether what has come since lies at the end, and the right edge was open."""
+        """Whether new points are at the end, and the right edge was open."""
         return not self._ended or self._size == len(points)
 
     def fold(self, points: Points) -> None:
@@ -105,7 +105,7 @@ class _Fold:
         if self._size >= 0 and _until(before, at) == _until(self._walls, at):
             self._clear_newest()
         else:
-            # What is usual there is known better now: what looked like a hole was none.
+            # The usual interval is known better now: a gap may be none.
             self._clear()
             if 0 < self._begin < len(times) and self._begin not in self._walls:
                 self._enter_left(points)
@@ -121,7 +121,7 @@ class _Fold:
         first, last, low, high, odd = found.first, found.last, found.low, found.high, found.odd
         pixels, a_pixel, start, bucket = self._pixels, self._a_pixel, self._start, self._bucket
         lows, highs, flags = points.folded(bucket) if bucket > 1 else ([], [], b"")
-        # Most curves have nothing that is not finite, and then nothing needs to be looked at twice.
+        # Most curves contain only finite values, and then one check is enough.
         fine = points.extremes(self._begin, stop)[2] == FINE
         at, _, broken, previous = self._state
         wall = bisect_right(walls, max(0, at - bucket))
@@ -146,10 +146,10 @@ class _Fold:
                 least, greatest, flag = points.extremes(at, until)
             apart = False
             while wall < len(walls) and walls[wall] <= at:
-                # A hole between neighbouring columns cannot be seen.
+                # A gap between neighbouring columns is not visible.
                 apart = apart or column - previous > 1 or walls[wall] in hard
                 wall += 1
-            # What is within a column cannot be seen; in its last bucket it is before the next one.
+            # A gap within a column is not visible; in its last bucket it is before the next column.
             while wall < len(walls) and walls[wall] <= until - bucket:
                 wall += 1
             if flag:
@@ -162,7 +162,7 @@ class _Fold:
                     starts_well = ends_well = True
                 if not (broken or apart) and starts_well:
                     found.joined.append(column)
-                held = low[column] == low[column]  # the line that came in from the left
+                held = low[column] == low[column]  # the line that enters from the left
                 first[column] = first[column] if held else starts if starts_well else least
                 last[column] = ends if ends_well else greatest
                 low[column] = min(low[column], least) if held else least

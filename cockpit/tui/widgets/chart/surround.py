@@ -41,7 +41,7 @@ def lines_of(symbols: Symbols) -> Lines:
 
 
 def title(grid: Grid, lines: Lines, text: str, *, selected: bool) -> int:
-    """In the first row; where what follows may begin."""
+    """In the first row; the start of free space after it."""
     if not text:
         return 0
     pointer = f"{lines.chosen} " if selected else ""
@@ -53,7 +53,7 @@ def title(grid: Grid, lines: Lines, text: str, *, selected: bool) -> int:
 def legend(
     grid: Grid, lines: Lines, x: int, entries: Sequence[tuple[str, str, float | None]], unit: Unit
 ) -> None:
-    """Each curve's label and value, after `x`; of those that have no room, how many they are.
+    """Each curve's label and value, after `x`; without room for all, the number of the others.
 
     `entries`: (label, colour, value).
     """

@@ -11,10 +11,10 @@ from cockpit.store.store import LogBuffer
 
 
 class LogLines(Struct):
-    """The lines of a log that pass the filter, kept up with it by looking at new lines only.
+    """The lines of a log that pass the filter, updated incrementally.
 
-    Lines are numbered from the start of the log, so that a number stays that of its line when
-    older ones are dropped.
+    Lines are numbered from the start of the log, so that numbers do not change when older lines are
+    dropped.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class LogLines(Struct):
         return self._matching[index] if self.is_filtered else self.first + index
 
     def place(self, number: int) -> int:
-        """Where that line is shown, or else the next one."""
+        """The position of that line, else of the next one."""
         if self.is_filtered:
             return bisect_left(self._matching, number)
         return min(max(0, number - self.first), len(self.lines))

@@ -69,12 +69,12 @@ class LogView(ScrollView, can_focus=True):
 
     @property
     def unseen(self) -> int:
-        """How many lines came since following stopped."""
+        """The number of lines since following was paused."""
         return 0 if self._following else max(0, self._log.total - self._seen)
 
     @property
     def filter_error(self) -> str:
-        """Why the last pattern is none; empty when it is one."""
+        """Why the last pattern is invalid; empty if it is valid."""
         return self._error
 
     @property
@@ -82,9 +82,9 @@ class LogView(ScrollView, can_focus=True):
         return self._log.pattern.pattern if self._log.pattern else ""
 
     def show(self, buffer: LogBuffer) -> None:
-        """Show this log as it is now; call it again when it may have grown. Cheap when it has not.
+        """Show the current lines of this log; call it again when it may have grown.
 
-        Another buffer than last time is shown from its end; the filter stays.
+        Cheap without changes. A new buffer is shown from its end; the filter is kept.
         """
         if buffer is not self._buffer:
             self._buffer = buffer
@@ -108,8 +108,8 @@ class LogView(ScrollView, can_focus=True):
     def set_filter(self, pattern: str, *, only_matching: bool = True) -> str:
         """Show only the lines that match a regular expression, or all with the matches marked.
 
-        Small letters match capitals too; an empty pattern shows everything. Returns why the
-        pattern is none, and then leaves what is shown; empty when all is well.
+        Lower case matches upper case too; an empty pattern shows all lines. Returns why the pattern
+        is invalid, and then changes nothing; empty on success.
         """
         try:
             flags = re.IGNORECASE if pattern == pattern.lower() else 0

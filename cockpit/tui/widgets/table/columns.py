@@ -13,12 +13,11 @@ NARROW_GAP = 1
 
 
 class Column(Struct, frozen=True):
-    """One column of a table.
+    """One column of a table. Without `width` it is as wide as its widest cell so far.
 
-    Without `width` it is as wide as its widest cell so far. `min_width` lets it be cut down to
-    that; without it, it is cut only when nothing else helps. `grow` is its share of the room that
-    is left over. As with Kubernetes' printer columns, priority 0 is always shown, and of the
-    others the highest number is hidden first where there is no room.
+    `min_width` is the width to which it may be cut; without it, it is cut only as a last resort.
+    `grow` is its share of remaining space. As with Kubernetes' printer columns, priority 0 is
+    always shown, and without room the highest number is hidden first.
     """
 
     key: str
@@ -39,7 +38,7 @@ class Column(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """Where one column is drawn, in cells."""
+    """The cells in which a column is drawn."""
 
     column: Column
     index: int

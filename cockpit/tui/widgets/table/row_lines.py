@@ -17,7 +17,7 @@ from cockpit.tui.widgets.table.columns import Place
 
 
 class Cell(NamedTuple):
-    """Text and the words of its style, see `Palette.style`. A tuple, for its fast comparison."""
+    """Text and its style, see `Palette.style`. A tuple, since tuples compare fast."""
 
     text: str
     style: str = ""
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     key: str
     cells: tuple[Cell, ...]
     style: str = ""
-    """For the cells that have none of their own."""
+    """For cells without a style."""
 
 
 def row_strip(
@@ -97,7 +97,7 @@ def widen(widest: list[int], columns: Sequence[int], rows: Iterable[Row]) -> Non
 def changed_regions(
     old: Row, new: Row, places: Sequence[Place], y: int, width: int
 ) -> list[Region]:
-    """What of the line at `y` has to be painted again."""
+    """The parts of line `y` to paint again."""
     if old.style != new.style or len(old.cells) != len(new.cells):
         return [Region(0, y, width, 1)]
     changed = [
@@ -107,7 +107,7 @@ def changed_regions(
     ]
     if not changed:
         return []
-    # One region: Textual paints each of several on a line anew from where its widget begins
-    # (ChopsUpdate.render_segments crops at the end alone), so that ten of them cost ten lines.
+    # One region: for several regions on a line, Textual paints each from the start of the widget
+    # (ChopsUpdate.render_segments crops at the end only), so that ten regions cost ten lines.
     first, last = changed[0], changed[-1]
     return [Region(first.x, y, last.x + last.width - first.x, 1)]

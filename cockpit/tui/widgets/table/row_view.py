@@ -1,7 +1,7 @@
-"""Rows under a fixed header, painted line by line: only cells that changed are painted again.
+"""Rows under a fixed header; only changed cells are painted again.
 
-Textual's DataTable repaints its whole region for one changed cell (26 KB at 200×50); this one
-marks the changed cells alone as dirty (some 300 bytes).
+Textual's DataTable repaints its complete region for one changed cell (26 KB at 200×50); this one
+marks only the changed cells as dirty (about 300 bytes).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RowLines(ScrollView):
                 self.refresh()
 
     def set_sort(self, key: str, reverse: bool = False) -> None:
-        """Mark a column as the one that the caller has sorted by."""
+        """Mark a column as the one by which the caller has sorted."""
         if (key, reverse) != self._sort:
             self._sort = (key, reverse)
             self._refresh_line(0)
@@ -110,7 +110,7 @@ class RowLines(ScrollView):
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_size.width
         if width != self._room:
-            # A scrollbar that comes or goes changes the width without a resize.
+            # The scrollbar's visibility changes the width without a resize.
             self._place()
         if y < HEADER_LINES:
             return self._header(width)
@@ -155,14 +155,14 @@ class RowLines(ScrollView):
         return range(min(top, len(self._rows)), min(top + max(1, self._page), len(self._rows)))
 
     def _to_measure(self) -> Iterable[Row]:
-        """All rows, or of those that are made on demand the ones in sight."""
+        """All rows, or the visible ones if they are created on demand."""
         rows = self._rows
         return [rows[i] for i in self._in_sight()] if isinstance(rows, LazyRows) else rows
 
     def _measure(self, rows: Iterable[Row]) -> bool:
-        """Widen the columns to these rows; whether one became wider.
+        """Widen the columns to these rows. Return whether one became wider.
 
-        Columns do not become narrower as the numbers in them do, so that the table stands still.
+        Columns do not become narrower, so that the layout is stable.
         """
         before = list(self._widest)
         free = [i for i, column in enumerate(self._columns) if column.width is None]

@@ -1,4 +1,4 @@
-"""A live table with a cursor that stays on its row, however the rows come and go."""
+"""A live table with a cursor that stays on its row when rows are added or removed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LineTable(RowLines, can_focus=True):
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        """`newest_first`: a cursor on the first row stays there when others come before it."""
+        """`newest_first`: a cursor on the first row stays there when rows are added before it."""
         super().__init__(columns, empty=empty, zebra=zebra, id=id, classes=classes)
         self._newest_first = newest_first
 
@@ -80,14 +80,14 @@ class LineTable(RowLines, can_focus=True):
         return rows.keys[self._cursor] if isinstance(rows, LazyRows) else rows[self._cursor].key
 
     def set_columns(self, columns: Sequence[Column]) -> None:
-        """Other columns; the rows go, since their cells belong to the old ones."""
+        """Set other columns; the rows are removed, since their cells belong to the old ones."""
         self._columns = tuple(columns)
         self._widest = [0] * len(self._columns)
         self.set_rows(())
         self._lay_out()
 
     def set_rows(self, rows: Sequence[Row]) -> None:
-        """Show these rows. What is the same as before is not painted again."""
+        """Show these rows. Unchanged ones are not painted again."""
         before, cursor_key, index_before = self._rows, self.cursor_key, self._index
         if isinstance(rows, LazyRows):
             keys = rows.keys
@@ -128,13 +128,13 @@ class LineTable(RowLines, can_focus=True):
             self.post_message(self.Highlighted(self, self.cursor_key))
 
     def forget(self) -> None:
-        """No rows, and the cursor where a first row will be: another cluster is looked at."""
+        """Remove all rows, with the cursor on the first: another cluster is shown."""
         self._cursor = 0
         self.set_rows(())
         self.scroll_to(y=0, animate=False, force=True)
 
     def move_to(self, key: str) -> bool:
-        """Put the cursor on that row; False when there is none."""
+        """Move the cursor to that row; False without such a row."""
         if key not in self._index:
             return False
         self._move(self._index[key])
