@@ -26,6 +26,7 @@ WORLD = ProcessGroup("0", "default_pg", tuple(range(4)))
 LOOP = Stack(("loop (train.py:11)",), 0, "time.sleep")
 REDUCE = Stack(("all_reduce (torch/distributed/distributed_c10d.py:1)", "loop (train.py:12)"), 1)
 REPORT = Stack(("report (ray/train/v2/api/train_fn_utils.py:1)", "loop (train.py:13)"), 1)
+BACKWARD = Stack(("_engine_run_backward (torch/autograd/graph.py:1)", "loop (train.py:12)"), 1)
 IDLE = Stack(
     ("main_loop (ray/_private/worker.py:1)", "<module> (ray/_private/workers/default_worker.py:1)")
 )
@@ -61,7 +62,7 @@ def hung(
         run_id="r",
         attempt=1,
         dumps=tuple(dumps),
-        stacks=(LOOP, REDUCE, REPORT, IDLE),
+        stacks=(LOOP, REDUCE, REPORT, IDLE, BACKWARD),
         groups=tuple(groups),
         silent=silent,
     )
@@ -91,6 +92,11 @@ def test_sentence_names_the_rank_the_collective_and_the_lines() -> None:
         "are in `all_reduce` (train.py:12)."
     )
     assert (found.kind, found.ranks, found.confidence) == (Kind.USER, (1,), Confidence.HIGH)
+
+
+def test_rank_in_the_backward_pass_is_in_its_collective() -> None:
+    found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 4, 3, waits=True)]))
+    assert "1 other rank is in `all_reduce` of the backward pass (train.py:12)." in found.sentence
 
 
 def test_hang_replaces_the_finding_of_a_hung_run() -> None:

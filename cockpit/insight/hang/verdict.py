@@ -285,10 +285,12 @@ class _Case:
         function, _, where = stack.frames[stack.user].partition(" (")
         if group.place is Place.REPORT:
             return f"in `ray.train.report` ({where}"
+        waits = [wait for wait in self._waits.waits if wait.rank in group.ranks]
         if group.place is Place.COLLECTIVE and not group.is_cause:
-            waits = [wait for wait in self._waits.waits if wait.rank in group.ranks]
             inner = waits[0].collective.op if waits else function_of(stack.frames[0])
             return f"in `{inner}` ({where}"
+        if waits and "(torch/autograd/" in stack.frames[0]:  # DDP calls it from C++
+            return f"in `{waits[0].collective.op}` of the backward pass ({where}"
         called = [f for f in map(function_of, stack.frames[: stack.user]) if f != "wrapper"]
         inner = called[-1] if called else stack.call
         return f"in `{function}` ({where}" + (f", `{inner}`" if inner else "")
