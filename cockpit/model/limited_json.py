@@ -11,6 +11,8 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 MAX_BYTES = 32 << 20
 """250 pods with their managed fields are 8 MB; 10,000 tasks of a timeline are 6 MB."""
 MAX_DEPTH = 64
@@ -49,7 +51,12 @@ def loads(
     check(raw, max_depth=max_depth, max_values=max_values)
     text = data if isinstance(data, str) else raw.decode("utf-8-sig", "surrogatepass")
     has_long = b"0" * (INT_DIGITS + 1) in raw.translate(_DIGITS)
-    return json.loads(text, parse_int=_whole) if has_long else json.loads(text)
+    if has_long:
+        return json.loads(text, parse_int=_whole)
+    try:
+        return msgspec.json.decode(text)
+    except ValueError:
+        return json.loads(text)  # NaN, an infinity, half of a surrogate pair; or not JSON
 
 
 def _whole(digits: str) -> int | float:

@@ -30,6 +30,14 @@ def test_documents_within_the_limits_are_decoded(text: str) -> None:
     assert loads(text.encode("utf-8", "surrogatepass")) == json.loads(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[NaN, -Infinity, 1e999]", '["\\ud800", "\ud800"]', str(10**40), "5e-324", '{"a": 1, "a": 2}'],
+)
+def test_values_are_those_of_the_standard_library(text: str) -> None:
+    assert repr(loads(text)) == repr(json.loads(text))
+
+
 @pytest.mark.parametrize(("opening", "inside", "closing"), [("[", "", "]"), ('{"a":', "1", "}")])
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 10_000, 200_000])
 def test_deep_nesting_is_refused(opening: str, inside: str, closing: str, depth: int) -> None:
