@@ -63,6 +63,7 @@ def hang(
     run = run_of(session.store)
     assert run is not None
     assert took_s <= EXPLAINED_WITHIN_S, (took_s, found)
+    print(f"{script}: explained after {took_s:.1f} s")  # shown by pytest -rP
     return run, found[0]
 
 
@@ -71,7 +72,9 @@ def check(session: Session, run: RunView, found: Verdict, script: str) -> None:
     assert found.kind is Kind.USER, found.sentence
     assert found.ranks == (1,), found.sentence
     assert f"`stuck` ({script}:" in found.sentence, found.sentence
-    assert "rank 0 " in found.sentence, found.sentence
+    assert "; rank 0 has waited in it for " in found.sentence, found.sentence
+    assert "1 other rank is in `all_reduce`" in found.sentence, found.sentence
+    assert [group.waiting for group in found.groups] == [(0,)], found.groups
 
     def stalled_s() -> float:
         spent = goodput(run, session.clock())

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.hang.place import Place, place
@@ -97,6 +98,24 @@ def test_sentence_names_the_rank_the_collective_and_the_lines() -> None:
 def test_rank_in_the_backward_pass_is_in_its_collective() -> None:
     found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 4, 3, waits=True)]))
     assert "1 other rank is in `all_reduce` of the backward pass (train.py:12)." in found.sentence
+
+
+def test_text_shows_what_to_do_and_how_far_each_rank_is_in_the_group() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    found = judged(hung([dump(1, 0, 2, waits=False), *waiting]))
+    text = lines(found)
+    assert text.index("To do:") == 4
+    at = text.index("Group default, newest collective called:")
+    assert text[at + 1 : at + 3] == [
+        "  #2: rank 1",
+        "  #3 all_reduce (float32 [1024]), waiting for 31 s: ranks 0, 2, 3",
+    ]
+    [group] = found.groups
+    far = replace(group, last_called={seq: (seq,) for seq in range(20)})
+    cut = lines(replace(found, groups=(far,) * 6, may_restart=False))
+    assert "cockpit resume JOB" in cut[5]
+    assert "  … 14 more numbers" in cut
+    assert "  … 2 more groups" in cut
 
 
 def test_hang_replaces_the_finding_of_a_hung_run() -> None:

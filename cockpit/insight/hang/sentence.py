@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cockpit import format
+from cockpit.insight.hang.types import GroupState
 from cockpit.insight.hang.waits import Wait
 from cockpit.model.hang import ProcessGroup
 from cockpit.store.hang import RankDump
@@ -24,7 +25,7 @@ def collective_text(wait: Wait) -> str:
     return f"{wait.collective.op} #{wait.collective.seq} of group {group_name(wait.group)}{shape}"
 
 
-def group_name(group: ProcessGroup) -> str:
+def group_name(group: ProcessGroup | GroupState) -> str:
     if group.description == "default_pg":
         return "default"
     return group.description if group.description not in ("", "undefined") else group.name
@@ -37,10 +38,6 @@ def function_of(frame: str) -> str:
 def ranks_text(ranks: Collection[int]) -> str:
     text = format.ranks(ranks)
     return f"{text[:1].upper()}{text[1:]}"
-
-
-def ranks_or_none(ranks: Collection[int]) -> str:
-    return format.ranks(ranks) if ranks else "none"
 
 
 def has_or_have(ranks: Collection[int]) -> str:

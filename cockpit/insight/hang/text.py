@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from cockpit import format
-from cockpit.insight.hang.types import Kind, Verdict
+from cockpit.insight.hang.sentence import group_name
+from cockpit.insight.hang.types import GroupState, Kind, Verdict
 from cockpit.model.hang import Stack
 
+GROUPS, SEQUENCES = 4, 6
+"""Process groups that are shown, and different sequence numbers in one."""
 INNER, OUTER = 10, 3
 """Frames of a stack that are shown."""
 
@@ -17,13 +20,31 @@ def lines(found: Verdict) -> list[str]:
         "",
         f"Kind: {found.kind.value}. Confidence: {found.confidence.value}{late}.",
     ]
-    text += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
+    text += ["", "To do:", *(f"  {line}" for line in _todo(found))]
+    for of in found.groups[:GROUPS]:
+        text += ["", f"Group {group_name(of)}, newest collective called:", *_group(of)]
+    if len(found.groups) > GROUPS:
+        text += [f"  … {format.plural(len(found.groups) - GROUPS, 'more group')}"]
     for group in found.stacks:
         mark = f"cause, {group.place.value}" if group.is_cause else "waiting"
         ranks = format.ranks(group.ranks)
         text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}):"]
         text += [f"  {line}" for line in _stack(group.stack)]
-    return [*text, "", "To do:", *(f"  {line}" for line in _todo(found))]
+    if found.evidence:
+        text += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
+    return text
+
+
+def _group(of: GroupState) -> list[str]:
+    """Ranks by sequence number, those that lag first."""
+    lines = []
+    for seq, ranks in of.last_called.items():
+        shape = f" ({of.shape})" if of.shape else ""
+        waiting = f" {of.op}{shape}, waiting for {of.age_s:.0f} s" if seq == of.seq else ""
+        lines.append(f"  #{seq}{waiting}: {format.ranks(ranks)}")
+    if len(lines) > SEQUENCES:
+        lines[SEQUENCES:] = [f"  … {format.plural(len(lines) - SEQUENCES, 'more number')}"]
+    return lines
 
 
 def _todo(found: Verdict) -> list[str]:
@@ -31,6 +52,11 @@ def _todo(found: Verdict) -> list[str]:
     end = "End the pod of the rank, so that the run restarts from its newest checkpoint"
     if found.ranks:
         end += f": cockpit kill {found.ranks[0]}"
+    if not found.may_restart:
+        end = (
+            "Ray Train does not restart the run (max_failures is 0). Stop the job, then submit it "
+        )
+        end += "again from its newest checkpoint: cockpit stop JOB, cockpit resume JOB"
     match found.kind:
         case Kind.SKIPPED | Kind.MISMATCH | Kind.DEADLOCK:
             return ["The script is wrong, and a restart would hang again: cockpit stop JOB"]

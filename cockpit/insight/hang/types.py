@@ -55,6 +55,8 @@ class GroupState(Struct, frozen=True):
     op: str
     shape: str
     age_s: float
+    last_called: dict[int, tuple[int, ...]] = {}
+    """By sequence number of the newest collective that they called, the lowest first: the ranks."""
 
 
 class Verdict(Struct, frozen=True):
@@ -72,6 +74,8 @@ class Verdict(Struct, frozen=True):
     groups: tuple[GroupState, ...] = ()
     stacks: tuple[StackGroup, ...] = ()
     """The cause first, then the most common."""
+    may_restart: bool = True
+    """Whether Ray Train starts the ranks again when one is killed (`max_failures`)."""
 
     @property
     def is_late(self) -> bool:

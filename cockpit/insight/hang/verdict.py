@@ -25,7 +25,6 @@ from cockpit.insight.hang.sentence import (
     group_name,
     has_or_have,
     is_or_are,
-    ranks_or_none,
     ranks_text,
     usage_text,
 )
@@ -228,6 +227,7 @@ class _Case:
             tuple(self._evidence(ranks)),
             tuple(self._groups()),
             tuple(self._stacks(ranks)),
+            self._run.max_failures != 0,
         )
 
     def _confidence(self, causes: Collection[int], structural: bool) -> Confidence:
@@ -296,11 +296,6 @@ class _Case:
         return f"in `{function}` ({where}" + (f", `{inner}`" if inner else "")
 
     def _evidence(self, causes: Collection[int]) -> Iterable[str]:
-        for group in self._groups()[:3]:
-            yield (
-                f"group {group.name} ({group.description}): {format.ranks(group.waiting)} at "
-                f"#{group.seq}, not there: {ranks_or_none(group.missing)}"
-            )
         for rank in sorted(causes)[:3]:
             if (known := self._dumps.get(rank)) is not None:
                 yield usage_text(rank, known)
@@ -328,9 +323,17 @@ class _Case:
                 of[0].collective.op,
                 of[0].collective.shape,
                 max(wait.collective.age_s for wait in of),
+                self._last_called(group),
             )
             for (group, seq), of in found.items()
         ]
+
+    def _last_called(self, group: ProcessGroup) -> dict[int, tuple[int, ...]]:
+        by_seq: dict[int, list[int]] = defaultdict(list)
+        for rank, seq in sorted(self._waits.reached.get(group, {}).items()):
+            if rank not in self._waits.implausible:
+                by_seq[seq].append(rank)
+        return {seq: tuple(ranks) for seq, ranks in sorted(by_seq.items())}
 
     def _stacks(self, causes: Collection[int]) -> list[StackGroup]:
         by_stack: dict[tuple[bool, Stack], list[int]] = defaultdict(list)

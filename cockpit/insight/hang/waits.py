@@ -42,6 +42,8 @@ class Waits(Struct):
     peers: dict[int, int] = field(default_factory=dict)
     """By rank in a `send` or `recv`: the other rank."""
     mismatches: list[Mismatch] = field(default_factory=list)
+    reached: dict[ProcessGroup, dict[int, int]] = field(default_factory=dict)
+    """By group and rank, the newest collective that the rank called."""
     implausible: tuple[int, ...] = ()
     """Ranks whose sequence numbers cannot be right; they are ignored."""
 
@@ -56,8 +58,8 @@ class Waits(Struct):
 
 
 def waits(view: HangView) -> Waits:
-    found = Waits(peers=_peers(view))
     by_group = _reached(view)
+    found = Waits(peers=_peers(view), reached=by_group)
     implausible: set[int] = set()
     entries: dict[ProcessGroup, dict[int, dict[int, Collective]]] = defaultdict(dict)
     for rank, dump in view.dumps.items():
@@ -90,7 +92,6 @@ def _waiting(by_rank: Mapping[int, Collective], but: set[int]) -> dict[int, Coll
 
 
 def _reached(view: HangView) -> dict[ProcessGroup, dict[int, int]]:
-    """By group and rank, the newest collective that the rank called."""
     found: dict[ProcessGroup, dict[int, int]] = defaultdict(dict)
     for rank, dump in view.dumps.items():
         for one in dump.dump.reached:
