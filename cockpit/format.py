@@ -97,7 +97,7 @@ def percent(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """Whole, with thousands apart: `20,000`."""
+    """An integer with a thousands separator: `20,000`."""
     return DASH if value is None else f"{value:,}"
 
 

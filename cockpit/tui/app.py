@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 class CockpitApp(Connecting):
     """`connect` is called in a thread after the first paint; see `cockpit.tui.changes.actions`.
 
-    `run()` returns the exit code. `connection` is there for the caller to close afterwards.
+    `run()` returns the exit code. The caller closes `connection` afterwards.
     """
 
     TITLE = "cockpit"

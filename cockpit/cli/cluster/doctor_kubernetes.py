@@ -97,9 +97,9 @@ async def _crd(client: KubeClient) -> Check:
 
 
 async def _operator(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[Check]:
-    """By its traces: it notes in the RayCluster which state of it it has acted on.
+    """Check the operator by the state of the RayCluster that it has last processed.
 
-    Its pod may be in any namespace and under any name, and most users may not look there.
+    Its pod may be in any namespace and have any name, and most users may not list it.
     """
     name = "kuberay operator"
     client = KubeClient(

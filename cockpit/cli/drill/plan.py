@@ -92,8 +92,8 @@ def require_no_flags_of_a_fault(args: argparse.Namespace) -> None:
 
 
 def with_settings(args: argparse.Namespace, day: GameDay) -> GameDay:
-    """The day with the limits of the flags, and with the settings of `--set` for the jobs that it
-    launches. Raises UsageError.
+    """Return the game day with the limits of the flags, and with the settings of `--set` for its jobs.
+    Raises UsageError.
     """
     day = _limited(day, limits(args))
     given = dict(_pair(text) for text in args.set)

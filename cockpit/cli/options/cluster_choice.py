@@ -87,10 +87,9 @@ def nothing_there(where: Place) -> UnreachableError:
 
 
 def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[ClusterRef]) -> str:
-    """The name of the only RayCluster of a namespace.
+    """Return the name of the only RayCluster of a namespace.
 
-    `wanted` names the searched place, `elsewhere` what other namespaces have (as far as one may
-    see).
+    `wanted` is the searched namespace, `elsewhere` lists the visible clusters of other namespaces.
     """
     where = f"namespace {one_line(wanted.namespace)} of context {one_line(wanted.context)}"
     if len(refs) == 1:

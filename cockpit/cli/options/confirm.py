@@ -93,7 +93,7 @@ def _require_meant(args: argparse.Namespace, on: ClusterRef, *, protected: bool)
 def _require_named(args: argparse.Namespace, on: ClusterRef) -> None:
     """Raises UsageError unless a flag, a variable or the profile names the cluster.
 
-    A local cluster needs no name: it is this user's own.
+    A local cluster needs no name, since it belongs to this user.
     """
     if on.backend != "kuberay" or args.where.cluster:
         return

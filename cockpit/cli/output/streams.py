@@ -59,7 +59,7 @@ def _gated(stream: TextIO) -> TextIO:
 def log(line: str) -> None:
     """A line of progress, best effort: it never stops the work that it reports.
 
-    After a hang-up there is no terminal while a cluster is still to be taken down.
+    After a hang-up there is no terminal, but a cluster may still have to be deleted.
     """
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)

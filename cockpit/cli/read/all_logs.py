@@ -45,7 +45,7 @@ ORDER = (Kind.DRIVER, Kind.CONTROLLER, Kind.RANK, Kind.RAYLET, Kind.GCS)
 POD_S = 5.0
 """For the output of one pod."""
 NAMED = 10
-"""Logs that are named one by one where they cannot be read."""
+"""Unreadable logs up to this number are listed by name."""
 
 
 class Merge:

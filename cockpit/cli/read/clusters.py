@@ -155,7 +155,7 @@ def _ask(where: Place) -> list[Answer]:
 
 
 class _DaemonThreads(ThreadPoolExecutor):
-    """Threads that the end of the process does not wait for.
+    """Daemon threads, so that the process can exit.
 
     asyncio resolves names and runs credential plugins in its executor; either may hang for a
     minute, and Python joins an executor's threads before it exits.

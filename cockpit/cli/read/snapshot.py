@@ -33,8 +33,8 @@ MAY_BE_EMPTY = (
     *("host", "gpus", "note", "rayjob", "deployment", "cluster"),
     *("step", "samples_per_s", "step_time_s"),
 )
-"""Columns that a table leaves out where no row has anything in them: those of Kubernetes, and what
-a script without telemetry does not report."""
+"""Columns that are hidden if they are empty in all rows: those of Kubernetes, and those that
+require telemetry."""
 SOURCES = {
     "groups": ("backend",),
     "pods": ("backend", "telemetry"),

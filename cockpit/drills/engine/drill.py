@@ -97,9 +97,8 @@ class Experiment:
     async def prepare(self) -> tuple[Armed, ...]:
         """Choose the targets and check that everything can be done. Changes nothing.
 
-        Raises CockpitError. The same seed on the same cluster gives the same targets, so that
-        a dry run shows what will be hit. Once they have been shown, others are not hit: raises
-        CockpitError when the cluster has changed so that they would be.
+        Raises CockpitError. The same seed on the same cluster selects the same targets, so that a
+        dry run shows them. Raises CockpitError if the targets have changed since they were shown.
         """
         random = Random(self.seed)
         armed: list[Armed] = []

@@ -27,8 +27,8 @@ from cockpit.model.text import one_line
 from cockpit.store.store import Store
 
 ANSWER_S = 5.0
-"""How long the store may take to answer at the end: a session that is being closed is not drained,
-and the drill ends all the same."""
+"""How long to wait for the store at the end: a session that is being closed is not drained, and the
+drill must still end."""
 
 
 class DrillLog:

@@ -34,8 +34,8 @@ class Entry(Struct, frozen=True):
     process: ProcessId
     """It runs the drill: while it lives, the undo is its own to do."""
     answered: bool = False
-    """The fault has begun, or cannot begin any more. Until then it may still begin, on a connection
-    that was cut off."""
+    """The fault has begun, or can no longer begin. Before that it may still begin, on a lost
+    connection."""
 
     @property
     def record_id(self) -> str:

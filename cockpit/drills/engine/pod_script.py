@@ -1,10 +1,10 @@
-"""Run scripts inside pods: how faults reach processes, files and networks there.
+"""Run scripts inside pods, which act on processes, files and networks.
 
-The scripts are `cockpit.drills.pod_scripts`: plain Python of the standard library, for any Python
-from 3.9 on. They are sent as text with each call, after the text of the modules that they import;
-nothing is installed. A script prints what it did; on a failure it prints one line on standard error
-and exits with 1, or with 3 when a right is missing. An effect that lasts is ended after its time by
-a process that the script leaves behind, also when cockpit has ended.
+The scripts are `cockpit.drills.pod_scripts`: Python modules that use only the standard library, for
+Python 3.9 or newer. They are sent as text with each call, after the text of the modules that they
+import; nothing is installed. A script prints what it did; on a failure it prints one line on
+standard error and exits with 1, or with 3 if a permission is missing. A lasting effect is ended
+after its duration by a background process that the script starts, even if cockpit has ended.
 """
 
 from __future__ import annotations

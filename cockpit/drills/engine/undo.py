@@ -36,9 +36,10 @@ async def take_back(backend: Backend, undo: Undo, *, answered: bool = True) -> s
 
 
 async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> list[str]:
-    """Everything that a drill has left, the newest effect first; a line for each.
+    """Undo all effects of a drill, the newest first; return a line for each.
 
-    Raises the first error after all of them were tried; what was undone is out of the journal.
+    Raises the first error after all of them were tried. Undone effects are removed from the
+    journal.
     """
     said: list[str] = []
     failed: CockpitError | None = None

@@ -55,10 +55,10 @@ async def _draining(
 
 
 async def node_drain(context: DrillContext, victims: Victims, order: Order) -> Prepared:
-    """Announce to Ray that the nodes end at a deadline, and end none of them.
+    """Drain the Ray nodes with a deadline, without killing any process.
 
-    Ray declares such a node dead at the deadline and never uses it again, though its pod runs on:
-    what is left is a pod that is not ready, until it is replaced.
+    Ray declares such a node dead at the deadline and never uses it again, though its pod continues
+    to run: it is not ready until it is replaced.
     """
     deadline_s = float(order.values["deadline_s"])
     apply, took_effect = await _draining(context, victims, order, deadline_s)

@@ -122,8 +122,8 @@ class Undo(Struct, frozen=True):
     pod: str = ""
     """For `exec` and `replace`. An effect inside a pod ends with the pod."""
     uid: str = ""
-    """Of the pod (`exec`, `replace`), machine (`uncordon`) or cluster (`scale`): another one may
-    have its name by then."""
+    """Of the pod (`exec`, `replace`), machine (`uncordon`) or cluster (`scale`): another object may
+    have the name by then."""
     argv: tuple[str, ...] = ()
     """For `exec`; exit code 0 is done, and also where there was nothing to do."""
     name: str = ""

@@ -7,7 +7,7 @@
                 which a busy GPU normally is
     Xid, ECC    reported by the driver: which Xids end a context is in NVIDIA's "XID Errors" (r555)
 
-DCGM's Xids count where ranks do not tell their own.
+DCGM's Xids are used if ranks report none.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 In data-parallel training every rank's step takes the same time, since all wait for the slowest in
 the all-reduce. The slow rank waits least. The work of a rank is
 
-work = step_time - comm (step_time where communication is not told)
+work = step_time - comm (step_time if communication is not reported)
 
 which input waits are part of: a rank with a slow disk is a straggler too. Its score is a robust z
-(Iglewicz & Hoaglin 1993) against the other ranks, itself left out so that two ranks can be told
-apart, with a floor of 4 % of the step so that equal ranks do not differ by luck:
+(Iglewicz & Hoaglin 1993) against the other ranks, itself left out so that it works with two ranks,
+with a floor of 4 % of the step so that equal ranks do not differ by luck:
 
 score = (work - median(others)) / max(1.4826 * MAD(others), 0.04 * step_time)
 

@@ -48,7 +48,7 @@ def _group(of: GroupState) -> list[str]:
 
 
 def _todo(found: Verdict) -> list[str]:
-    """What the user can do now, in sentences."""
+    """The recommended actions, in sentences."""
     end = "End the pod of the rank, so that the run restarts from its newest checkpoint"
     if found.ranks:
         end += f": cockpit kill {found.ranks[0]}"

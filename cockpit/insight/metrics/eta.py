@@ -105,7 +105,7 @@ def _epoch_times(run: RunView, since_s: float, epoch: float, paces: list[float])
     if len(told) >= 3:
         return told[-2 * BLOCKS :]
     steps = run.step
-    # An integer may be the epoch in progress: only a fraction tells the progress within it.
+    # An integer may be the epoch in progress: only a fraction shows the progress within it.
     return [pace * steps / epoch for pace in paces] if steps and epoch % 1 else []
 
 

@@ -18,7 +18,7 @@ Via = Literal["job", "rayjob"]
 
 
 LogSource: TypeAlias = "Callable[[str], Source | None]"
-"""From a stream's name to the source that follows that log; None when nothing can.
+"""Return the source that follows a stream, or None if it cannot be followed.
 
 Streams are `job:ID`, `rank:N`, `pod:NAME`, and `previous:NAME`: the pod's container before its last
 restart.

@@ -1,4 +1,4 @@
-"""Each change: refuse or confirm, do it on the session's loop, report the result.
+"""Check and confirm a change, run it on the session's loop, and report the result.
 
 Coroutines for `AppBase.attempt`, which shows their CockpitError.
 """

@@ -1,4 +1,4 @@
-"""Changes that reach past one pod or job: suspend a cluster, cordon a K8s node.
+"""Changes of more than one pod or job: suspend a cluster, cordon a K8s node.
 
 Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 """

@@ -51,7 +51,7 @@ async def open_shell(app: AppBase, pod: str) -> None:
 
 
 async def pump(terminal: Terminal, keyboard: int, screen: int) -> int | None:
-    """Carry keys in and output out until the command has ended; its exit code.
+    """Forward keys and output until the command has ended. Return its exit code.
 
     None when the user has left it. `keyboard` and `screen` are file descriptors.
     """

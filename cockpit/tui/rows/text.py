@@ -45,7 +45,7 @@ def run_style(run: RunView) -> str:
 def gave_up(run: RunView) -> bool:
     """Whether its training function stopped early, such as on a loss that is NaN.
 
-    Ray calls such a run FINISHED, for it returned; `training.telemetry` adds the reason.
+    Ray reports such a run as FINISHED; `training.telemetry` adds the reason.
     """
     return run.state is RunState.FINISHED and run.message.startswith("stopped")
 
@@ -86,7 +86,7 @@ def clock(at_s: float) -> str:
 
 
 def cluster_name(ref: ClusterRef, room: int) -> str:
-    """Context, namespace and name in at most `room` cells; the longest is cut first, last the name.
+    """Context, namespace and name in at most `room` cells; the longest is cut first, the name last.
 
     A cluster outside Kubernetes is `local:demo`.
     """

@@ -33,7 +33,7 @@ TABLE = str.maketrans({one: to for many, to in _LIKE.items() for one in many})
 class AsciiFilter(LineFilter):
     """Draws each of our symbols, and Textual's borders and scroll bars, as an ASCII character.
 
-    Text from logs and names keeps its letters: it is not for us to change.
+    The letters of logs and names are not changed.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:

@@ -52,8 +52,11 @@ class Viewport(Struct, frozen=True):
         return end - span, end
 
     def zoomed(self, factor: float, reach: Reach, about: float | None = None) -> Viewport:
-        """`factor` below 1 shows less. `about` stays where it is on the screen; without, the
-        cursor does, or the newest place while that is followed."""
+        """`factor` below 1 shows less.
+
+        `about` keeps its position on the screen; by default the cursor, or the newest point while
+        it is followed.
+        """
         start, end = self.shown(reach)
         whole = reach.end - reach.start
         span = max((end - start) * factor, LEAST_STEPS if self.by_step else LEAST_S)
@@ -77,8 +80,10 @@ class Viewport(Struct, frozen=True):
         return viewport._ending(end + share * (end - start), reach)
 
     def moved(self, cells: int, cell_size: float, reach: Reach) -> Viewport:
-        """The cursor by so many cells; the first move puts it at the newest place. At an edge it
-        takes what is shown along."""
+        """Move the cursor by that many cells; the first move sets it to the newest point.
+
+        At an edge it pans the visible range.
+        """
         start, end = self.shown(reach)
         size = cell_size if cell_size > 0 else (end - start) / 100
         if self.cursor is None:

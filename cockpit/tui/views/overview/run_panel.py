@@ -60,7 +60,7 @@ def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
 def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = None) -> Content:
     """The run in a few lines; numbers are grey once they are old.
 
-    `found` is what is worked out of the run, not necessarily at this very moment.
+    `found` is the newest analysis of the run, which may be some seconds old.
     """
     if run is None:
         going = [job for job in view_state.store.jobs.values() if not job.status.is_over]

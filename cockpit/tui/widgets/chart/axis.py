@@ -115,7 +115,7 @@ def extent(
 def labels_of(
     axis: Axis, start: float, end: float, now: float, origin: float, cells: int
 ) -> list[tuple[int, str]]:
-    """(cell, label) from left to right; the cell is the one of the label's place.
+    """(cell, label) from left to right.
 
     `now`: what `AGO` counts back from; `origin`: what `SINCE` counts from.
     """

@@ -11,7 +11,7 @@ from cockpit.tui.widgets.chart.plot import Trace
 
 
 class _Cell(Struct, frozen=True):
-    """How many pixels a character has, and which character shows which of them.
+    """The number of pixels in a character cell, and the character for each combination.
 
     Bits count column by column, each from the top.
     """

@@ -99,8 +99,8 @@ class _Drawing(Struct):
         floor = grid.height >= LEAST_FOR_TIME_AXIS
         top_row = int(legend)
         rows = grid.height - top_row - int(floor)
-        # The labels' width depends on the values in the window, whose end depends on that width
-        # by a pixel: near enough.
+        # The labels' width depends on the values in the window, whose end depends on that width by
+        # a pixel: this is accurate enough.
         start, end = self._extent(pixels_wide(grid.width, self.symbols))
         bottom, top, labels, log = self._values(start, end, rows)
         left = 0
@@ -193,8 +193,11 @@ class _Drawing(Struct):
         log: bool,
         odd: list[Trace],
     ) -> Canvas:
-        """The curves on a canvas, numbered 2n, what they smooth 2n + 1. `odd` gets what has points
-        that are not finite: they have the last row for themselves, and the canvas one row less."""
+        """The curves on a canvas: curve n has the number 2n, and its unsmoothed series 2n + 1.
+
+        `odd` collects series with points that are not finite: these are drawn in a separate last
+        row, and the canvas has one row less.
+        """
 
         def traced(points: Points, curve: Curve) -> Trace:
             one = trace(points, stretch.start, stretch.end, pixels, curve.breaks)

@@ -42,10 +42,10 @@ class Trace(Struct, frozen=True):
 def trace(
     points: Points, start: float, end: float, pixels: int, breaks: Sequence[float] = ()
 ) -> Trace:
-    """Fold the points between two places of the axis into that many pixel columns.
+    """Reduce the points in a range of the axis to that many pixel columns.
 
-    `breaks`: places, in order, across which no line is drawn, such as the start of an attempt.
-    With many points a column, a point may be drawn a sixth of a column too early.
+    `breaks`: sorted positions across which no line is drawn, such as the start of an attempt. With
+    many points a column, a point may be drawn a sixth of a column too early.
     """
     key = (start, end, pixels, tuple(breaks), points.restarts)
     kept = points.kept

@@ -16,7 +16,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """The newest values as characters from low to high, right-aligned in `width` cells.
 
     More values than cells are averaged by cell. NaN shows as `x`, infinity as the extreme; equal
-    values lie in the middle.
+    values are in the middle.
     """
     levels = _ASCII if symbols() is Symbols.ASCII else _BLOCKS
     cells = _fold(values, width)

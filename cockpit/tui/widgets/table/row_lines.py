@@ -46,7 +46,8 @@ def row_strip(
 ) -> Strip:
     """The row as one line. Without a palette every cell has the base's colours.
 
-    `muted=False` draws muted cells in the base's colour, for a ground on which grey cannot be read.
+    `muted=False` draws muted cells in the base's colour, for a background on which grey is not
+    readable.
     """
     segments: list[Segment] = []
     x = 0
