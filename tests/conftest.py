@@ -1,4 +1,4 @@
-"""What holds for every test: its own directories, and no silent skip in CI."""
+"""Fixtures of all tests: separate directories, and no silent skip in CI."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["control_plane", "kubernetes", "programs", "ray_on_kubernetes"]
 
 @pytest.fixture(autouse=True)
 def own_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the user's own state is read or written, whichever way a test looks for it.
+    """The user's state is neither read nor written.
 
-    Clusters shared by a module live in directories of their own, which their fixture sets.
+    Clusters shared by a module are in separate directories, which their fixture sets.
     """
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         if "/cockpit-tests-" not in os.environ.get(variable, ""):
@@ -52,7 +52,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A process that runs tests does not know how they were chosen: it is passed on."""
+    """A worker process does not know how the tests were selected: it is passed on."""
     node.workerinput["quick"] = lanes.quick(node.config)
 
 
@@ -84,7 +84,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of this lane; without the [train] extra skip those on Ray.
 
-    Tests on a GPU are left out where there is none: no machine of CI has one.
+    Tests on a GPU are left out without one: no machine of CI has one.
     """
     left_out = set(lanes.leave_out(config, items))
     if not GPU.exists():
@@ -108,7 +108,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Outside of everything else, so that no test's time-out runs while it waits for its turn."""
+    """Outermost, so that no test's timeout includes its wait for its turn."""
     if not lanes.is_worker(item.config):
         return (yield)
     turn = item.stash[TURN] = lanes.Turn()

@@ -118,7 +118,7 @@ def reduced(events: Iterable[Event]) -> Store:
 
 
 def watched_runs(*runs: RunRef) -> Runs:
-    """Return what a source of runs asks: these."""
+    """Return these from a source's callback."""
 
     async def known() -> Sequence[RunRef]:
         return runs

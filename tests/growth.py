@@ -9,10 +9,10 @@ ROUNDS = 5
 
 
 def growth(small: Callable[[], object], large: Callable[[], object]) -> float:
-    """How many times the processor time of `small` `large` takes.
+    """The ratio of the CPU time of `large` to that of `small`.
 
-    The least of some turns each, taken in turn: what else the machine does, and how fast it is,
-    is not the work's. What a piece of work costs in seconds is told by tests/bench.
+    The minimum of several alternating rounds, so that neither the load nor the speed of the machine
+    matters. For absolute times see tests/bench.
     """
     took: dict[Callable[[], object], list[float]] = {small: [], large: []}
     for _ in range(ROUNDS):

@@ -22,7 +22,7 @@ CHECKS = {
     ),
     "types": ("-m", "mypy", "--num-workers=2"),
 }
-"""The arguments of Python for each; what takes longest comes last."""
+"""The arguments of Python for each; the slowest is last."""
 
 
 def failed_check(report: Callable[[str], None]) -> str:

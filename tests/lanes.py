@@ -29,7 +29,7 @@ KUBERNETES, LOCAL, RAY = "kubernetes", "local", "ray"
 TWO_ATTEMPTS_S = 1_800
 """Time limit of both attempts of a timed test, with the wait between them."""
 OF_JOBS = ("training", "sources")
-"""Folders whose tests on Ray run in a process of their own."""
+"""Folders whose tests on Ray run in a separate process."""
 
 
 def process_count(config: pytest.Config) -> int:

@@ -1,4 +1,4 @@
-"""A real local Ray cluster for tests: state in a directory of its own, nothing left behind."""
+"""A real local Ray cluster for tests, with separate state, removed at the end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ONE_WORKER = (GroupSpec("gpu", replicas=1, min=0, max=2),)
 
 @contextmanager
 def separate_state() -> Iterator[Path]:
-    """XDG_STATE_HOME in a fresh directory; every cluster that is still there at the end goes.
+    """XDG_STATE_HOME in a new directory; clusters that still exist at the end are deleted.
 
-    The directory is named so that conftest leaves the variable alone.
+    The directory is named so that conftest does not change the variable.
     """
     before = os.environ.get("XDG_STATE_HOME")
     state_home = Path(tempfile.mkdtemp(prefix="cockpit-tests-"))

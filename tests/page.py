@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def between(page: str, name: str) -> str:
-    """What the page has between the comments of that name."""
+    """The part of the page between the comments of that name."""
     found = re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end of {name} -->", page, re.DOTALL)
     assert found is not None, name
     return found[1]

@@ -1,4 +1,4 @@
-"""A backend without a cluster: it tells the events it was given and remembers what was asked."""
+"""A backend without a cluster: it emits given events and records its calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cockpit.model.scale import ScaleRequest
 
 @dataclass(slots=True)
 class ScriptedBackend:
-    """Says `events` once, then stays silent. `asked` holds each call that changes something."""
+    """Emits `events` once. `asked` contains each call that makes a change."""
 
     events: Sequence[Event] = ()
     ref: ClusterRef = field(default_factory=lambda: ClusterRef("local", "scripted"))
@@ -31,11 +31,11 @@ class ScriptedBackend:
     asked: list[tuple[str, ...]] = field(default_factory=list)
     held_by: str = ""
     replicas: int = 2
-    """Of every group, as it is now."""
+    """The current state of every group."""
     replaced: Mapping[str, str] = field(default_factory=dict)
-    """By the name of a pod, the UID of the one that has it now."""
+    """By the name of a pod, its current UID."""
     uids: list[str] = field(default_factory=list)
-    """Those that came with the requests, in their order."""
+    """The UIDs in the requests, in order."""
 
     async def watch(self) -> AsyncIterator[Event]:
         for event in self.events:

@@ -30,7 +30,7 @@ REF = ClusterRef("kuberay", "trainer", "ml", "prod")
 
 @dataclass(slots=True)
 class Refusing(ScriptedBackend):
-    """Whoever asks for a change may not make it."""
+    """Changes by a user without permission."""
 
     async def scale(self, request: ScaleRequest) -> Scaled:
         raise NotAllowedError("No.", "you may not patch rayclusters.ray.io")

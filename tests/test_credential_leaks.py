@@ -47,7 +47,7 @@ def error_of(work: Callable[[], object]) -> CockpitError:
 
 
 def assert_not_shown(error: BaseException) -> None:
-    """Neither in the error nor in what it was raised from, which --debug prints."""
+    """Neither in the error nor in its cause, which --debug prints."""
     seen: BaseException | None = error
     while seen is not None:
         assert SECRET not in f"{seen}{seen!r}{getattr(seen, 'why', '')}"

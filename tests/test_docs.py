@@ -1,4 +1,4 @@
-"""What the documents name is there, and what is there is named."""
+"""Names in the pages exist, and verbs, flags and keys are documented."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pages() -> pytest.MarkDecorator:
 
 
 def command_lines(page: Path) -> Iterator[list[str]]:
-    """The words after `cockpit` of each command that the page shows."""
+    """The arguments after `cockpit` of each command on the page."""
     text = page.read_text()
     inside = _FENCE.findall(text)
     snippets = [line for block in inside for line in block.splitlines()]
@@ -53,7 +53,7 @@ def command_lines(page: Path) -> Iterator[list[str]]:
 
 
 def verb_of(words: list[str]) -> tuple[str, list[str]]:
-    """The verb, if one follows the flags that may stand before it, and all flags."""
+    """The verb, if one follows the flags before it, and all flags."""
     plain: list[str] = []
     flags: list[str] = []
     rest = iter(words)

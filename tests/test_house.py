@@ -1,4 +1,4 @@
-"""What the checks of tests/house.py do not cover: start-up imports and pinned versions."""
+"""Checks beyond those of tests/house.py: start-up imports and pinned versions."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 NOT_SPLIT = frozenset(
     {("training.telemetry.worker.worker", "training.telemetry")},
 )
-"""Imports that close a circle and are kept: (importer, imported).
+"""Allowed import cycles: (importer, imported).
 
-`training.telemetry` is the interface of a training loop, and keeps the worker that it calls.
+`training.telemetry` is the interface of a training loop, and holds its worker.
 """
 
 

@@ -171,5 +171,5 @@ def test_ps_shows_no_secret_of_cockpits_own_arguments() -> None:
     assert SECRET not in cmdline + done.stderr
     assert cmdline.rstrip().endswith("--lr 0.1")
     assert "--password=***" in cmdline
-    assert SECRET in kept  # what the verb works with
+    assert SECRET in kept  # the input of the verb
     assert masked_command(["--token", SECRET]) == ["--token", "***"]

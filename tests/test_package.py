@@ -1,4 +1,4 @@
-"""What the package ships besides its code, and what the changelog says of its formats."""
+"""The files of the package besides its code, and the formats in the changelog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cockpit keeps on this machine is readable by its user only."""
+"""The files of cockpit on this machine are readable by its user only."""
 
 from __future__ import annotations
 

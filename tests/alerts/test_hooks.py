@@ -111,7 +111,8 @@ def test_a_hook_that_fails_is_reported_once_and_without_its_secrets(
     [notice] = events
     assert isinstance(notice, Notice)
     assert notice.message.startswith("The alert hook webhook 127.0.0.1 failed: it answered 500")
-    # httpx's own logger tells URLs at INFO; cockpit keeps it silent, ours must not tell them.
+    # httpx's logger writes URLs at INFO; cockpit disables it, and cockpit's loggers must not write
+    # them.
     ours = [record.getMessage() for record in caplog.records if "cockpit" in record.name]
     for secret in ("hunter2", "tok3n", "s3cret"):
         assert secret not in f"{events} {ours} {hook!r}"

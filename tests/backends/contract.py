@@ -1,6 +1,6 @@
-"""What every backend must do: subclass `BackendContract` and give it a `backend` fixture.
+"""The contract of all backends: subclass `BackendContract` and give it a `backend` fixture.
 
-The fixture's cluster is ready, and its group `gpu` has one worker. Each test leaves it so.
+The fixture's cluster is ready, and its group `gpu` has one worker. Each test restores this state.
 """
 
 from __future__ import annotations

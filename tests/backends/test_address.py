@@ -1,4 +1,4 @@
-"""A cluster by its dashboard's address: looked at and given jobs, never changed."""
+"""A cluster by its dashboard's address: watched and given jobs, never changed."""
 
 from __future__ import annotations
 

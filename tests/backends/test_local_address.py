@@ -1,4 +1,4 @@
-"""Addresses, ports and GPUs that nobody else has."""
+"""Addresses, ports and GPUs that no other process uses."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ async def test_token_is_not_sent_to_another_users_listener(
             assert TOKEN.encode() in received[-1]
             assert (
                 await asyncio.to_thread(ask_nodes, "127.0.0.1", port, TOKEN) is None
-            )  # asked, and not Ray's answer
+            )  # asked, and not Ray's response
             assert TOKEN.encode() in received[-1]
             received.clear()
             # The same sockets, as another user sees them.

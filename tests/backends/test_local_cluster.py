@@ -63,7 +63,7 @@ def assert_nothing_is_left(name: str, spec: ClusterSpec, state: Path) -> None:
 
 
 class TestLocalBackend(BackendContract):
-    """What every backend does."""
+    """The contract of all backends."""
 
 
 class TestOneCluster:
@@ -109,7 +109,7 @@ class TestOneCluster:
         await seen(
             backend, Notice, lambda note: (note.name, note.reason) == (victim.name, "Deleted")
         )
-        # The notice is written a moment before the list without the pod.
+        # The notice is written shortly before the list without the pod.
         await seen(
             backend,
             PodsListed,
@@ -291,7 +291,7 @@ async def _start_job(url: str, headers: dict[str, str]) -> None:
 
 
 async def _driver(spec: ClusterSpec) -> int:
-    """The job's own process, which Ray starts in a session of its own."""
+    """The job's process, which Ray starts in a separate session."""
     found: list[int] = []
 
     def there() -> bool:

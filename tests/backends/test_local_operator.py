@@ -80,7 +80,7 @@ def write(tmp_path: Path, script: str, *groups: GroupSpec) -> ClusterSpec:
 
 
 class FakeHead:
-    """The GCS port and the dashboard of a head that says which addresses are alive."""
+    """The GCS port and the dashboard of a head that reports which addresses are alive."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.alive: set[str] = {spec.head_ip}
@@ -239,7 +239,7 @@ async def test_a_dead_head_is_remade_and_workers_restart_under_their_names(
         await until(ready(1), 10)
         (worker,) = pods()
         (old,) = pods(HEAD_GROUP)
-        # The stand-in answers at the head's ports, which a new head would find taken.
+        # The fake responds at the head's ports, which a new head would find in use.
         await LocalBackend(NAME).delete_pod(old.name, uid=old.uid, grace_s=0)
         await until(lambda: pods()[0].restarts == 1, 10)
         (again,) = pods()

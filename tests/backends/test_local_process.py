@@ -30,7 +30,7 @@ UID = "feedbeef"
 MARKED = {CLUSTER_VARIABLE: UID, POD_VARIABLE: "p1", "PATH": os.defpath}
 Start = Callable[[dict[str, str], Path], subprocess.Popen[bytes]]
 
-# What setproctitle does to a process, as seen from outside: its environment cannot be read.
+# The effect of setproctitle on a process, from outside: its environment cannot be read.
 OVERWRITTEN: dict[str, str] = {}
 
 

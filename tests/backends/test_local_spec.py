@@ -1,4 +1,4 @@
-"""What a local cluster may be asked to be."""
+"""Valid and invalid specs of a local cluster."""
 
 from __future__ import annotations
 

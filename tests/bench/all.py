@@ -1,7 +1,7 @@
-"""Every measurement, and the page that holds them: `python -m tests.bench.all [NAME …]`.
+"""Run all benchmarks and write their page: `python -m tests.bench.all [NAME …]`.
 
-Writes docs/benchmarks.md; with names only their sections. All of them take some two hours on
-two cores, which had better be idle. Exits with 1 when a promise is not kept.
+Writes docs/benchmarks.md; with names only their sections. All of them take about two hours on two
+cores, which should be idle. Exits with 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MEASUREMENTS = (
     "recovery",
 )
 BY_NAME = ("soak",)
-"""Measured only when it is named: it takes an hour by itself."""
+"""Measured only when it is named: it takes an hour."""
 QUIET = 0.25
 """Of the processors' time."""
 QUIET_TIMEOUT_S = 60.0
@@ -49,13 +49,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 def main(names: Sequence[str]) -> int:
-    """Those that are named, or all."""
+    """The named ones, or all."""
     sections = sections_of(PAGE.read_text(encoding="utf-8"))
     failed = False
     for name in names or MEASUREMENTS:
         say(f"— {name}")
         wait_for_quiet()
-        # Each in a process of its own: one's imports and threads are not another's.
+        # Each in a separate process: imports and threads of one do not affect another.
         argv = [sys.executable, "-m", f"tests.bench.{name}"]
         done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
         if not done.stdout:
@@ -84,7 +84,7 @@ def command_of(name: str) -> str:
 
 
 def wait_for_quiet() -> None:
-    """For a while; a page that was made on a busy machine says so."""
+    """For some time; a page that was measured on a busy machine states it."""
     deadline = time.monotonic() + QUIET_TIMEOUT_S
     while time.monotonic() < deadline and busy(3.0) > QUIET:
         say("the machine is busy …")

@@ -1,4 +1,4 @@
-"""What the view of charts costs: `python -m tests.bench.chart_cost`.
+"""The cost of the Charts view: `python -m tests.bench.chart_cost`.
 
 Six charts of 14,400 points each on a terminal of 200×50, drawn again after a new point, after a
 move of the cursor, and zoomed and panned to another window each time. A redraw is the curves folded
@@ -36,7 +36,7 @@ NAMES = (*BANDS, "cpu_percent", "memory_bytes")
 
 
 class Bench(App[None]):
-    CSS = "ChartsView { height: 47; }"  # what the frame leaves of 50 rows
+    CSS = "ChartsView { height: 47; }"  # the rows of 50 inside the frame
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return semantic_variables(self.current_theme)

@@ -1,8 +1,9 @@
-"""How long a checkpoint holds training up: `python -m tests.bench.checkpoint_stall`.
+"""How long a checkpoint blocks training: `python -m tests.bench.checkpoint_stall`.
 
-The bundled job with 2 ranks on a cluster of this machine, a checkpoint at the end of each epoch: in
-turns of five epochs without any, in the background, and waited for. So what else the machine does
-meets all three alike. `--width` makes the checkpoint larger, `--epochs` the measurement longer.
+The bundled job with 2 ranks on a local cluster, with a checkpoint at the end of each epoch:
+alternating groups of five epochs without checkpoints, in the background, and synchronous, so that
+the load of the machine affects all three equally. `--width` makes the checkpoint larger, `--epochs`
+the measurement longer.
 """
 
 from __future__ import annotations

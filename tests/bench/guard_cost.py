@@ -1,8 +1,8 @@
-"""How long a hang costs with a guard: `python -m tests.bench.guard_cost [--hangs 2]`.
+"""How long a hang lasts with a guard: `python -m tests.bench.guard_cost [--hangs 2]`.
 
-A real run with 2 ranks on local pods, one pod more than ranks, under each recovery profile on a
-cluster of its own. Rank 1 is stopped with SIGSTOP, then it sleeps in user code, alternating. A
-guard whose policy is to restart follows the run.
+A real run with 2 ranks on local pods, with one pod more than ranks, on a separate cluster for each
+recovery profile. Rank 1 is stopped with SIGSTOP, or sleeps in user code, alternating. A guard whose
+policy is to restart follows the run.
 """
 
 from __future__ import annotations

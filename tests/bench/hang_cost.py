@@ -1,8 +1,8 @@
-"""What the watchdog of a rank costs, and a verdict: `python -m tests.bench.hang_cost`.
+"""The cost of a rank's watchdog, and of a verdict: `python -m tests.bench.hang_cost`.
 
-Processor time of the watchdog's thread while the rank makes progress: once a second it compares
-its counters. Then of a dump, which is taken only when progress is late, with a flight recorder that
-is full. And of the verdict on 1,000 ranks, from the line of the stream on.
+CPU time of the watchdog's thread while the rank makes progress: once a second it compares its
+counters. Then of a dump, which is taken only when progress is late, with a full flight recorder.
+And of the verdict on 1,000 ranks, from the line of the stream on.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def dumping(lines: list[Line]) -> wire.Hang:
 
 
 def judging(lines: list[Line], record: wire.Hang) -> None:
-    """All ranks have the dump of `record`, but one that has not called the collective."""
+    """All ranks have the dump of `record`, except one that has not called the collective."""
     now_s = 0.0
     collected = HangRound("r", 1, range(RANKS), clock=lambda: now_s)
     [dump] = record.dumps

@@ -1,7 +1,7 @@
-"""What a look at a run of 1,000 ranks costs: `python -m tests.bench.look_cost`.
+"""The cost of an analysis of a run of 1,000 ranks: `python -m tests.bench.look_cost`.
 
-Processor time of what the screens ask for once a second: the findings and the numbers of the
-diagnosis, and the rank table with the distribution below it.
+CPU time of what the UI computes once a second: the findings and the numbers of the diagnosis, and
+the rank table with its distribution.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def measured() -> Table:
 
 
 def line(words: str, look: Callable[[], None], limit_ms: float | None = None) -> Line:
-    look()  # what is kept from one to the next is made by the first
+    look()  # the first call fills the caches
     took_ms = statistics.median(taken_ms(look) for _ in range(LOOKS))
     promise = f"≤ {limit_ms:g} ms" if limit_ms else ""
     return Line(words, f"{took_ms:.1f} ms", promise, took_ms <= limit_ms if limit_ms else None)

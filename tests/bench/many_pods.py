@@ -155,7 +155,7 @@ def _all(cluster: Simulated) -> str:
 
 
 def _listen(terminal: Terminal, seconds: float) -> None:
-    """Read what comes for so long, as a terminal does."""
+    """Read the output for this long, as a terminal does."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         for _ in terminal.texts(left):

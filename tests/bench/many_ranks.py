@@ -41,7 +41,7 @@ SCREEN = [COCKPIT, "--local"]
 
 @dataclass(slots=True)
 class Played:
-    """The run, as a session of our own sees it."""
+    """The run, in a session of this process."""
 
     session: Session
     late_s: list[float] = field(default_factory=list)

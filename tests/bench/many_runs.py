@@ -1,9 +1,8 @@
-"""What many runs cost the session that watches them: `python -m tests.bench.many_runs`.
+"""The cost of many runs for the session that watches them: `python -m tests.bench.many_runs`.
 
-400 runs that were over before, read from the telemetry streams at once; then a sweep of 2,000
-trials, each a run of one rank, eight of them at a time. The events are dispatched into a session
-with its recorder and its alerts; the sweep's clock is set by hand, so that it takes as long as the
-work does.
+400 runs that ended before, read from the telemetry streams at once; then a sweep of 2,000 trials,
+each a run of one rank, eight of them at a time. The events are dispatched into a session with its
+recorder and its alerts; the sweep's clock is simulated, so that it takes only as long as the work.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def run_events(run_id: str, at_s: float, seconds: int, chance: random.Random) ->
 
 
 def sweep(begin_s: float) -> Iterator[tuple[int, float, list[Event]]]:
-    """By second: how many trials have ended, the time, and what comes in."""
+    """By second: the number of ended trials, the time, and the events."""
     chance, number, ended = random.Random(1), 0, 0
     going: dict[str, list[list[Event]]] = {}
     job = Job("tune-1", "python tune.py", JobStatus.RUNNING, started_s=begin_s)
@@ -279,7 +278,7 @@ def measure() -> Table:
 
 
 def _alone(work: Callable[[Path], T]) -> T:
-    """In a process of its own, so that its memory is its own."""
+    """In a separate process, so that its memory is measured alone."""
     with tempfile.TemporaryDirectory() as directory:
         context = multiprocessing.get_context("spawn")
         with context.Pool(1) as pool:

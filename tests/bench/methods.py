@@ -1,9 +1,9 @@
-"""Every way to train, on the same model and data, launched as cockpit launches it:
-`python -m tests.bench.methods [JOB…]`.
+"""Compare all training jobs: `python -m tests.bench.methods [JOB…]`.
 
-On a local cluster of two workers of one CPU: how long until the first step, and then, without the
-first steps, how fast it learns, what memory its ranks have, and how large a checkpoint is. One
-after the other, in turns; all numbers are those that cockpit shows.
+All jobs have the same model and data, and cockpit launches them. On a local cluster of two workers
+of one CPU, one after the other, alternating: the time to the first step, the throughput after the
+first steps, the memory of the ranks, and the size of a checkpoint. All numbers are those that
+cockpit shows.
 """
 
 from __future__ import annotations

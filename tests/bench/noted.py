@@ -1,8 +1,8 @@
-"""`training.jobs.checkpointed` as it is, with each rank's steps noted in a file as they end.
+"""`training.jobs.checkpointed`, with the time of each rank's steps written to a file.
 
-Runs on the cluster, alone: `python noted.py DIRECTORY WORKERS MUTE`. Every rank counts from a
-number of its own, so that it can be told on a screen whose step is shown. With MUTE 1 the
-telemetry is told only of every other epoch.
+Runs on the cluster: `python noted.py DIRECTORY WORKERS MUTE`. Every rank counts from a different
+number, so that the UI's output shows whose step it is. With MUTE 1 telemetry is disabled in every
+other epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Note:
     told: bool
     checkpoint_s: float
     cpu_s: float
-    """What the rank's process, all threads of it, has taken so far."""
+    """The CPU time of the rank's process, all threads of it, so far."""
 
 
 def notes(directory: Path, rank: int) -> list[Note]:
@@ -52,7 +52,7 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
     def noting(**numbers: Any) -> None:
         numbers["step"] += FIRST[rank]
         told = not mute or int(numbers["epoch"] - 1e-9) % 2 == 0
-        telemetry._rank = held if told else None  # of sections, too, nothing is heard then
+        telemetry._rank = held if told else None  # sections are not reported then either
         if told:
             tell(**numbers)
         now, epoch, stood = time.time(), numbers["epoch"], numbers["checkpoint_s"]

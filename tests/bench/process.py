@@ -18,11 +18,11 @@ RAY = str(Path(sys.executable).with_name("ray"))
 class Took:
     wall_s: float
     cpu_s: float
-    """User and system time of the process and of the children that it has waited for."""
+    """User and system time of the process and of its reaped children."""
 
 
 def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Took:
-    """Raises CalledProcessError, with what it said, when the command fails."""
+    """Raises CalledProcessError, with the output, when the command fails."""
     began = time.perf_counter()
     with subprocess.Popen(
         argv,

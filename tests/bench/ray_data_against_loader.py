@@ -1,8 +1,8 @@
-"""What Ray Data loads against torch's DataLoader: `python -m tests.bench.ray_data_against_loader`.
+"""Compare Ray Data with torch's DataLoader: `python -m tests.bench.ray_data_against_loader`.
 
-The bundled loop on 2 ranks of this machine trains on pictures that have to be read, decoded and
-cut, in turns of the one and the other loader within one run, so that what else the machine does
-meets both alike. Both have one process a rank that loads.
+The bundled loop on 2 ranks of this machine trains on pictures that are read, decoded and cropped,
+alternating between the two loaders within one run, so that the load of the machine affects both
+equally. Both have one loading process per rank.
 """
 
 from __future__ import annotations

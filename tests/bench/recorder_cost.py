@@ -1,4 +1,4 @@
-"""What the recorder costs, and how fast it replays: `python -m tests.bench.recorder_cost`.
+"""The cost of the recorder, and the speed of a replay: `python -m tests.bench.recorder_cost`.
 
 With numbers after it, of worlds of that many ranks. An hour of samples at 1 Hz, every field of them
 set and every number noisy to its last digit, with the cluster around it; the clock is turned by
@@ -42,7 +42,7 @@ START_S = 1_763_712_000.0
 HOUR_S = 3_600
 RUN = "5d0c1f0e9b7a4c1c8f7e3a2b1c0d9e8f"
 FEW, TOLD = 64, 64
-"""From more ranks than FEW on, TOLD of them are told in each tick."""
+"""Above FEW ranks, each tick contains TOLD of them."""
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ def cluster(ranks: int, at_s: float, chance: random.Random, *, listed: bool) -> 
 
 
 def hour(ranks: int, seconds: int) -> Iterator[tuple[float, list[Event]]]:
-    """By second: what comes in."""
+    """By second: the events."""
     chance = random.Random(1)
     placements = tuple(
         Placement(rank, f"node-{rank // 8}", f"10.0.0.{rank // 8}", rank, (rank % 8,))
@@ -214,7 +214,7 @@ def record(path: Path, ranks: int, seconds: int = HOUR_S) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """What an hour of so many ranks costs. Seconds are of one processor."""
+    """The cost of an hour with this number of ranks, in seconds of one CPU."""
 
     ranks: int
     size_bytes: int
@@ -227,7 +227,7 @@ class Hour:
 
 
 def hour_of(ranks: int) -> Hour:
-    """In a process of its own, so that its memory is its own."""
+    """In a separate process, so that its memory is measured alone."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "a.cockpit"
         record_s = record(path, ranks)

@@ -117,7 +117,7 @@ class Row:
 
 @contextmanager
 def local(case: Case, profile: RecoveryProfile) -> Iterator[tuple[Backend, str]]:
-    """The backend, and where checkpoints go."""
+    """The backend, and the path of the checkpoints."""
     group = GroupSpec("workers", case.pods, min=0, max=case.pods, resources=Resources(cpus=1.0))
     with (
         TemporaryDirectory() as storage,
@@ -253,7 +253,7 @@ def _follow(session: Session, drill: Drill) -> Recovery:
         lambda store: is_settled(store.runs.get(drill.run_id), recovery(store, drill)),
         RECOVERY_TIMEOUT_S,
     )
-    # That a step was done is told at once, which one it was a second later.
+    # That a step ended is reported at once, its number a second later.
     session.wait(lambda store: recovery(store, drill).steps_lost is not None, NUMBERED_TIMEOUT_S)
     return recovery(session.store, drill)
 
@@ -320,7 +320,7 @@ def _lines(words: str, rows: Sequence[Row], promised: Case | None) -> list[Line]
 
 
 def _median(rows: Sequence[Row], name: str) -> float:
-    """A run that never came back counts as for ever."""
+    """A run that never recovered counts as infinite."""
     values = [getattr(row, name) for row in rows]
     return statistics.median(math.inf if value is None else value for value in values)
 
@@ -345,7 +345,7 @@ def measured_rows(file: Path | None) -> list[Row]:
 def measure_all(
     names: Sequence[str], profiles: Sequence[str], drills: int, on: str, file: Path | None
 ) -> list[Row]:
-    """The rows of the file, and those that it lacks, which are added to it."""
+    """The rows of the file, and the missing ones, which are added to it."""
     rows = measured_rows(file)
     with ExitStack() as stack:
         testbed, testbed_waits = None, True

@@ -45,7 +45,7 @@ class Simulated:
         return {"KUBECONFIG": str(self.kubeconfig)}
 
     def requests_since(self, began_s: float) -> list[str]:
-        """What cockpit has asked for since: `verb path`."""
+        """The requests of cockpit: `verb path`."""
         import json
         from datetime import datetime
 
@@ -91,7 +91,7 @@ def simulated(workers: int, nodes: int = NODES) -> Iterator[Simulated]:
 
 @contextmanager
 def changing(cluster: Simulated, per_s: float) -> Iterator[list[float]]:
-    """That many pods a second change a label, as fast as it goes. Yields when each did."""
+    """Change a label of that many pods per second, as fast as possible. Yields the time of each."""
     ended = threading.Event()
     done: list[float] = []
 
@@ -172,7 +172,7 @@ def _make_cluster(plane: ControlPlane, workers: int) -> None:
 
 
 def _pod(number: int, owners: list[dict[str, Any]]) -> dict[str, Any]:
-    """As large as those that KubeRay makes (10 KB each)."""
+    """As large as the pods that KubeRay creates (10 KB each)."""
     head = number < 0
     labels = {
         "ray.io/cluster": NAME,

@@ -1,7 +1,7 @@
 """An hour of faults on the test Kubernetes: `python -m tests.bench.soak`.
 
-SOAK_SECONDS for another time, SOAK_SEED to repeat one. What happens is in tests/soak/soak.py; its
-log comes out on standard error.
+SOAK_SECONDS sets another duration, SOAK_SEED repeats one. See tests/soak/soak.py; its log is
+printed on standard error.
 """
 
 from __future__ import annotations

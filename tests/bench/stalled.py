@@ -1,8 +1,8 @@
-"""The bundled job, whose checkpoints are in turn written in the background, waited for, and left
-out: `python -m tests.bench.stalled DIRECTORY EPOCHS WIDTH BATCH_SIZE`, on a cluster.
+"""The bundled job with checkpoints alternating between background, synchronous and none:
 
-Rank 0 notes in DIRECTORY/epochs.txt, at the end of each epoch, the turn, how long the report took,
-and how long all of the epoch did.
+`python -m tests.bench.stalled DIRECTORY EPOCHS WIDTH BATCH_SIZE`, on a cluster. At the end of each
+epoch, rank 0 writes to DIRECTORY/epochs.txt the mode, the duration of the report, and the duration
+of the epoch.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def measure() -> Table:
 
 
 class Arrivals:
-    """When each record was made, written and read, by a session beside the screen."""
+    """When each record was created, written and read, by a session beside the UI."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -126,7 +126,7 @@ class Arrivals:
 
 
 def note_shown(seen: Seen, now: float, text: str, first: int) -> None:
-    """Steps of one rank are told by their first digits: 900,123."""
+    """Steps of one rank are identified by their first digits: 900,123."""
     pattern = rf"(?<![\d,]){first // 10_000}\d,\d{{3}}(?![\d,])"
     steps = [int(found.replace(",", "")) for found in re.findall(pattern, text)]
     if steps and (not seen or max(steps) > seen[-1][1]):
@@ -134,8 +134,10 @@ def note_shown(seen: Seen, now: float, text: str, first: int) -> None:
 
 
 def delays(seen: Seen, steps: list[tuple[float, int]]) -> list[float]:
-    """For each (when, step): until it, or a later one, was shown. Those never shown are left out
-    at the end alone, since steps only go up."""
+    """For each (time, step): the time until it, or a later one, was shown.
+
+    Steps that were never shown are only at the end, since steps only increase.
+    """
     numbers = [step for _, step in seen]
     found = ((when, bisect.bisect_left(numbers, step)) for when, step in steps)
     return [seen[at][0] - when for when, at in found if at < len(seen)]

@@ -1,4 +1,4 @@
-"""What a measurement prints: a heading, how it was measured, and a table of its numbers."""
+"""The output of a benchmark: a heading, the method, and a table of its numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Table:
     how: str
     lines: Sequence[Line]
     load: str
-    """What else went on when the measurement began; see `load`."""
+    """The load of the machine when the measurement began; see `load`."""
 
     @property
     def passed(self) -> bool:
@@ -54,7 +54,7 @@ def show(measure: Callable[[], Table]) -> int:
 
 
 def load() -> str:
-    """What others take of the machine now. Waits for a second."""
+    """The CPU share of other programs now. Waits for a second."""
     average = Path("/proc/loadavg").read_text().split()[0]
     return f"{busy():.0%} of the CPU used by other programs, load average {average}"
 

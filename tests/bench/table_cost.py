@@ -1,4 +1,4 @@
-"""What a live table costs: `python -m tests.bench.table_cost`.
+"""The cost of a live table: `python -m tests.bench.table_cost`.
 
 1,000 rows of 10 columns at 10 Hz on a terminal of 200×50: CPU and bytes to the terminal by how much
 changes, the widget alone in an app. The driver counts instead of writing.
@@ -39,7 +39,7 @@ class Bench(App[None]):
 
 
 def rows(tick: int, changing: int) -> list[Row]:
-    """All made anew, as a view does; of each row that changes, two cells do."""
+    """All rows are built again, as a view does; in each changed row, two cells change."""
     return [
         Row(
             f"worker-{n}",

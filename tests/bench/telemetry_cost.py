@@ -45,7 +45,7 @@ JOB_S = 120.0
 
 
 class PickleSink:
-    """What a rank's process does with a record before the network has it."""
+    """What a rank's process does with a record before it is sent."""
 
     def busy(self) -> bool:
         return False
@@ -127,7 +127,7 @@ class Growth:
 
 
 def growth(rank: RankTelemetry, steps: int = 20_000) -> Growth:
-    """What steps with all sections leave behind in Python's memory when nobody takes them."""
+    """The Python memory of steps with all sections that are never collected."""
     loss = torch.ones(()) * 2
 
     def traced_bytes() -> int:
@@ -358,7 +358,7 @@ def measure_job() -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The mean seconds of a step, checkpoints taken off, with telemetry (`told`) or without."""
+    """The mean seconds of a step, without checkpoints, with telemetry (`told`) or without."""
 
     told: bool
     cpu_s: float
@@ -369,7 +369,7 @@ READ: tuple[Callable[[Epoch], float], ...] = (lambda e: e.cpu_s, lambda e: e.wal
 
 
 def epochs_of(noted: list[run.Note]) -> list[Epoch]:
-    """The whole ones. A step that waits for a checkpoint is in none."""
+    """Complete steps. Steps that wait for a checkpoint are left out."""
     steps: dict[int, list[tuple[bool, float, float]]] = {}
     for before, note in pairwise(noted):
         if not note.checkpoint_s:

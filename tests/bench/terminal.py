@@ -1,4 +1,4 @@
-"""A command on a real pseudo-terminal, and when which text came from it."""
+"""A command on a real pseudo-terminal, with the time of its output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Terminal:
     ) -> None:
         self._child.send_signal(signal.SIGTERM)
         try:
-            # Read on meanwhile: a program whose terminal is full does not end.
+            # Continue to read: a program whose terminal is full does not end.
             for _ in self.texts(10):
                 if self._child.poll() is not None:
                     break
@@ -63,8 +63,9 @@ class Terminal:
         return self._child.pid
 
     def answer_s(self, key: str, *, quiet_s: float = 0.03, timeout_s: float = 5.0) -> float:
-        """From a key to the first bytes that come after it. Nothing may be on its way before:
-        it waits for a pause of `quiet_s` first, as far as the program ever makes one.
+        """The time from a key to the first output after it.
+
+        No output may be pending: it waits for a pause of `quiet_s` first, if the program has one.
         """
         patient_until = time.monotonic() + 1.0
         while time.monotonic() < patient_until:
@@ -83,9 +84,9 @@ class Terminal:
         os.write(self._own, keys.encode())
 
     def texts(self, timeout_s: float) -> Iterator[tuple[float, str]]:
-        """(Unix time, text without its escapes) of what comes, until it ends or the time is up.
+        """Yield (Unix time, text without escapes) of the output, until it ends or the time is up.
 
-        A text may end in the middle of an escape; what is looked for must then come again.
+        A text may end within an escape sequence; the searched text must then be printed again.
         """
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
@@ -94,12 +95,12 @@ class Terminal:
             now = time.time()
             try:
                 data = os.read(self._own, 1 << 16)
-            except OSError:  # how Linux says that the other side is closed (EIO)
+            except OSError:  # Linux reports a closed terminal as EIO
                 return
             yield now, plain(data)
 
     def bytes_in(self, seconds: float) -> int:
-        """How many bytes come in that time."""
+        """The number of bytes in that time."""
         count, deadline = 0, time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self._own], [], [], left)[0]:
@@ -117,5 +118,5 @@ class Terminal:
 
 
 def plain(data: bytes) -> str:
-    """Without its escapes; a space for each keeps apart what stands apart on the screen."""
+    """Without escapes; each becomes a space, so that separate texts stay separate."""
     return _ESCAPES.sub(b" ", data).decode(errors="replace")

@@ -1,8 +1,8 @@
-"""The screen after a week of 1,000 ranks: `python -m tests.bench.week`.
+"""The UI after a week of 1,000 ranks: `python -m tests.bench.week`.
 
-A week of events goes through the store as fast as it takes them, a tick every TICK_S simulated
-seconds (all buffers are bounded by their number of points and are full long before); then the run
-goes on at 1 Hz, with the Ranks view on a pseudo-terminal.
+A week of events is applied to the store as fast as possible, a tick every TICK_S simulated seconds
+(all buffers are bounded by their number of points and are full long before); then the run continues
+at 1 Hz, with the Ranks view on a pseudo-terminal.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ RANKS = 1_000
 WEEK_S = 7 * 86_400
 TICK_S = 30
 DETAIL = 64
-"""Ranks that are told in full in one tick."""
+"""Ranks with full detail in one tick."""
 ATTEMPT_S, CHECKPOINT_S = 6 * 3_600, 600
 SPREADS = ("loss", "samples_per_s", "step_time_s", "gpu_utilization_percent", "memory_bytes")
 
 
 def events(begin_s: float) -> Iterator[Event]:
-    """Of the whole week, in order."""
+    """Of the complete week, in order."""
     yield ClusterSeen(at_s=begin_s, source="backend", ref=REF, health=ClusterHealth.READY)
     yield _run(begin_s, RunState.SCHEDULING)
     attempt = 0

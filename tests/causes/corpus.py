@@ -1,8 +1,7 @@
-"""Labelled ends of attempts and jobs: what Ray, Kubernetes and the ranks report of each.
+"""Labelled ends of attempts and jobs: the reports of Ray, Kubernetes and the ranks on each.
 
-The texts are those of Ray 2.60, torch 2.15, CPython and Kubernetes. A fault of the catalogue that
-ends an attempt is there twice: alone, as it occurs in production, and injected by a drill, which
-the store then knows.
+The texts are those of Ray 2.60, torch 2.15, CPython and Kubernetes. A fault that ends an attempt is
+included twice: alone, as in production, and injected by a drill, which the store then contains.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ class Case:
     category: Category
     events: tuple[Event, ...]
     ranks: tuple[int, ...] | None = None
-    """The ranks that are to be named; None: any."""
+    """The expected ranks; None: any."""
     is_job: bool = False
-    """The verdict on the job is asked for."""
+    """Check the verdict on the job."""
     may_be_unknown: bool = False
     """Nothing names the cause: `unknown` is right too, and certainty is wrong."""
 
@@ -217,7 +216,7 @@ def traceback(error: str, file: str = "train.py", line: int = 12) -> tuple[str, 
 
 
 def worker_error(error: str, rank: int = 0) -> tuple[str, ...]:
-    """What the driver of Ray Train prints when a rank raises."""
+    """The output of Ray Train's driver when a rank raises."""
     return (
         *traceback(
             "ray.train.v2.api.exceptions.WorkerGroupError: Training failed due to worker errors:"
@@ -1186,7 +1185,7 @@ REPORTED_LATER = [
         is_job=True,
     ),
 ]
-"""More of them, which were labelled before a verdict on them was seen."""
+"""Further cases, labelled before their verdicts were computed."""
 
 UNKNOWN_ERRORS = [
     Case("own-timeout", C.UNKNOWN, attempt("rank 0: TimeoutError: no answer of the feature store")),

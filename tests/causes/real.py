@@ -1,7 +1,7 @@
-"""Ends made by real processes on a real local cluster, and the recordings of them.
+"""Ends of real processes on a real local cluster, and their recordings.
 
-A recording has what the store needs for the verdict, and nothing of the machine: `python -m
-tests.causes.real FOLDER` makes them again.
+A recording contains what the store needs for the verdict, and no data of the machine: `python -m
+tests.causes.real FOLDER` records them again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ DRILLED = {
 """The drills that ended the attempts of `recorded/drills/local.jsonl`, in order. The recording does
 not have the drills themselves."""
 UNSURE = frozenset({Category.KILLED})
-"""What sent the signal is not reported: `unknown` is right too."""
+"""The sender of the signal is not reported: `unknown` is right too."""
 WAIT_S = 60.0
 
 

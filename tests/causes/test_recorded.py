@@ -1,4 +1,4 @@
-"""The verdict on ends of real processes: as they were recorded, and made again in the slow lane."""
+"""The verdict on ends of real processes: recorded ones, and new ones in the slow lane."""
 
 from __future__ import annotations
 

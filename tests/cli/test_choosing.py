@@ -1,4 +1,4 @@
-"""Which cluster is taken, and what is said when it cannot be known."""
+"""Which cluster is selected, and the message if none can be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cockpit drill` without a cluster: what is refused, what is kept, what is left."""
+"""`cockpit drill` without a cluster: refusals, history, interrupted drills."""
 
 from __future__ import annotations
 

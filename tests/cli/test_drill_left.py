@@ -28,7 +28,7 @@ STALE_ID = "drill-old.1"
 
 
 class Terminal(io.StringIO):
-    """Somebody who types these lines."""
+    """A user who types these lines."""
 
     def isatty(self) -> bool:
         return True
@@ -62,7 +62,7 @@ def args(*, yes: bool = False, dry_run: bool = False, name: str = "") -> argpars
 
 
 def run(session: Session, *, yes: bool = False, plan: DrillPlan = PLAN) -> list[str]:
-    """The verbs that the backend was asked for."""
+    """The verbs requested from the backend."""
     drill_run._one(args(yes=yes), session, DrillActions(session), plan)
     return asked(session)
 

@@ -25,7 +25,7 @@ from tests.simulated_backend import ScriptedBackend
 
 
 def spec(*argv: str) -> LaunchSpec:
-    """What these words would submit."""
+    """The submission for these arguments."""
     parser = cli.Parser()
     launch_arguments(parser, "launch")
     return _spec(parser.parse_args(argv))

@@ -1,4 +1,4 @@
-"""`cockpit local down` without a cluster: when it asks, and whom it obeys."""
+"""`cockpit local down` without a cluster: confirmation and flags."""
 
 from __future__ import annotations
 

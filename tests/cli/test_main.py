@@ -1,4 +1,4 @@
-"""What the command line says without any cluster."""
+"""The output of the command line without any cluster."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def make_pod(plane: ControlPlane, name: str, group: str, *, placed: bool = True)
 
 @pytest.fixture(scope="module")
 def plane(control_plane: Testbed) -> Iterator[ControlPlane]:
-    """A head and two workers that run, and one that no machine can take."""
+    """A head and two running workers, and one that does not fit on any node."""
     plane = control_plane.plane
     for namespace in (NAMESPACE, OTHER, EMPTY):
         control_plane.namespace(namespace)
@@ -89,7 +89,7 @@ def wait_until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A server that takes connections and never says a word."""
+    """A server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"https://127.0.0.1:{server.getsockname()[1]}"
 
@@ -102,7 +102,7 @@ def kubeconfig(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> Path:
-    """The test cluster, and beside it a server that refuses and one that is silent."""
+    """The test cluster, a server that refuses connections, and one that does not respond."""
     raw = yaml.safe_load(control_plane.kubeconfig.read_text())
     [context] = raw["contexts"]
     for name, server in (("refused", "https://127.0.0.1:1"), ("silent", silent)):

@@ -1,4 +1,4 @@
-"""The verbs that Kubernetes adds, on a backend that remembers what it was asked."""
+"""The verbs for Kubernetes, on a backend that records its calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RAYJOB = Job("train-7x", "python train.py", JobStatus.RUNNING, rayjob="train-ab1
 
 @dataclass(slots=True)
 class Cluster(ScriptedBackend):
-    """A pod's log tells which of its containers it is of; a command echoes."""
+    """A pod's log names its container; a command is echoed."""
 
     async def logs(
         self, pod: str, *, follow: bool, lines: int = 1000, previous: bool = False
@@ -90,7 +90,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(events(), REF)
     monkeypatch.setattr(connect, "backend", lambda *_, **__: made)
     monkeypatch.setattr(connect, "SETTLE_S", 0.2)
-    # The dashboard of nobody: sources fail at once and the looks go on without them.
+    # No dashboard: sources fail at once and the snapshot continues without them.
     original = builder.session_on
 
     def only_backend(cluster: Any, *, sources: Sequence[str] = ()) -> Any:
@@ -186,7 +186,7 @@ WHERE = "Cluster: context prod, namespace ml, RayCluster trainer."
 
 @pytest.fixture
 def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A drill's sources are those of a watched session: here it has none."""
+    """A drill uses the sources of a watched session: here it has none."""
     from cockpit.cli.drill import run
     from cockpit.session import monitored
     from cockpit.session.session import Session

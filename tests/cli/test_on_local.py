@@ -39,7 +39,7 @@ def ask(cluster: LocalBackend, capsys: pytest.CaptureFixture[str]) -> Any:
 
 @pytest.fixture(scope="module")
 def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A run that goes on for long enough for all of the tests."""
+    """A run that lasts longer than all of the tests."""
     results = tmp_path_factory.mktemp("results")
     settings = [f"--set=storage_path={results}", "--set=epochs=100000", "--workers=2"]
     from contextlib import redirect_stdout
@@ -96,7 +96,7 @@ def test_a_run_is_launched_seen_killed_and_stopped(
 
     assert "AttemptEnded" in {event["reason"] for event in ask("events")}
     with builder.session_on(backend) as session:
-        _until_checkpoint(session, job, attempt=2)  # its ranks have logs of their own
+        _until_checkpoint(session, job, attempt=2)  # its ranks have separate logs
     assert main(["logs", "0", "--grep", "resumed at step"]) == 0
     assert "resumed at step" in capsys.readouterr().out
     assert main(["logs", "7"]) == 2

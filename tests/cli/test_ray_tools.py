@@ -126,7 +126,7 @@ def test_a_ranks_process_is_looked_into(
 @pytest.mark.ray
 def test_a_timeline_holds_rays_tasks_and_the_run(job: str, ask: Any, tmp_path: Path) -> None:
     out = tmp_path / "timeline.json"
-    deadline = time.monotonic() + 120  # Ray's task events come in batches
+    deadline = time.monotonic() + 120  # Ray sends task events in batches
     found = ask("timeline", "--out", str(out))
     while not found["tasks"]:
         assert time.monotonic() < deadline, "Ray has told of no task"

@@ -26,7 +26,7 @@ REPORT = "Conditions: HeadPodReady is False  ErrImagePull\nEvents: FailedToCreat
 
 @dataclass(slots=True)
 class Operator(ScriptedBackend):
-    """Says each state when the step before it was seen by the client."""
+    """Emit each state after the client has seen the previous one."""
 
     fake: FakeDashboard = field(default_factory=FakeDashboard)
     name: str = ""

@@ -219,7 +219,7 @@ def test_record_ends_cleanly_and_a_hang_up_does_not_end_it(
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
     }
-    # There is nobody at this address: an outage goes on and on, and is waited for.
+    # There is no server at this address: the outage continues, and is waited for.
     process = subprocess.Popen(
         [sys.executable, "-m", "cockpit", "record", "--address", "http://127.0.0.1:9"],
         stderr=subprocess.PIPE,

@@ -22,7 +22,7 @@ from tests.report.runs import PASSWORD, RUN, START_S, TOKEN, events
 
 
 def record(name: str, told: Iterable[Event] | None = None) -> Path:
-    """A recording among those of the user, as if its events came in when they happened."""
+    """A recording in the user's directory, as if its events had arrived when they happened."""
     path = Library(paths.state_dir()).directory / f"{RUN}.cockpit"
     now = [START_S]
     recorder = Recorder(path, clock=lambda: now[0])

@@ -228,11 +228,11 @@ REF = ClusterRef("kuberay", "trainer", "ml", "prod")
         (
             '[profiles.p]\ncontext = "lab"\nprotected = { namespace = "m*" }', {}, REF, False,
         ),
-        # One that names no cluster protects what it is used for.
+        # A profile that names no cluster protects the clusters for which it is used.
         ('[profiles.p]\nkubeconfig = "/k"\nprotected = true', {}, REF, False),
         ('[profiles.p]\nkubeconfig = "/k"\nprotected = true', {"profile": "p"}, REF, True),
         ("[profiles.p]\nprotected = true", {"profile": "p"}, ClusterRef("local", "a"), True),
-        # In use, it protects its whole context, and nothing elsewhere.
+        # In use, it protects its whole context, and nothing else.
         (
             '[profiles.p]\ncontext = "prod"\nnamespace = "x"\nprotected = true',
             {"profile": "p", "namespace": "ml"}, REF, True,

@@ -1,4 +1,4 @@
-"""No control sequence of a cluster's reaches the terminal, by whatever verb, stream or error."""
+"""No control sequence from a cluster reaches the terminal, by any verb, stream or error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The programs of the test cluster, built from Go modules into a cache outside the repository.
+"""Build the programs of the test cluster from Go modules into a cache outside the repository.
 
-`modules/` pins what is built. A program's file name holds a hash of its pins, so that a changed pin
-builds anew, and it gets its name only when it is whole.
+`modules/` pins the sources. A program's file name contains a hash of its pins, so that a changed
+pin triggers a build. The file is renamed to it only when it is complete.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ CACHE = cache()
 
 
 def program(name: str) -> Path:
-    """Where the built program lies, or will lie."""
+    """The path of the built program, which may not exist yet."""
     [wanted] = [each for each in PROGRAMS if each.name == name]
     return CACHE / f"{name}-{_fingerprint(wanted)}"
 

@@ -1,4 +1,4 @@
-"""The certificates of the test cluster: one authority, and whoever it vouches for."""
+"""The certificates of the test cluster: one authority and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Authority:
     ) -> Pair:
         """A certificate for a user (common name and groups) or, with `hosts`, for a server.
 
-        A negative `lifetime` makes one that has expired.
+        A negative `lifetime` creates an expired one.
         """
         file_name = name.replace(":", "_")
         pair = Pair(self.folder / f"{file_name}.crt", self.folder / f"{file_name}.key")
@@ -78,7 +78,7 @@ class Authority:
         return pair
 
     def service_account_key(self) -> Pair:
-        """What signs the tokens of ServiceAccounts, and what checks them."""
+        """The keys that sign and verify the tokens of ServiceAccounts."""
         pair = Pair(self.folder / "sa.pub", self.folder / "sa.key")
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         public = key.public_key().public_bytes(

@@ -47,7 +47,7 @@ class ControlPlane:
 
     @classmethod
     def start(cls, space: Space) -> ControlPlane:
-        """Everything up and answering; RuntimeError with the last words of what does not come."""
+        """All programs are up and respond; RuntimeError with the log's end of one that does not."""
         authority = Authority(space.folder / "certificates")
         plane = cls(space, authority)
         plane._write_files()
@@ -141,7 +141,7 @@ class ControlPlane:
         self.wait_for("/api/v1/namespaces/default/serviceaccounts/default")
 
     def wait_for(self, path: str) -> None:
-        """Until the path answers; RuntimeError with the last words of what does not come."""
+        """Wait until the path responds; RuntimeError with the log's end if it does not."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:

@@ -1,7 +1,7 @@
-"""The kinds of KubeRay, as the API server must know them.
+"""KubeRay's custom resource definitions for the API server.
 
-Ours are written here: the fields that are typed in the real ones where a wrong type would matter,
-and the rest as it comes. KUBERAY_CRDS names a folder of the real ones, which are then taken.
+These are simplified: fields are typed if a wrong type would matter. KUBERAY_CRDS names a folder of
+the real ones, which are then used.
 """
 
 from __future__ import annotations

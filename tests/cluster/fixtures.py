@@ -1,4 +1,4 @@
-"""Test clusters as pytest fixtures: each is started once, when it is first asked for."""
+"""Test clusters as pytest fixtures: each is started once, on first use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def need_kubernetes() -> None:
 
 @pytest.fixture(scope="session")
 def programs() -> None:
-    """Built: for a test that starts a cluster, or a part of one, by itself."""
+    """Built: for a test that starts a cluster, or a part of one, itself."""
     need_kubernetes()
 
 
@@ -52,7 +52,7 @@ def control_plane() -> Iterator[Testbed]:
 
 @pytest.fixture(scope="session")
 def kubernetes() -> Iterator[Testbed]:
-    """The whole: a node that runs pods, and the operator."""
+    """The complete cluster: a node that runs pods, and the operator."""
     need_kubernetes()
     yield from _whole(Testbed.up(real=True, operator=True))
 

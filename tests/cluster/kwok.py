@@ -1,7 +1,7 @@
-"""Nodes and pods by the thousand that cost nothing: KWOK plays their kubelet.
+"""Simulate thousands of nodes and pods with KWOK, which acts as their kubelet.
 
-KWOK itself is the real one; the stages are ours. A pod on a simulated node is Running and Ready
-within a second, and goes when it is deleted.
+KWOK is the real program; the stages are defined here. A pod on a simulated node is Running and
+Ready within a second, and removed when it is deleted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a space has outside of itself, and the removal of it, whoever left it behind.
+"""Find and remove what a space has left outside of itself.
 
-A space's owner may have been killed at any moment; the folder says who that was, and the next one
-to open a space clears up.
+A space's owner may be killed at any time. The folder contains the owner's id, and the next process
+that opens a space cleans up.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a space's folder says of it, for whoever finds it later."""
+    """The description in a space's folder."""
 
     number: int
     first: Owner
@@ -84,7 +84,7 @@ def alone() -> Iterator[None]:
 
 
 def clear() -> None:
-    """Whatever belongs to a space whose owner is gone: processes, folders, groups, devices."""
+    """All resources of a space whose owner has ended: processes, folders, groups, devices."""
     for folder in folders():
         record = Record.read(folder)
         if record is None:
@@ -95,20 +95,20 @@ def clear() -> None:
             remove(folder, record)
     for hierarchy in hierarchies():
         for group in hierarchy.glob(f"{PREFIX}*"):
-            # Folders may lie elsewhere, so a group's name says whose it is.
+            # Folders may have other paths, so that a group's name contains its owner.
             pid, _, started = group.name.removeprefix(PREFIX).partition("-")
             if pid.isdigit() and not Owner(int(pid), started).alive:
                 _remove_group(group)
 
 
 def remove(folder: Path, record: Record) -> None:
-    """What is outside of a space whose processes have been ended."""
+    """What is outside of a space whose processes have ended."""
     deadline = time.monotonic() + 30
     for hierarchy in hierarchies():
         group = hierarchy / record.first.group
         while not _remove_group(group) and time.monotonic() < deadline:
-            time.sleep(0.05)  # the kernel lets go of a group's processes in its own time
-    # The device goes with the namespace of its other end, in the kernel's own time.
+            time.sleep(0.05)  # the kernel releases a group's processes asynchronously
+    # The device is removed asynchronously with the namespace of its other end.
     link = f"{LINK}{record.number}"
     while _alias(link) == record.first.group and time.monotonic() < deadline:
         subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
@@ -117,7 +117,10 @@ def remove(folder: Path, record: Record) -> None:
 
 
 def _alias(link: str) -> str:
-    """Whose device it is: a number is reused as soon as its device has gone. Empty: no device."""
+    """The owner of the device: a number is reused as soon as its device is removed.
+
+    Empty: no device.
+    """
     try:
         return Path(f"/sys/class/net/{link}/ifalias").read_text().strip()
     except OSError:
@@ -139,7 +142,7 @@ def _remove_group(group: Path) -> bool:
 
 
 def hierarchies() -> list[Path]:
-    """Where control groups are made: each controller's own tree (v1), or the one tree (v2)."""
+    """The parent of control groups: each controller's tree (v1), or the single tree (v2)."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
     return [

@@ -1,7 +1,7 @@
 """A node of the test cluster: containerd, kubelet, kube-proxy and CoreDNS, inside the same space.
 
-Images come from no registry: they are written here, and hold next to nothing. A pod of Ray mounts
-the host's /usr, Python and virtual environment (see `raycluster`).
+Images come from no registry: they are written here, almost empty. A pod of Ray mounts the host's
+/usr, Python and virtual environment (see `raycluster`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PODS = "10.244.0.0/16"
 PAUSE_IMAGE = "localhost/pause:1"
 ROOT_IMAGE = "localhost/root:1"
 """An empty root with the usual directories: what runs in it is mounted."""
-# The space has a /run of its own; a path in its folder may be longer than a socket's may be.
+# The space has a separate /run; a path in its folder may be too long for a socket.
 _SOCKET = Path("/run/containerd.sock")
 _KUBELET = Path("/run/kubelet")
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
@@ -143,7 +143,7 @@ def _kubelet(plane: ControlPlane) -> None:
             "nodefs.inodesFree": "0%",
         },
         "localStorageCapacityIsolation": False,
-        "imageGCHighThresholdPercent": 100,  # a full disk must not cost us images nobody can pull
+        "imageGCHighThresholdPercent": 100,  # a full disk must not delete unpullable images
         "clusterDNS": [space.address],
         "clusterDomain": "cluster.local",
         "resolvConf": str(space.folder / "resolv.conf"),
@@ -168,7 +168,7 @@ def _kubelet(plane: ControlPlane) -> None:
 
 def _proxy(plane: ControlPlane) -> None:
     space = plane.space
-    # A packet needs a way to go before the rules turn its address.
+    # A packet needs a route before the rules rewrite its address.
     space.run("ip", "route", "add", SERVICES, "via", space.host)
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -178,8 +178,8 @@ def _proxy(plane: ControlPlane) -> None:
         "clusterCIDR": PODS,
         "hostnameOverride": NAME,
         "healthzBindAddress": "127.0.0.1:10256",
-        # Pods of one bridge answer each other directly, past the rules that turned the address:
-        # with the sender's address turned too, answers come back the same way.
+        # Pods on one bridge respond to each other directly, without the rules that rewrote the
+        # address. With the sender's address rewritten too, responses take the same route back.
         "nftables": {"masqueradeAll": True},
         "conntrack": {"maxPerCore": 0, "min": 0},
     }

@@ -20,11 +20,11 @@ from tests.cluster.kwok import TOLERATION
 from tests.cluster.node import ROOT_IMAGE
 
 STORAGE = "/mnt/shared"
-"""Where a pod finds what all pods share, when the cluster was given a folder for it."""
+"""The path in a pod of the shared folder, if the cluster has one."""
 
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # else /api/train/v2/runs/v1 answers 500
+    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # otherwise /api/train/v2/runs/v1 returns 500
 }
 _HOST_FOLDERS = ("/usr", "/etc/alternatives")
 """Programs such as awk lead from the one through the other."""
@@ -32,7 +32,7 @@ _HOST_FOLDERS = ("/usr", "/etc/alternatives")
 
 @dataclass(frozen=True, slots=True)
 class Mounts:
-    """What a pod needs to run this Ray, as Kubernetes writes it."""
+    """What a pod needs to run this Ray, as a Kubernetes manifest."""
 
     volumes: list[dict[str, Any]]
     volume_mounts: list[dict[str, Any]]
@@ -194,7 +194,7 @@ def _group(group: Group, template: Callable[..., dict[str, Any]]) -> dict[str, A
 
 
 def _folders() -> list[str]:
-    """Of the host, what this Python needs; none lies inside another."""
+    """The host directories that this Python needs; none is inside another."""
     wanted = [*_HOST_FOLDERS, os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix]
     chosen: list[str] = []
     for folder in dict.fromkeys(wanted):

@@ -1,9 +1,9 @@
-"""Namespaces of our own (mounts, network, processes), so that everything ends with one process.
+"""Separate namespaces (mounts, network, processes), so that everything ends with one process.
 
-The first process in them is `pause`: when it goes, the kernel ends whatever runs beside it, and
-mounts, interfaces, routes and packet rules of the namespaces go too. What is outside of them is
-one folder, one control group in each hierarchy, and one end of a pair of network devices, which
-goes with the other end.
+The first process in them is `pause`: when it ends, the kernel kills all others, and removes mounts,
+interfaces, routes and packet rules of the namespaces. Outside of them are one folder, one control
+group in each hierarchy, and one end of a pair of network devices, which is removed with the other
+end.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ class Space:
 
     @classmethod
     def open(cls, *, keep: bool = False) -> Space:
-        """A new one, empty. With `keep` it outlives this process, else it dies with the thread
-        that opened it.
+        """Open a new, empty space.
 
-        Leftovers of spaces whose owner is gone are cleared first.
+        With `keep` it outlives this process, else it ends with the thread that opened it.
+
+        Leftovers of spaces whose owner has ended are removed first.
         """
         with alone():
             clear()
@@ -130,7 +131,7 @@ class Space:
             subprocess.run(["ip", *change.split()], check=True)
         for name in ("var", "var-work"):
             (self.folder / name).mkdir()
-        # Nothing inside reaches farther than the host, and whatever tries is told so at once.
+        # Nothing inside reaches beyond the host, and attempts fail at once.
         self.run(
             "sh",
             "-ec",
@@ -163,7 +164,7 @@ class Space:
     def start(
         self, name: str, argv: Sequence[str | Path], environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start a lasting process inside; its output goes to `logs/NAME.log`."""
+        """Start a background process inside; its output is written to `logs/NAME.log`."""
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
         with (logs / f"{name}.log").open("ab") as log:
@@ -187,7 +188,7 @@ class Space:
         return name in self.processes and self.processes[name].poll() is None
 
     def ended(self) -> str:
-        """The last words of the lasting processes that nobody ended; empty when all run."""
+        """The end of the log of failed background processes; empty when all run."""
         gone = [name for name in self.processes if not self.alive(name)]
         return "\n".join(f"{name} ended:\n{self.said(name)}" for name in gone)
 
@@ -213,7 +214,7 @@ class Space:
 
 
 def kept() -> list[Space]:
-    """The spaces that were opened to be kept and still run."""
+    """The spaces that were opened with `keep` and still run."""
     known = [Space.at(folder) for folder in folders() if Record.read(folder)]
     return [space for space in known if space.record.keep and space.record.first.alive]
 

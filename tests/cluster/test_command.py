@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def own_folder(programs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`down` here must not end what someone keeps; and nothing of ours is kept."""
+    """`down` here must not end a cluster that a user keeps; and none of this test must remain."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setenv("COCKPIT_TESTBED_CACHE", str(CACHE))
@@ -73,7 +73,7 @@ def _run(*argv: str) -> str:
 
 
 def _start_pod(plane: ControlPlane) -> None:
-    """One that lasts: its mounts and control groups are what may be left behind."""
+    """A process that continues: its mounts and control groups may be left behind."""
     template = ray_pod_template("main", memory="256Mi")
     [container] = template["spec"]["containers"]
     container["command"] = ["sleep", "1000"]
@@ -85,7 +85,7 @@ def _start_pod(plane: ControlPlane) -> None:
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:  # it went with another
+    except ProcessLookupError:  # it ended with another
         return
 
 

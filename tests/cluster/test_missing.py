@@ -1,4 +1,4 @@
-"""Where no Kubernetes can be started, its tests are skipped, and the last lines say why."""
+"""Without the requirements of Kubernetes, its tests are skipped, and the last lines explain why."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _build(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
 
 
 def _pytest(*, ci: bool, **environ: str) -> subprocess.CompletedProcess[str]:
-    """One test of those, on a machine that lacks every command but for what `environ` says."""
+    """One of those tests, on a machine that lacks every command except those of `environ`."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
     environment |= {"PATH": "/nowhere", **environ}
     if ci:

@@ -1,4 +1,4 @@
-"""What the stand-in operator decides: pods to make and to delete, and the status it tells."""
+"""The decisions of the fake operator: pods to create and to delete, and the status."""
 
 from __future__ import annotations
 

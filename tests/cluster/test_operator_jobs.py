@@ -1,6 +1,6 @@
-"""RayJobs under the stand-in operator: a real API server and its service proxy, a played cluster.
+"""RayJobs under the fake operator: a real API server and its service proxy, a simulated cluster.
 
-The dashboard is played as well; it listens where the head pod says that it is.
+The dashboard is simulated as well; it listens at the address of the head pod.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLUSTER = {
 
 
 class FakeDashboard:
-    """The jobs that were submitted to it, and what it shall say of them."""
+    """The submitted jobs, and the responses about them."""
 
     def __init__(self, address: str) -> None:
         self.jobs: dict[str, Object] = {}
@@ -120,7 +120,7 @@ class Place:
         return found
 
     async def becomes(self, name: str, state: str, timeout_s: float = 30) -> Object:
-        """The RayJob's status once it is in that state; pods are started meanwhile."""
+        """The RayJob's status once it is in that state; pods are started at the same time."""
         deadline = time.monotonic() + timeout_s
         while True:
             await self.start_heads()
@@ -191,7 +191,8 @@ async def test_a_job_runs_on_a_cluster_of_its_own_which_goes_when_its_time_is_ov
         ttlSecondsAfterFinished=1,
     )
     status = await place.becomes("train", "Running")
-    # As the real operator in HTTPMode: Running comes before the submission, and Ray's answer after.
+    # As by the real operator in HTTPMode: Running precedes the submission, and Ray's response
+    # follows.
     assert "train-1" not in place.dashboard.jobs
     assert "jobStatus" not in status
     await place.until(lambda: "train-1" in place.dashboard.jobs)

@@ -15,7 +15,7 @@ LABELS = {"app.kubernetes.io/name": "kuberay-operator"}
 
 
 def operator() -> dict[str, Any]:
-    """A deployment by the names that KubeRay's chart gives, with a setting of somebody's own."""
+    """A deployment with the names of KubeRay's chart, and a setting of the user."""
     container = {
         "name": "kuberay-operator",
         "image": "none",

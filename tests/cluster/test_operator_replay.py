@@ -1,4 +1,4 @@
-"""The stand-in operator, or the real one, does on a real API server what the recorded one did."""
+"""The fake operator, or the real one, acts on a real API server as the recorded one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REAL = os.environ.get("KUBERAY_OPERATOR", "")
 
 @contextmanager
 def operator(testbed: Testbed, namespace: str, folder: Path) -> Iterator[None]:
-    """One that looks after a namespace of its own; ended by its own id."""
+    """An operator of a separate namespace; killed by its PID."""
     if REAL:
         argv = [REAL, "--enable-leader-election=false", f"--watch-namespace={namespace}"]
         argv += ["--metrics-addr=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"]

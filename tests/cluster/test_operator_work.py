@@ -1,4 +1,4 @@
-"""The stand-in operator at work: several clusters, its own end and return, refusals, many pods."""
+"""The fake operator: several clusters, its end and restart, refusals, many pods."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Clusters:
         ]
 
     async def becomes(self, name: str, timeout_s: float = 30, **wanted: Any) -> Object:
-        """The status, once it says all of that; a field that is not there counts as 0."""
+        """Wait until the status has all these values; a missing field counts as 0."""
         deadline = time.monotonic() + timeout_s
         while True:
             status: Object = (await self.api.get(f"{self.path}/{name}")).get("status", {})
@@ -163,7 +163,7 @@ async def test_an_api_server_that_was_away_does_not_end_it(clusters: Clusters) -
     async with clusters.operator():
         await clusters.api.create(clusters.path, cluster("demo", 1))
         await clusters.becomes("demo", readyWorkerReplicas=1)
-        # Killed: asked politely, it would wait for the watches to end.
+        # Killed: on SIGTERM it would wait for the watches to end.
         await asyncio.to_thread(plane.stop_api_server, signal.SIGKILL)
         await asyncio.to_thread(plane.start_api_server)
         await asyncio.to_thread(plane.wait_until_ready)

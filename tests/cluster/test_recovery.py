@@ -1,4 +1,4 @@
-"""The main thing, whole: a real run on real pods loses one of them, and comes back."""
+"""End to end: a real run on real pods loses one of them, and recovers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_run_recovers_from_the_kill_of_a_worker_pod(
 
 
 def _wait_for_checkpoint(cluster: RealCluster) -> None:
-    """Until the run has made steps and has something to come back to."""
+    """Until the run has made steps and has a checkpoint to resume from."""
     with builder.session_on(cluster.backend()) as session:
         found = session.wait(
             lambda store: any(run.checkpoints for run in store.runs.values()), START_TIMEOUT_S

@@ -28,9 +28,9 @@ VIEWER, OPERATOR = "cockpit-test-viewer", "cockpit-test-operator"
 VIEWERS_ROLES = ("cockpit-viewer", "cockpit-ray-token", "cockpit-machines-viewer")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LATER = {("", "pods/exec", "create"), ("", "pods/portforward", "create")}
-"""What Kubernetes asks for from 1.35 on; 1.34 takes `get` for a WebSocket."""
+"""Required by Kubernetes from 1.35 on; 1.34 accepts `get` for a WebSocket."""
 ASKED_OF_ITSELF = ("authorization.k8s.io", "authentication.k8s.io")
-"""Who may do what, and who am I: everyone may ask, without a role."""
+"""SelfSubjectAccessReview and SelfSubjectReview: everyone may send them, without a role."""
 
 WATCHED = {
     *(("ray.io", "rayclusters"), ("ray.io", "rayjobs")),
@@ -59,7 +59,7 @@ def rights(roles: tuple[str, ...] | None = None) -> set[Right]:
 
 @pytest.fixture(scope="module")
 def granted(ray_on_kubernetes: RealCluster) -> Iterator[RealCluster]:
-    """The manifest as it is, bound to a viewer and an operator."""
+    """The unchanged manifest, bound to a viewer and an operator."""
     plane, namespace = ray_on_kubernetes.testbed.plane, ray_on_kubernetes.ref.namespace
     made: list[str] = []
 
@@ -228,7 +228,7 @@ async def test_an_operator_may_do_every_verb(
 async def test_every_right_of_the_manifest_has_been_used(
     granted: RealCluster, viewer: KubeRayBackend
 ) -> None:
-    """By the API server's own audit log of the two tests above, and what a verb asks besides."""
+    """From the API server's audit log of the two tests above, and what a verb requests besides."""
     await viewer.client.get(f"/api/v1/namespaces/{granted.ref.namespace}")
     used = used_rights(granted, (VIEWER, OPERATOR))
     assert rights() - used - LATER == set(), "rights that no verb needs"
@@ -244,7 +244,7 @@ async def _ended(dashboard: Dashboard, job_id: str) -> None:
 
 
 def used_rights(cluster: RealCluster, users: tuple[str, ...]) -> set[Right]:
-    """What the users asked for and were not refused."""
+    """The requests of the users that were not refused."""
     used: set[Right] = set()
     for line in cluster.testbed.plane.audit_log.read_text().splitlines():
         entry = json.loads(line)

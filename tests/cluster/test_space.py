@@ -1,4 +1,4 @@
-"""Spaces: what runs in one ends with it, and nothing of it stays on the machine."""
+"""Spaces: their processes end with them, and nothing remains on the machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def own_folder(programs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spaces of other tests, and those that someone keeps, are not these tests' business."""
+    """Spaces of other tests, and those that a user keeps, are not checked."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setenv("COCKPIT_TESTBED_CACHE", str(CACHE))
@@ -38,7 +38,7 @@ def own_folder(programs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def host_rules() -> Iterator[None]:
-    """The host's packet rules and named network namespaces stay as they are."""
+    """The host's packet rules and named network namespaces do not change."""
     before = _host_rules()
     yield
     assert _host_rules() == before

@@ -58,7 +58,7 @@ time.sleep(1000)
 
 @pytest.fixture(scope="module")
 def pods(kubernetes: Testbed) -> Iterator[str]:
-    """A namespace with a pod that serves HTTP, its service, and a pod to ask from."""
+    """A namespace with a pod that serves HTTP, its service, and a client pod."""
     namespace = kubernetes.namespace("testbed")
     path = f"/api/v1/namespaces/{namespace}"
     kubernetes.plane.ask("POST", f"{path}/pods", _pod(WEB, SERVE))

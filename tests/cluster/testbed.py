@@ -1,4 +1,4 @@
-"""The test cluster as a whole: as much of it as is asked for, and all of it gone at the end."""
+"""The complete test cluster: as much of it as is requested, and all of it removed at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.crds import crds
 from tests.cluster.space import Space
 
 OPERATOR = os.environ.get("KUBERAY_OPERATOR", "")
-"""The binary of the real operator, to take the place of ours. Read at import."""
+"""The binary of the real operator, used instead of the fake. Read at import."""
 
 
 @dataclass(frozen=True, slots=True)

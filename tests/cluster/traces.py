@@ -1,4 +1,4 @@
-"""How the machine shows that a test cluster is there, so that tests can see that it has gone."""
+"""The traces of a test cluster on the machine, to check that it was removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Traces:
         return cls(space.folder, f"{LINK}{space.number}", space.group, own)
 
     def seen(self) -> list[str]:
-        """Whatever is there now, in words."""
+        """All current traces, as text."""
         found = [f"process {pid}" for pid in self.processes()]
         found += [f"mount {line}" for line in _lines("/proc/mounts") if str(self.folder) in line]
         found += [f"group {path}" for path in self._groups() if path.exists()]
@@ -36,7 +36,7 @@ class Traces:
         return found
 
     def processes(self) -> list[int]:
-        """Those in its namespaces. One that only waits for its parent to look has ended."""
+        """Processes in its namespaces. A zombie that waits for its parent has ended."""
         return _processes(self.namespaces)
 
     def _groups(self) -> list[Path]:

@@ -32,9 +32,9 @@ def conduct(
     look: Callable[[Store], None] | None = None,
     abort: bool = False,
 ) -> DrillRecord:
-    """The drill to its end. `look` is called once, when it has come to the stage `at`.
+    """Run the drill to its end. `look` is called once, when it has reached the stage `at`.
 
-    With `abort` the drill is ended after that.
+    With `abort` the drill is aborted after that.
     """
     experiment = Experiment(session, asked, ContextProber(session), journal=Journal(journal))
     done = session.submit(experiment.conduct())

@@ -1,4 +1,4 @@
-"""Where simulated drills take place: a store, a scripted backend, and a fault that obeys."""
+"""The context of simulated drills: a store, a scripted backend, and a configurable fault."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUICK = Timeouts(
 
 
 class ScriptedContext:
-    """A DrillContext whose store has heard `events`; its clock goes on from 100.0."""
+    """A DrillContext whose store contains `events`; its clock continues from 100.0."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class ScriptedContext:
 
 
 async def nothing() -> None:
-    """What a fault does that does nothing."""
+    """A fault without any effect."""
 
 
 @dataclass(slots=True)
 class Obedient:
-    """A fault that does what the test says; `hit` are the victims that it was prepared for."""
+    """A configurable fault; `hit` are the victims for which it was prepared."""
 
     name: str = "obedient"
     apply: Callable[[], Awaitable[None]] = nothing
@@ -123,7 +123,7 @@ class Obedient:
 
 
 class Scripted:
-    """A prober that answers from a list for each kind of probe, the last answer for ever."""
+    """A prober with a list of results for each kind of probe; the last result repeats."""
 
     def __init__(self, answers: Mapping[str, Sequence[Answer]]) -> None:
         self._answers = {kind: list(of) for kind, of in answers.items()}
@@ -175,12 +175,12 @@ def experiment(
 
 
 def trained() -> list[Event]:
-    """A run of two ranks on two pods that has come to step 50."""
+    """A run of two ranks on two pods that has reached step 50."""
     return before_the_kill()
 
 
 def recovering(ground: ScriptedContext) -> Callable[[], Awaitable[None]]:
-    """What a fault does that kills: the pod and its attempt end, and the run comes back."""
+    """A fault that kills: the pod and its attempt end, and the run recovers."""
 
     async def kill() -> None:
         for event in the_recovery()[1:]:
@@ -190,7 +190,7 @@ def recovering(ground: ScriptedContext) -> Callable[[], Awaitable[None]]:
 
 
 def pods_back(ground: ScriptedContext) -> None:
-    """A pod is gone, and another one is ready."""
+    """A pod is deleted, and its replacement is ready."""
     ground.dispatch(pods(ground.clock(), HEAD, ONE))
     ground.dispatch(pods(ground.clock(), HEAD, ONE, THREE))
 

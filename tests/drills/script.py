@@ -21,7 +21,7 @@ def run(
     cwd: Path | None = None,
     user: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Ended, with what it printed; the environment comes on top of ours."""
+    """Ended, with its output; the environment is added to the current one."""
     argv = [sys.executable, *pod_script.argv(script, *arguments)[1:]]
     return subprocess.run(
         argv,

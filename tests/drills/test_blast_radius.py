@@ -1,4 +1,4 @@
-"""A drill hits no more pods than its limits allow, whichever way its targets were named."""
+"""A drill never exceeds its limits on pods, however its targets were named."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def changed(old: str, new: str) -> str:
 
 
 def begun(checkpoint: Path) -> subprocess.Popen[str]:
-    """A damage that has copied one block and stands still."""
+    """A damage that has copied one block and is stopped."""
     source = changed("            size += len(block)\n", f"            size += len(block)\n{STOPS}")
     argv = [sys.executable, "-c", source, "corrupt", NAME, str(checkpoint)]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
@@ -72,7 +72,7 @@ def test_mode_and_time_of_a_restored_file_are_as_before(checkpoint: Path) -> Non
 
 
 def test_a_copy_that_does_not_fit_damages_nothing_and_is_not_restored(checkpoint: Path) -> None:
-    """A limit of 4 KiB a file stands for a disk that is full before the copy is whole."""
+    """A limit of 4 KiB per file simulates a disk that is full before the copy is complete."""
     before = content(checkpoint)
     argv = [sys.executable, *pod_script.argv("checkpoint", "corrupt", NAME, str(checkpoint))[1:]]
     limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "-", *argv]

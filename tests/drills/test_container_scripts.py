@@ -1,4 +1,4 @@
-"""Scripts that need a container, in one that is made of the kernel's own parts for the test."""
+"""Scripts that need a container, in one that the test creates with kernel features."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EATING = "import sys,time; kept = bytearray(b'x') * (64 << 20); time.sleep(600)"
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group with a memory limit, of either version; gone after the test."""
+    """A control group with a memory limit, of either version; removed after the test."""
     parent = cgroup.ROOT if cgroup.IS_SECOND else cgroup.ROOT / "memory"
     folder = parent / f"cockpit-test-{os.getpid()}"
     folder.mkdir()

@@ -587,7 +587,7 @@ async def test_a_dry_run_reports_what_the_drill_then_does_and_changes_nothing() 
 
 
 async def test_others_than_those_that_were_reported_are_not_hit() -> None:
-    """The pod that was chosen goes between the question and its answer."""
+    """The selected pod is deleted between the confirmation and its answer."""
     ground, fault = ScriptedContext(trained()), Obedient()
     drill = experiment(ground, fault, plan(seed=7))
     (told,) = await drill.prepare()
@@ -602,7 +602,7 @@ async def test_others_than_those_that_were_reported_are_not_hit() -> None:
 
 
 async def test_pod_that_was_replaced_under_its_name_is_not_hit() -> None:
-    """The pod that was shown goes, and a new one has its name when the drill begins."""
+    """The pod in the plan is deleted, and a new one has its name when the drill begins."""
     ground, fault = ScriptedContext(trained()), Obedient()
     drill = experiment(ground, fault, plan(seed=7))
     (told,) = await drill.prepare()

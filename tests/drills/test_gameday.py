@@ -1,4 +1,4 @@
-"""Game days: what their files may say, and how their steps go on."""
+"""Game days: the format of their files, and how their steps run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_shipped_day_can_be_read_and_is_about_something() -> None:
 
 
 def test_no_shipped_day_has_the_name_of_a_fault() -> None:
-    """`drill run NAME` could only be one of them, and nobody would be told which."""
+    """The names are used in `drill run NAME`: a game day would hide a fault, or the reverse."""
     assert not set(shipped()) & set(NAMES)
 
 
@@ -189,13 +189,13 @@ def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> N
 
 @dataclass(slots=True)
 class Hands:
-    """Notes what it is asked for; a job that is launched runs and saves at once."""
+    """Records its calls; a job that is launched runs and saves at once."""
 
     ground: ScriptedContext
     fault: Obedient
     asked: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
-    """What the drills are said to have come to, whatever they did."""
+    """The scripted results of the drills."""
 
     async def submit(self, spec: LaunchSpec) -> Job:
         self.asked.append(f"launch {spec.metadata[BUNDLED]}")

@@ -1,4 +1,4 @@
-"""What is said of a drill or a game day before it begins, and of one that was refused."""
+"""The description of a drill or a game day before it begins, and of a refused one."""
 
 from __future__ import annotations
 

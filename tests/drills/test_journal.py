@@ -1,4 +1,4 @@
-"""The journal of undo on disk: whole, synced, and readable beside files that are not."""
+"""The undo journal on disk: atomic, synced, and readable beside unreadable files."""
 
 from __future__ import annotations
 

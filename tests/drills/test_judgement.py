@@ -1,4 +1,4 @@
-"""What a drill's verdict says, from what was measured."""
+"""The verdict of a drill, from its measurement."""
 
 from __future__ import annotations
 

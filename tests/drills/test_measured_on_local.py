@@ -1,8 +1,8 @@
-"""The instants of a recovery against the facts, on a real cluster.
+"""The milestones of a recovery compared with independent records, on a real cluster.
 
-Facts: what each rank wrote down by itself, the log of Ray Train's controller, the notices of the
-operator. All clocks are one machine's. What ranks tell comes once a second, folded: it may be off
-by that.
+The records: what each rank writes to a file, the log of Ray Train's controller, the notices of the
+operator. All clocks are those of one machine. Ranks report aggregated records once a second, so
+that their times may be off by a second.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 NAME = "measured"
 SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "stepping.py"
 EXACT_S = 0.5
-"""Of what is told with the time at which it was."""
+"""Of reports with the time of the event."""
 FOLDED_S = 1.5
 M = Milestone
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was written down, by whoever did it, in Unix seconds."""
+    """The independent records, in Unix seconds."""
 
     directory: Path
 
@@ -79,7 +79,7 @@ class Facts:
 
 
 def _run_directory() -> Path:
-    """What the cluster's pods write under, one directory each."""
+    """The directory in which each of the cluster's pods writes."""
     return RunFiles.of(json.loads(ClusterFiles.of(NAME).spec.read_text())["uid"]).directory
 
 
@@ -165,7 +165,7 @@ def test_the_death_of_a_pod_is_timed_as_it_was(session: Session, facts: Facts) -
 
 
 def _agree(measured: Recovery, facts: Facts) -> None:
-    """What every restart has, against what was written down of it."""
+    """The milestones of every restart, compared with the records."""
     since_s = measured.drill.injected_s
     ended_s = facts.controller("RUNNING -> RESTARTING", since_s)
     _near(measured, M.ATTEMPT_ENDED, ended_s, EXACT_S)

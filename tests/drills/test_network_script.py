@@ -67,7 +67,7 @@ def script(tmp_path: Path) -> Iterator[Inside]:
 
 @contextmanager
 def echoing() -> Iterator[None]:
-    """What comes to the other namespace goes back."""
+    """Packets to the other namespace are sent back."""
     other = f"cockpit-b{os.getpid()}"
     echo = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
@@ -87,7 +87,7 @@ def echoing() -> Iterator[None]:
 
 
 def passes(count: int = 1) -> int:
-    """How many of so many packets come back."""
+    """How many of that many packets return."""
     ask = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(0.1)\n"
         "n = 0\n"
@@ -101,7 +101,7 @@ def passes(count: int = 1) -> int:
 
 
 def round_trips_s(count: int) -> list[float]:
-    """Of so many packets, one after the other; of one that is lost, a second."""
+    """That many packets, in sequence; a lost one takes a second."""
     ask = (
         "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "s.settimeout(1)\n"
@@ -117,7 +117,7 @@ def round_trips_s(count: int) -> list[float]:
 
 
 def carried(size: int) -> int:
-    """How many bytes of so many come through a TCP connection."""
+    """How many of that many bytes arrive through a TCP connection."""
     take = (
         f"import socket; l = socket.create_server(('{THERE}', 8)); c, _ = l.accept(); n = 0\n"
         "while d := c.recv(1 << 16): n += len(d)\n"
@@ -152,7 +152,7 @@ def test_a_partition_lets_nothing_through_until_it_is_undone(script: Inside) -> 
     done = script("on", NAME, "partition", "0", "600", THERE)
     assert done.returncode == 0, done.stderr
     assert passes() == 0
-    for _ in range(2):  # once more does no harm
+    for _ in range(2):  # a repetition has no effect
         assert script("off", NAME).returncode == 0
         assert passes() == 1
 
@@ -201,7 +201,7 @@ def test_a_network_fault_that_starts_after_its_undo_fails(script: Inside) -> Non
 
 
 def test_packets_are_late_until_it_is_undone(script: Inside) -> None:
-    """By netem where the kernel has it, else by a process."""
+    """By netem if the kernel has it, else by a process."""
     assert script("check", "delay").returncode == 0
     done = script("on", NAME, "delay", "60", "600")
     assert done.returncode == 0, done.stderr
@@ -222,7 +222,7 @@ def test_a_stream_of_late_packets_arrives_whole(script: Inside) -> None:
 
 
 def parent(pid: int) -> int:
-    """0 of one that is gone."""
+    """0 for a process that has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:

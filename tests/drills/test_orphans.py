@@ -1,4 +1,4 @@
-"""What a killed cockpit has left: found, shown, and undone where it still holds."""
+"""Faults that a killed cockpit has left: found, shown, and undone if unchanged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def notices(session: Session) -> list[Notice]:
 
 
 def at_start(backend: Backend) -> list[Notice]:
-    """What the start of a screen does, and what it reports."""
+    """The work at the start of the UI, and its report."""
     with Session(backend) as session:
         DrillActions(session).begin_undo().result(10)
         return notices(session)
@@ -160,7 +160,7 @@ class Leased(ScriptedBackend):
 
 
 async def undone_after(backend: Leased, entry: Entry) -> tuple[Undone, list[str]]:
-    """With the lines of a wait for the lease's duration, on a clock of its own."""
+    """With the lines of a wait for the lease's duration, on a simulated clock."""
     now_s, said = [0.0], list[str]()
 
     async def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What probes ask, and what they answer when they cannot be asked."""
+"""The results of probes, and their results when their source is unavailable."""
 
 from __future__ import annotations
 

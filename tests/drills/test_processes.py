@@ -1,4 +1,4 @@
-"""What faults on processes ask of a pod, and what they say when it cannot be had."""
+"""The requirements of faults on processes, and their errors if one is missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Answer = Callable[[str, str, tuple[str, ...]], ExecResult]
 
 
 def answer(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
-    """A pod in which everything is as it was told."""
+    """A pod whose state the test defines."""
     if script == "inspect":
         return ExecResult(0, "".join(f"{pid}:7\n" for pid in words[1:]) or "21:7\n", "")
     return ExecResult(0, f"{4 << 30} {1 << 30}\n" if words == ("measure",) else "done\n", "")

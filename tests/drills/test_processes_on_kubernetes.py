@@ -64,8 +64,8 @@ def session(
             yield session
         finally:
             stays.terminate()
-            # What a run has asked Ray for is held for another three minutes after it was stopped,
-            # and an elastic one would do without. A new head knows of neither.
+            # Ray keeps the resource request of a stopped run for three minutes, and an elastic run
+            # would start without these resources. A new head has no such requests.
             lose_head(session, ray_on_kubernetes)
 
 
@@ -115,7 +115,7 @@ def restarts(cluster: RealCluster, pod: str) -> int:
 
 
 def how_it_ended(cluster: RealCluster, pod: str) -> str:
-    """Of the container before its last restart, in Kubernetes' word; empty when there was none."""
+    """The reason for the container's end before its last restart; empty without one."""
     (raw,) = (raw for raw in cluster.pods() if raw["metadata"]["name"] == pod)
     (status,) = raw["status"]["containerStatuses"]
     return str(status["lastState"].get("terminated", {}).get("reason", ""))
@@ -157,8 +157,8 @@ def test_memory_runs_out_and_the_rank_is_who_dies(
     record = conduct(session, plan("memory-hog", victim.pod, for_s=20, fill_s=3), tmp_path)
     (recovery,) = record.recoveries
     assert recovery.recovered, (record.why, record.notes, run_of(session.store).attempts)
-    # As a rule the rank alone. A busy kernel is slow to free what it has taken from a process, and
-    # kills others of the container meanwhile, the first one too.
+    # Usually only the rank. A busy kernel frees memory slowly, and kills other processes of the
+    # container too, even the first one.
     killed = int(in_pod(session, victim.pod, "python", "-c", OOM_KILLS)) - kills
     ended = how_it_ended(ray_on_kubernetes, victim.pod)
     assert killed > 0 or ended == "OOMKilled" or "out of memory" in recovery.reason, (killed, ended)
@@ -240,7 +240,7 @@ def test_guard_cordons_a_kubernetes_node(session: Session) -> None:
 def test_a_killed_gcs_ends_the_heads_container_and_the_run_is_sent_again(
     session: Session, ray_on_kubernetes: RealCluster, tmp_path: Path
 ) -> None:
-    """The driver dies with the head, and the new head has never heard of the job."""
+    """The driver dies with the head, and the new head does not know the job."""
     session.drain()
     pod, run = head(session.store), run_of(session.store)
     before = restarts(ray_on_kubernetes, pod.name)

@@ -38,7 +38,7 @@ NAME = "processes"
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """On a cluster with a run of two ranks, which goes on for longer than all tests."""
+    """On a cluster with a run of two ranks that lasts longer than all tests."""
     from tests.local_cluster import running_cluster
 
     results = tmp_path_factory.mktemp("results")
@@ -86,7 +86,7 @@ def state(process: Process) -> str:
 
 
 def on_disk(session: Session, pod: str) -> list[Path]:
-    """What is held in a local pod."""
+    """The active effects in a local pod."""
     where = session.call(session.backend.exec(pod, ("pwd",)), 30.0).stdout.strip()
     return list(Path(where).glob("cockpit-*.json"))
 
@@ -204,7 +204,7 @@ def test_a_rank_runs_again_though_cockpit_was_killed_while_it_was_frozen(
 def test_a_drained_node_is_left_in_time_and_its_pod_is_replaced(
     session: Session, tmp_path: Path
 ) -> None:
-    """Ray declares it dead at the deadline, and its pod would stay as it is."""
+    """Ray declares it dead at the deadline, and its pod would not be replaced."""
     victim = rank(session, 1)
     ip = session.store.pods[victim.pod].ip
     assert session.wait(lambda s: any(n.ip == ip and n.alive for n in s.nodes.values()), 60.0)
@@ -258,7 +258,7 @@ def is_living(store: Store, name: str) -> bool:
 def test_what_ends_the_head_is_reported_before_and_done(
     session: Session, name: str, said: str
 ) -> None:
-    """A local head comes back, another one, under the same name's cluster."""
+    """A local head is replaced by another one of the same cluster."""
     assert session.wait(lambda store: any(is_ready_head(pod) for pod in store.pods.values()), 60.0)
     before = next(pod for pod in session.store.pods.values() if is_ready_head(pod))
     order = Order("drill-z.1", parameter_values(fault(name), {}), Random(0))

@@ -26,7 +26,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture(autouse=True)
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where what is held is written down."""
+    """The file that records the active effects."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
@@ -105,7 +105,7 @@ def test_a_local_pod_has_only_its_own_processes(start: Start, tmp_path: Path) ->
     pod.mkdir()
     other.mkdir()
     ours = (
-        start(environment=POD),  # marked, wherever it stands
+        start(environment=POD),  # marked, regardless of its directory
         start(environment={}, cwd=pod),  # its title is written over its marks
     )
     strangers = (

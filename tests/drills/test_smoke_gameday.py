@@ -1,4 +1,4 @@
-"""`cockpit drill run smoke` as a process of its own, on a real local cluster."""
+"""`cockpit drill run smoke` as a separate process, on a real local cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_smoke_game_day_passes_and_leaves_nothing(
     assert "drill a node is lost" in noted
     assert noted[-1] == "stop"
 
-    # It can be looked at afterwards, and reported as a whole.
+    # It can be shown afterwards, and reported as a unit.
     assert [one.record.fault for one in DrillHistory().find(day["id"])] == ["pod-kill", "rank-kill"]
     assert all(one.curves for one in DrillHistory().find(day["id"]))
     assert main(["drill", "history", "-o", "json"]) == 0

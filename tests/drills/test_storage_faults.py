@@ -1,4 +1,4 @@
-"""The storage of a real run fails, and the run goes on."""
+"""The storage of a real run fails, and the run continues."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     asked = DrillPlan("both", faults, seed=1, timeouts=Timeouts(recover_s=300))
     kept_aside = Path(going(session.store).checkpoints[-1][1].path).parent / "damaged"
     before = set(kept_aside.glob("*"))
-    for _ in range(3):  # another checkpoint may come between the damage and the kill
+    for _ in range(3):  # another checkpoint may be saved between the damage and the kill
         record = conduct(session, asked, tmp_path)
         assert record.verdict is Verdict.PASSED, record
         killed = next(one for one in record.recoveries if one.drill.fault == "rank-kill")

@@ -94,7 +94,7 @@ def left_behind(name: str) -> list[int]:
             if entry.name.isdigit() and name.encode() in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it has ended
     return found
 
 

@@ -1,4 +1,4 @@
-"""Whom a drill hits, and what it says where there is nobody."""
+"""The targets of a drill, and the message without any."""
 
 from __future__ import annotations
 

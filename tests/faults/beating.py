@@ -1,7 +1,7 @@
-"""A screen that writes down its beats: `python -m tests.faults.beating FILE`.
+"""A UI that writes a heartbeat: `python -m tests.faults.beating FILE`.
 
-A line a beat: when its event loop had a moment, and the step that it knew. Its run goes on ten
-times as fast as a real one. For what happens to the screen when its terminal stops reading.
+One line per beat of its event loop, with the step that it shows. Its run is ten times as fast as a
+real one. Used to test a terminal that stops reading.
 """
 
 from __future__ import annotations

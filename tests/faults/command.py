@@ -32,7 +32,7 @@ class Said:
     def is_a_sentence(self, code: int, *words: str, plan: int = 0) -> None:
         """At most three lines on standard error, no traceback, and the right exit code.
 
-        `plan`: how many lines say before what would be done.
+        `plan`: the number of lines before them that show the plan.
         """
         assert self.code == code, self.err
         assert 1 <= len(self.err.splitlines()) - plan <= 3, self.err
@@ -68,7 +68,7 @@ def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Running:
-    """A command that leads a process group of its own, as a shell's foreground job does."""
+    """A command that leads a separate process group, as a shell's foreground job does."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Running:
     out: list[str] = field(default_factory=list)
 
     def saw(self, words: str, timeout_s: float = 240.0) -> str:
-        """Wait for a line of either stream with the words; the line."""
+        """Wait for a line of either stream with that text; return the line."""
         deadline = time.monotonic() + timeout_s
         while True:
             for line in [*self.lines, *self.out]:
@@ -87,7 +87,7 @@ class Running:
             time.sleep(0.02)
 
     def signal(self, number: signal.Signals) -> None:
-        """To the whole group, as a terminal does it."""
+        """To the complete group, as a terminal does."""
         os.killpg(self.process.pid, number)
 
     def ends(self, timeout_s: float) -> int:
@@ -96,7 +96,7 @@ class Running:
 
 @contextmanager
 def running(*argv: str) -> Iterator[Running]:
-    """Ended at the end of the block by SIGKILL, if it has not ended by itself."""
+    """Killed at the end of the block by SIGKILL, if it has not ended."""
     with subprocess.Popen(
         [*COCKPIT, *argv],
         stdin=subprocess.DEVNULL,
@@ -127,14 +127,15 @@ def _read(stream: Iterator[str], into: list[str]) -> None:
 
 
 def uid_of(name: str) -> str:
-    """What marks the cluster's processes and names its directory under /tmp."""
+    """The marker of the cluster's processes, and the name of its directory under /tmp."""
     return str(json.loads(ClusterFiles.of(name).spec.read_text())["uid"])
 
 
 def nothing_left(name: str, uid: str) -> None:
-    """Neither files of the cluster, nor a process that has its mark, its paths or its files.
+    """Check that there are neither files of the cluster, nor a process with its marker, paths or
+    files.
 
-    Looks for itself, since what is tested here is what cockpit finds.
+    Independent of cockpit's own search, which is under test.
     """
     run_dir = f"/tmp/cockpit-{os.getuid()}/{uid}"
     assert not ClusterFiles.of(name).directory.exists()

@@ -1,4 +1,4 @@
-"""Ctrl-C, a closed session, `kill` and `kill -9` at each stage: nothing is left, or it is said."""
+"""Ctrl-C, a closed session, `kill` and `kill -9` at each stage leave nothing unreported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state() -> Iterator[None]:
 
 
 def interrupt(command: Running, number: signal.Signals, *, again: signal.Signals | None) -> None:
-    """It ends with 130 soon, and leaves nothing; `again`: once more in the take-down."""
+    """It ends with 130 soon, and leaves nothing; `again`: a second Ctrl-C during the deletion."""
     uid = uid_of(NAME)
     command.signal(number)
     if again is not None:

@@ -138,7 +138,7 @@ def test_without_its_operator_the_pods_continue_and_a_change_suggests_what_to_do
 
 
 def test_a_dead_cluster_is_shown_as_it_is_and_taken_down() -> None:
-    """Everything of the head is killed, with no operator there to make it anew."""
+    """All processes of the head are killed, without an operator that replaces it."""
     uid = uid_of(NAME)
     head = next(item for item in status_pods() if item.pod.node_type == "head")
     with running("pods", "--watch") as watch:

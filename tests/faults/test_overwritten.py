@@ -28,7 +28,7 @@ time.sleep(1000)
 def test_a_process_is_found_whatever_part_of_its_environment_is_left(
     eaten: int, rest: str, tmp_path: Path
 ) -> None:
-    """As Ray's agents have it: the cluster's mark gone, the pod's and others still there."""
+    """As for Ray's agents: the cluster's marker is overwritten, the pod's and others are not."""
     pod = tmp_path / "p1"
     pod.mkdir()
     with subprocess.Popen(

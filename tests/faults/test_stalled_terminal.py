@@ -1,4 +1,4 @@
-"""A terminal that stops reading: the screen goes on, and shows the newest as soon as it reads."""
+"""A terminal that stops reading: the UI continues, and then shows the newest state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.bench.terminal import Terminal
 
 STALL_S = 12.0
-"""Painting on regardless fills the 30 frames that Textual keeps after some 6 s, and then waits."""
+"""Without a check, the 30 frames that Textual queues are full after about 6 s, and it blocks."""
 LATEST_S = 1.0
 HELD_UP_S = 2.0
 """Longer than a busy machine takes between two beats of 0.1 s."""
@@ -38,5 +38,5 @@ def test_a_terminal_that_stops_reading_holds_nothing_up_and_is_then_shown_the_ne
 
 
 def steps(text: str) -> list[int]:
-    """Those of the Overview's line, as far as the text has it whole."""
+    """Those of the Overview's line, if the text contains it completely."""
     return [int(word.replace(",", "")) for word in STEP.findall(text)]

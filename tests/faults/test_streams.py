@@ -1,4 +1,4 @@
-"""What the shell, the locale and the machine make of the streams and directories."""
+"""The effects of the shell, the locale and the machine on streams and directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.faults.command import COCKPIT, Said, run
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-"""A locale that Python does not turn into UTF-8 by itself."""
+"""A locale that Python does not convert to UTF-8."""
 
 NOWHERE: dict[str, str | None] = {"HOME": None, "XDG_STATE_HOME": None}
 
@@ -32,7 +32,7 @@ def test_a_closed_stream_is_no_defect(closed: str) -> None:
 
 
 def test_what_a_closed_stream_leaves_free_is_no_file_of_ours(tmp_path: Path) -> None:
-    """Else the audit log, say, would be opened as number 1 and be printed into."""
+    """Otherwise the audit log, for example, would be opened as number 1 and printed into."""
     done = shell('"$@" --help >&- 2>&-', XDG_STATE_HOME=str(tmp_path))
     assert done.code == 0
     assert list(tmp_path.iterdir()) == []
@@ -69,7 +69,7 @@ def test_without_home_the_list_of_users_is_asked() -> None:
 
 
 def test_user_without_a_passwd_entry_is_asked_to_set_home() -> None:
-    # The interpreter's own modules are read as whoever this is: only the look-up is another's.
+    # The interpreter's modules are read as the current user: only the look-up is another user's.
     script = "import os, sys; os.getuid = lambda: 54321; from cockpit.cli.main import main; "
     script += "sys.exit(main(['local', 'status']))"
     done = run(command=(sys.executable, "-c", script), env=NOWHERE)
@@ -96,7 +96,7 @@ def test_a_state_directory_that_cannot_be_written_is_not_allowed(tmp_path: Path)
 
 
 def test_no_room_for_the_state_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    """`ulimit -f 0` stands for a full disk: no file may grow by a byte."""
+    """`ulimit -f 0` simulates a full disk: no file may grow by a byte."""
     for argv in ("local up x", "demo --headless --name x"):
         done = shell(f'ulimit -f 0; "$@" {argv}', XDG_STATE_HOME=str(tmp_path))
         done.is_a_sentence(1, "cannot be written", "spec.json")

@@ -1,4 +1,4 @@
-"""The screen on a real terminal: how it ends, and when the terminal goes away under it."""
+"""The UI on a real terminal: how it ends, and when the terminal is closed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_until(terminal: int, words: bytes) -> None:
 
 
 def ended(pid: int) -> int:
-    """Its exit code, or minus the signal that ended it; fails the test when it goes on."""
+    """Its exit code, or minus the signal that ended it; fails the test when it does not end."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -43,7 +43,7 @@ def ended(pid: int) -> int:
 
 
 def screen(*argv: str) -> tuple[int, int]:
-    """cockpit on a terminal of its own: its process id, and our end of the terminal."""
+    """cockpit on a new terminal: its process id, and the other end of the terminal."""
     command = [sys.executable, "-m", "cockpit", *argv]
     pid, terminal = pty.fork()
     if pid == 0:

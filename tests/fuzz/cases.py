@@ -108,7 +108,7 @@ def broken(*documents: Any) -> st.SearchStrategy[Any]:
 
 
 def broken_bytes(text: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """The text cut, repeated, or with bytes replaced; sometimes as it is."""
+    """The text cut, repeated, or with bytes replaced; sometimes unchanged."""
     spots = st.lists(st.tuples(st.integers(0, 1 << 16), st.binary(max_size=3)), max_size=3)
     return st.builds(_replaced, text, spots, st.sampled_from((None, None, 0.3, 0.9, 2)))
 

@@ -84,7 +84,7 @@ def test_dashboard_answer_is_an_error_or_clean(name: str, cases: int) -> None:
     def check(raw: Any) -> None:
         with suppress(CockpitError):
             found = _read("/path", loads(json.dumps(raw)), parse)
-            if name != "submission":  # it is sent again, as it was
+            if name != "submission":  # it is sent again, unchanged
                 assert_clean(found)
 
     examine(broken(document), check, cases)

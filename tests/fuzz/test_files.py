@@ -51,7 +51,7 @@ def test_game_day_is_understood_or_a_usage_error(cases: int) -> None:
 
 
 def _with_words(day: bytes, words: list[tuple[int, str]]) -> bytes:
-    """Other words at the end of some of its lines, in place of a value or of all."""
+    """Other text at the end of some lines, instead of one value or of all."""
     lines = day.decode().split("\n")
     for number, word in words:
         at = number % len(lines)
@@ -116,7 +116,7 @@ def test_kubeconfig_is_read_or_a_usage_error(cases: int, tmp_path: Path) -> None
                     repr(Credentials(context))
             found.context()
 
-    # YAML takes JSON; what JSON cannot say is in the bytes.
+    # YAML is a superset of JSON; what JSON cannot express is in the bytes.
     as_json = broken(KUBECONFIG).map(lambda raw: json.dumps(raw).encode())
     as_yaml = st.just(yaml.safe_dump(KUBECONFIG).encode())
     examine(as_json | broken_bytes(as_yaml) | broken_bytes(as_json), check, cases)

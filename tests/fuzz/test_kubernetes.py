@@ -1,4 +1,4 @@
-"""Kubernetes objects: an object that `Reflector` skips, or one that can be shown."""
+"""Kubernetes objects: `Reflector` skips an object, or it can be shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings and drills that somebody else wrote: what cannot be read is counted, never raised."""
+"""Malformed recordings and drills: unreadable parts are counted, never raised."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_what_is_taken_can_be_printed(cases: int) -> None:
 @lanes(15_000)
 def test_stream_is_read_on_past_broken_lines(cases: int) -> None:
     """Lines out of order, twice and torn, by one reader into one store."""
-    count = cases * 250 if cases < 1000 else cases  # most of the time goes into few lines
+    count = cases * 250 if cases < 1000 else cases  # most of the time is in a few lines
     became = feed(count, seed=1)
     assert sum(became.values()) == count
     assert min(became["taken"], became["skipped"], became["dropped"]) > count // 25

@@ -59,7 +59,7 @@ RESTART = Policy(hang=Action.RESTART)
 
 @dataclass(slots=True)
 class Cluster(ScriptedBackend):
-    """Answers the scripts of `restart`; the run comes back after a kill."""
+    """Responds to the scripts of `restart`; the run recovers after a kill."""
 
     context: ScriptedContext | None = None
     missing: bool = False
@@ -125,7 +125,7 @@ class Watched:
                 await self.guard._carry_out(decision)
 
     async def see(self, events: Sequence[Event]) -> None:
-        """As they come, and until the logs of the last end are read."""
+        """As they arrive, until the logs of the last end are read."""
         for event in events:
             self.context.dispatch(event)
             await self.poll()
@@ -388,7 +388,7 @@ NODE = Machine("node-a", ready=True, uid="uid-a")
 
 
 def failures(count: int, reason: str = "rank 1: its process died") -> list[Event]:
-    """So many attempts that ended on the same pods, the last of them after 90 s."""
+    """That many attempts that ended on the same pods, the last of them after 90 s."""
     pods = tuple(replace(pod, host=NODE.name) for pod in PODS)
     events: list[Event] = [
         *seen(pods), MachinesListed(at_s=99.0, source="backend", machines=(NODE,))
@@ -422,7 +422,7 @@ def died(store: Store, run: RunView) -> Sequence[Cause]:
 
 
 async def after(policy: Policy, count: int, **more: Any) -> Watched:
-    """A guard that saw each of the attempts."""
+    """A guard that observed each of the attempts."""
     of = watched(policy, (), **({"judge": died} | more))
     await of.see(failures(count))
     return of

@@ -51,7 +51,7 @@ _context.set_forkserver_preload(["tests.hangs.corpus"])
 def rank_main(
     name: str, is_hang: bool, rank: int, world: int, folder: str, records: Connection
 ) -> None:
-    """The process of a rank, with a group of its own: a data loader's worker ends with it."""
+    """The process of a rank, with a separate group: a data loader's worker ends with it."""
     os.setsid()
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=world)
     scenario = name.partition(":")[0]

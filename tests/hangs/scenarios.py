@@ -1,7 +1,7 @@
-"""What ranks do in the corpus: each function is the training function of one run.
+"""The scenarios of the corpus: each function is the training function of one run.
 
-Every run first makes STEPS healthy steps. In the hangs rank 1 is the cause, unless the name says
-otherwise. A rank's code knows nothing of telemetry.
+Every run first makes STEPS healthy steps. In the hangs rank 1 is the cause, unless the name states
+otherwise. A rank's code does not use telemetry.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _no_sender(rank: int, _: Path) -> None:
 
 
 def _subgroup(rank: int, _: Path) -> None:
-    """Of three ranks 1 and 2 share a group, and rank 2 is the one that is late."""
+    """Of three ranks 1 and 2 share a group, and rank 2 is late."""
     pair = dist.new_group([1, 2], group_desc="pair")
     steps()
     if rank == 2:
@@ -320,7 +320,7 @@ WORLDS = (2, 3, 4)
 
 
 def variants(names: Iterable[str]) -> list[str]:
-    """Return each scenario with each number of ranks for which it is made: `sleep:3`."""
+    """Return each scenario with each supported number of ranks: `sleep:3`."""
     found = []
     for name in names:
         worlds = (2,) if name in TWO_RANKS else (3,) if name in THREE_RANKS else WORLDS

@@ -1,4 +1,4 @@
-"""A script that knows nothing of cockpit, run until its rank 1 is stuck."""
+"""A script without cockpit, run until its rank 1 is stuck."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from training.telemetry.wire import (
 
 
 class Rank:
-    """A watchdog on a clock of its own, and what it sends."""
+    """A watchdog with a simulated clock, and what it sends."""
 
     def __init__(self) -> None:
         self.now_s, self.steps = 0.0, 0

@@ -1,6 +1,6 @@
-"""A run with a fault as events, second by second: what each source would have told.
+"""A run with a fault as events, second by second, as each source would report them.
 
-Seconds count from the injection at `T`; training goes on for a while before it.
+Seconds count from the injection at `T`; training runs for some time before it.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Incident:
                 self.health(source)
 
     def save(self) -> None:
-        """The next attempt goes on from here."""
+        """The next attempt continues from here."""
         self.saved = self.step
 
     def _sample(self, rank: int, first: int, done: int, speed: float) -> RankSample:
@@ -189,7 +189,7 @@ class Incident:
     def inject(
         self, fault: str, *pods: int, ranks: tuple[int, ...] = (), id: str = "drill-1"
     ) -> Drill:
-        """The fault is told as injected now."""
+        """The fault is reported as injected now."""
         drill = Drill(
             id=id,
             fault=fault,
@@ -212,7 +212,7 @@ class Incident:
         )
 
     def lose(self, number: int) -> None:
-        """A pod is gone from the list."""
+        """A pod is removed from the list."""
         del self.pods[number]
         self.list_pods()
 

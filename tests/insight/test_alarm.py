@@ -1,4 +1,4 @@
-"""Raise what lasts, clear what is gone, tell nothing twice."""
+"""Raise lasting findings, clear absent ones, report nothing twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Clock:
         return self.store.runs[run_id]
 
     def look(self, seconds: int, *found: Finding) -> Sequence[tuple[float, str]]:
-        """What was said meanwhile, and after how many seconds."""
+        """The alerts until then, and after how many seconds."""
         begin_s, before = self.now_s, len(self.events)
         for _ in range(seconds):
             self.now_s += 1

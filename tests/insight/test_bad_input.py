@@ -1,4 +1,4 @@
-"""No diagnosis breaks, whatever ranks tell: impossible numbers, clocks that jump, ranks that go."""
+"""No diagnosis fails on bad data: impossible numbers, clocks that jump, ranks that disappear."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_garbage_breaks_no_diagnosis(seed: int) -> None:
 
 
 def unusual(noise: random.Random, training: Training) -> None:
-    """What a cluster says now and then."""
+    """Occasional reports of a cluster."""
     at_s = training.clock + noise.choice((0, -100, 1e6))
     common: dict[str, Any] = {"at_s": at_s, "source": "telemetry"}
     value = noise.choice((math.nan, math.inf, 0.0, 3.0, -2.0))

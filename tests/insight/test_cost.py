@@ -1,4 +1,4 @@
-"""What a look costs: it grows with the ranks, not with their square nor with the run's length."""
+"""The cost of an analysis: linear in the ranks, and independent of the run's length."""
 
 from __future__ import annotations
 
@@ -65,4 +65,4 @@ def test_a_check_after_hours_costs_little_more_than_after_minutes() -> None:
     short, long = after_minutes(300), after_hours(300)
     points = len(long.run.curves["step_time_s"]) / len(short.run.curves["step_time_s"])
     assert growth(finding(short), finding(long)) < 5 < points
-    assert growth(diagnosing(short), diagnosing(long)) < 2 * points  # it reads a whole curve
+    assert growth(diagnosing(short), diagnosing(long)) < 2 * points  # it reads a complete curve

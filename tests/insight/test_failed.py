@@ -1,4 +1,4 @@
-"""Jobs that failed are told, with a run or without, until somebody launches them again."""
+"""Failed jobs are reported, with a run or without, until they are launched again."""
 
 from __future__ import annotations
 

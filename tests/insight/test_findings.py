@@ -86,7 +86,7 @@ def test_a_restart_raises_nothing_but_what_is_true() -> None:
 
 
 def test_the_skewed_noise_of_a_loss_near_its_end_raises_nothing() -> None:
-    """As of a small model that knows its data by heart: 0.001, and now and then thirty times it."""
+    """As of a small overfitted model: 0.001, and sometimes thirty times that."""
     noise = random.Random(5)
 
     def learned(sample: RankSample, at_s: float) -> RankSample:
@@ -110,7 +110,7 @@ def test_a_loop_that_gives_its_loss_once_a_minute_is_not_frozen() -> None:
 
 
 def wide(training: Training, told: int = 16) -> Training:
-    """Of its ranks so many are told in turn each second; of all of them the spreads."""
+    """That many of its ranks are reported in rotation each second; spreads are of all ranks."""
     training.start()
     every = training.ranks
     names = ("step", "loss", "step_time_s", "comm_s", "data_wait_s", "samples_per_s")
@@ -185,7 +185,7 @@ def test_a_run_that_is_over_has_no_findings() -> None:
     assert set(watcher.cleared) == {"loss-nan"}
 
 
-# -- sick runs: what, from when, told how soon
+# -- runs with a problem: what, from when, reported how soon
 
 
 def of_rank(number: int, change: Change) -> Change:
@@ -197,7 +197,7 @@ def later(change: Change) -> Change:
 
 
 def slow_rank(sample: RankSample, at_s: float) -> RankSample:
-    """Everybody's step takes 60 % longer; this rank waits for nobody."""
+    """The step of every rank takes 60 % longer; this rank does not wait."""
     step = 1.6 * (sample.step_time_s or 0)
     return replace(sample, step_time_s=step, comm_s=0.01 if sample.rank == 1 else 0.93 * step / 1.6)
 

@@ -1,4 +1,4 @@
-"""The alerts that come of hours, of nodes, or of runs that tell little, each on its own run."""
+"""Alerts that need hours, nodes, or runs with few reports, each on a separate run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def nodes(training: Training, used_bytes: int, gpus: int = 0) -> None:
 
 
 def test_a_stage_that_does_more_than_it_did_is_reported_though_another_is_slower_still() -> None:
-    """A pipeline: its stages differ for ever, and only the first of them changes."""
+    """A pipeline: its stages always differ, and only the first of them changes."""
 
     def stages(sample: RankSample, at_s: float) -> RankSample:
         own = (0.040, 0.048, 0.056, 0.064)[sample.rank]
@@ -90,7 +90,7 @@ def test_memory_that_grows_on_a_node_is_reported_before_it_is_full() -> None:
         if training.now_s > 600:
             watcher.look()
     what = watcher.found["node-memory"][1].what
-    # 16 MB a second are 916 MiB a minute; of the 64 GiB some 24 are left then.
+    # 16 MB a second are 916 MiB a minute; of the 64 GiB about 24 are left then.
     assert "grows by 916 MiB a minute: full in 27 min" in what
 
 

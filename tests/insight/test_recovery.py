@@ -19,7 +19,7 @@ def test_a_kill_is_timed_phase_by_phase_from_the_events() -> None:
 
 def test_steps_lost_are_those_that_were_done_twice() -> None:
     measured = recovery(reduced([*before_the_kill(), *the_recovery()]), DRILL)
-    # Attempt 1 came to step 52, attempt 2 went on with step 41: 41 to 52 were done again.
+    # Attempt 1 reached step 52, attempt 2 resumed at step 41: 41 to 52 were repeated.
     assert (measured.last_step, measured.resumed_step, measured.steps_lost) == (52, 41, 12)
 
 

@@ -1,4 +1,4 @@
-"""Each kind of fault as its sources tell of it, and what is measured of it."""
+"""Each kind of fault as its sources report it, and the measurement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def source_of(measured: Recovery, milestone: Milestone) -> str:
 
 
 def killed_pod(incident: Incident, *, trained_s: float = 60.0) -> Drill:
-    """A saved checkpoint 5 s before; the pod of rank 1 goes, a new one comes, the run is back."""
+    """A checkpoint 5 s before; the pod of rank 1 is deleted and replaced, the run recovers."""
     incident.begin()
     drill = incident.inject("pod-kill", 1, ranks=(1,))
     incident.saved = incident.step - 50
@@ -127,7 +127,7 @@ def test_the_death_of_a_rank_alone_has_no_pods_to_wait_for() -> None:
 
 
 def frozen(incident: Incident, seconds: float) -> Drill:
-    """Rank 1 stands still, and with it the run, while the fault lasts."""
+    """Rank 1 makes no progress, and with it the run, while the fault lasts."""
     incident.begin()
     drill = incident.inject("rank-freeze", 1, ranks=(1,), id="drill-1.1")
     incident.stage(drill, Stage.DURING)
@@ -312,7 +312,7 @@ def test_a_fault_in_anothers_recovery_gets_none_of_its_milestones() -> None:
 
 
 def test_a_pod_lost_in_anothers_recovery_does_not_wait_for_what_ends_the_next_attempt() -> None:
-    """The attempt that was to come is made without it, and ends of something else, later."""
+    """The next attempt starts without it, and ends later for another reason."""
     incident = Incident().begin()
     incident.save()
     incident.inject("pod-kill", 1, ranks=(1,), id="drill-1.1.1")

@@ -1,4 +1,4 @@
-"""Time without progress, in synthetic runs on a clock of their own."""
+"""Time without progress, in synthetic runs with a simulated clock."""
 
 from __future__ import annotations
 

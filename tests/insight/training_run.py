@@ -1,4 +1,4 @@
-"""Synthetic runs: what N ranks tell, second by second, healthy or with one thing wrong."""
+"""Synthetic runs: the reports of N ranks, second by second, healthy or with one problem."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RUN = "run-1"
 GIB = 1 << 30
 
 Change = Callable[[RankSample, float], RankSample | None]
-"""What a rank tells, changed, given the second of the run; None: it tells nothing."""
+"""Changes the report of a rank, given the second of the run; None: no report."""
 
 
 class Tick(Protocol):
@@ -47,10 +47,10 @@ def as_it_is(sample: RankSample, at_s: float) -> RankSample:
 
 @dataclass(slots=True)
 class Training:
-    """A data-parallel run on a clock of its own: seconds since T0, steps of about 0.1 s.
+    """A data-parallel run with a simulated clock: seconds since T0, steps of about 0.1 s.
 
-    `change` makes it sick. `pauses` are (begin, end) in which no step is made, as in an evaluation;
-    `saves` every so many seconds blocks all ranks for `save_s` and yields a checkpoint.
+    `change` adds a problem. `pauses` are (begin, end) without a step, as in an evaluation; `saves`
+    every that many seconds blocks all ranks for `save_s` and yields a checkpoint.
     """
 
     ranks: int = 2
@@ -70,7 +70,7 @@ class Training:
     skew_s: dict[int, float] = field(default_factory=dict)
     """By rank: how far its node's clock is off."""
     tick: Tick | None = None
-    """Tells of a second in another way."""
+    """Changes the reports of a second."""
     _random: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Training:
         )  # fmt: skip
 
     def start(self) -> None:
-        """Up to the ranks' processes; the first step comes 8 s later."""
+        """Up to the ranks' processes; the first step is 8 s later."""
         self.state(RunState.INITIALIZING if self.attempt == 0 else RunState.RESCHEDULING)
         self.now_s += 4
         self.attempt += 1
@@ -203,7 +203,7 @@ class Watcher:
     heard: LastUpdates = field(default_factory=LastUpdates)
     alarm: AlertState = field(default_factory=AlertState)
     found: dict[str, tuple[float, Finding]] = field(default_factory=dict)
-    """By kind: the second of the run, and what was said first."""
+    """By kind: the second of the run, and the first message."""
     raised: dict[str, float] = field(default_factory=dict)
     cleared: dict[str, float] = field(default_factory=dict)
 
@@ -226,7 +226,7 @@ class Watcher:
             self.look()
 
     def idle(self, seconds: float, *, telemetry: bool = True) -> None:
-        """Nothing is told for so long, but (with `telemetry`) that the source is well."""
+        """No reports for that long, except (with `telemetry`) that the source is OK."""
         for _ in range(int(seconds)):
             self.training.now_s += 1
             if telemetry:

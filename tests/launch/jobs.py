@@ -18,7 +18,7 @@ TRAINING = {
     "pipeline": GPT | TWO | {"batch_size": "2", "accumulate": "4", "max_steps": "2"},
     "ray_data": MLP | TWO,
 }
-"""Those that leave one run and a checkpoint."""
+"""Jobs that leave one run and a checkpoint."""
 SEARCH = {
     "space": "learning_rate=choice(1e-3,1e-2)",
     "samples": "2",
@@ -37,7 +37,7 @@ def launch(job: str, settings: dict[str, str], *where: str) -> int:
 
 
 def ended(backend: Backend, name: str) -> RunView:
-    """The run of that name, when its last word has arrived."""
+    """The run of that name, when its last update has arrived."""
     with builder.session_on(backend) as session:
 
         def found(store: Store) -> RunView | None:

@@ -13,7 +13,7 @@ _TYPES = {"bool": "`true`, `false`", "int": "integer", "float": "number", "str":
 
 
 def tables() -> dict[str, str]:
-    """By the name that stands in the page's comments around each."""
+    """By the name in the page's comments around each."""
     jobs = bundled_jobs()
     return {"jobs": of_jobs(jobs), "settings": of_settings(jobs)}
 
@@ -24,7 +24,9 @@ def of_jobs(jobs: Sequence[BundledJob]) -> str:
 
 
 def of_settings(jobs: Sequence[BundledJob]) -> str:
-    """A table a group: first those of most jobs, as they are declared, then those of one each."""
+    """One table per group: first those of most jobs, in the order of declaration, then those of one
+    job.
+    """
     titles = list(dict.fromkeys(setting.group for job in jobs for setting in job.settings))
     titles.sort(key=lambda title: len(_jobs_with(jobs, title)) == 1)
     return "\n\n".join(_group(jobs, title) for title in titles)
@@ -54,7 +56,7 @@ def _whose(jobs: Sequence[BundledJob], having: Sequence[BundledJob]) -> str:
 
 
 def _row(having: Sequence[BundledJob], name: str) -> list[str]:
-    """What most jobs say, and which say otherwise."""
+    """The default of most jobs, and the jobs with another one."""
     declared = {job.name: job.setting(name) for job in having if job.has(name)}
     default, *others = _by_jobs({job: _default(one) for job, one in declared.items()})
     about, *otherwise = _by_jobs({job: _cell(one.help) for job, one in declared.items()})

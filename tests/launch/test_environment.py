@@ -1,4 +1,4 @@
-"""What a job runs in, from flags and files, as Ray's runtime environment."""
+"""The environment of a job, from flags and files, as Ray's runtime environment."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_ignore_files_of_the_repository_above_count(code: Path) -> None:
     write(code, "a.ckpt")
     (code.parent / ".gitignore").write_text("*.ckpt\n")
     assert names(folder(code)) == ["train.py", "deep/model.py"]
-    # A folder that the repository ignores as a whole is launched all the same.
+    # A folder that the repository ignores can still be launched.
     (code.parent / ".gitignore").write_text("code/\n*.ckpt\n")
     assert names(folder(code)) == ["a.ckpt", "train.py", "deep/model.py"]
 

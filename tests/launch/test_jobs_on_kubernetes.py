@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 @pytest.fixture(scope="module")
 def where(ray_on_kubernetes: RealCluster) -> Iterator[tuple[str, ...]]:
-    """The cluster with a second worker; how a verb is told which it is."""
+    """The cluster with a second worker; the flags that select it."""
     ref = ray_on_kubernetes.ref
     where = ("-n", ref.namespace, "--cluster", ref.name, "--context", ref.context)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Bundled jobs, launched by cockpit on a real local cluster whose CPUs are all taken by ranks.
+"""Bundled jobs, launched by cockpit on a real local cluster whose CPUs are all used by ranks.
 
 Those that no other test launches; `python -m tests.bench.methods` launches all that train.
 """

@@ -17,7 +17,7 @@ NODE_DIED = "Job supervisor actor died: The actor died because its node has died
 
 
 class Cluster(JobsApi):
-    """A dashboard that things happen to, one each time that is waited for."""
+    """A dashboard with scripted events, one each time that is waited for."""
 
     def __init__(self, *happens: Any) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Cluster(JobsApi):
 
 
 async def stay(cluster: Cluster, times: int = 3) -> tuple[Any, list[str]]:
-    """The job at the end, and what was said."""
+    """The job at the end, and the messages."""
     said: list[str] = []
     spec = submission.bundled_spec("checkpointed", {"epochs": "5"})
     async with Dashboard(

@@ -1,4 +1,4 @@
-"""JSON of unknown origin: what is within the limits is decoded, and nothing else."""
+"""JSON of unknown origin is decoded only within the limits."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def test_long_numbers_become_floats() -> None:
 
 @pytest.mark.parametrize("value", [10**12, None, 1.5, [], memoryview(b"1")])
 def test_only_text_and_bytes_are_taken(value: object) -> None:
-    """`bytes(10**12)` would ask for a terabyte."""
+    """`bytes(10**12)` would allocate a terabyte."""
     with pytest.raises(TypeError):
         loads(value)  # type: ignore[arg-type]

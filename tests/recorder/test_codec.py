@@ -1,4 +1,4 @@
-"""Every event can be written as a line and comes back the same."""
+"""Every event can be encoded as a line and decoded to an equal one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed in mid-write, torn, cut, copied, from another version: what is there can be seen."""
+"""Recordings that are torn, cut, copied, or from another version: the readable part is shown."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_recording_on_a_read_only_disk_is_read() -> None:
 
 @contextmanager
 def _nobody() -> Iterator[None]:
-    """Root writes where it likes: so for a while it is somebody else."""
+    """Root may write anywhere: the test runs as another user."""
     if os.geteuid() != 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""Drills that are over: kept, read softly, compared, and told as XML."""
+"""Completed drills: stored, read tolerantly, compared, and written as XML."""
 
 from __future__ import annotations
 

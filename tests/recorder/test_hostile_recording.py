@@ -1,4 +1,4 @@
-"""A recording that somebody else made: one bad row, and the others are there all the same."""
+"""A malformed recording: one bad row is skipped, and the others are read."""
 
 from __future__ import annotations
 

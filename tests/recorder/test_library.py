@@ -1,4 +1,4 @@
-"""Recordings are found by any of their names, and the oldest are let go."""
+"""Recordings are found by any of their names, and the oldest are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However many runs a session has seen: one thread, few descriptors, and none for finished runs."""
+"""With any number of runs in a session: one thread, few descriptors, and none for finished runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAST_READ = SourceHealth(at_s=START_S, source="telemetry", ok=True)
 
 
 class Session:
-    """Recorders whose thread writes when the test says so, on a clock that the test sets."""
+    """Recorders whose thread writes on request, with a simulated clock."""
 
     def __init__(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, *, only: str = "", read: bool = True

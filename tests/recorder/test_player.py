@@ -1,4 +1,4 @@
-"""A replay stands at any moment with the store that was live at that moment."""
+"""At any time, a replay has the store that was live at that time."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_going_back_starts_at_the_nearest_keyframe(
     monkeypatch.setattr(Store, "apply", counting)
     player.move(-10)
     player.settle()
-    assert len(applied) < 150  # of some 900
+    assert len(applied) < 150  # of about 900
     assert same(player.store, recording.store(recording.end_s - 10))
 
 
@@ -136,7 +136,7 @@ def test_keyframes_are_bounded_and_still_lead_everywhere(
     player.seek(recording.end_s)
     player.settle()
     assert bytes_of(player._keyframes) > 1
-    assert len(player._keyframes) <= 5  # of some 28
+    assert len(player._keyframes) <= 5  # of about 28
     for back_s in (5, 120, 60):
         player.move(-back_s)
         player.settle()

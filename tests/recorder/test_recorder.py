@@ -1,4 +1,4 @@
-"""What the recorder is given is in its file, also when things go wrong."""
+"""The recorder's input is in its file, also after errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def script(until_s: float = 200.0, kill_s: float | None = 80.0) -> list[Event]:
 
 
 def record(path: Path, events: Iterable[Event], **options: object) -> Recorder:
-    """As if the events came in when they happened."""
+    """As if the events arrived when they happened."""
     now = [START_S]
     recorder = Recorder(path, clock=lambda: now[0])
     for event in events:
@@ -380,7 +380,7 @@ def test_a_recording_is_the_users_own(tmp_path: Path) -> None:
 
 def test_a_stream_from_a_clock_that_is_ahead_is_not_written_twice(tmp_path: Path) -> None:
     path, events = tmp_path / "a.cockpit", own(script(40, None))
-    for later_s in (-5, 1_000):  # first its clock is 5 s ahead of ours, then all of it is long ago
+    for later_s in (-5, 1_000):  # first its clock is 5 s ahead, then all times are long past
         now = [START_S]
         recorder = Recorder(path, clock=lambda now=now: now[0])  # type: ignore[misc]
         for event in events:
@@ -404,7 +404,7 @@ def test_an_event_that_is_not_as_the_model_reports_costs_itself_alone(
 
 
 def test_a_recording_is_read_while_it_is_written(tmp_path: Path) -> None:
-    """Batches that the reader knows are merged into others before it has read them."""
+    """Batches that the reader knows are merged before it has read them."""
     path, events = tmp_path / "a.cockpit", own(script(60, None))
     clock = [0.0]
     writer = Writer(path, monotonic=lambda: clock[0])

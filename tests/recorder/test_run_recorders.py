@@ -1,4 +1,4 @@
-"""A session's runs are recorded, each in its own file, from when they are seen to their end."""
+"""A session's runs are recorded, each in a separate file, from first sight to their end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def play(recorders: RunRecorders, events: list[Event]) -> None:
 
 
 PAST_READ = SourceHealth(at_s=START_S, source="telemetry", ok=True)
-"""What telemetry reports when it has read what was written before."""
+"""The report of telemetry when it has read its history."""
 
 
 def recorders_on(tmp_path: Path, *, only: str = "") -> RunRecorders:
@@ -107,7 +107,7 @@ def test_a_run_is_recorded_until_shortly_after_its_end(
     assert recorders.recorders().keys() == {"b"}
     recorders.on_event(seen("a", at_s=5))  # its stream is read again
     assert recorders.recorders().keys() == {"b"}
-    recorders.on_event(seen("a", at_s=20))  # its driver came back
+    recorders.on_event(seen("a", at_s=20))  # its driver was restarted
     assert recorders.recorders().keys() == {"a", "b"}
     recorders.close()
 

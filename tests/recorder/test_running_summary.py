@@ -1,4 +1,4 @@
-"""What is told of a run while it is recorded is what the store would say of it."""
+"""The running summary of a run equals the summary of the store."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_recording_that_continues_knows_its_job_still(tmp_path: Path) -> None:
     path = library.path_of("a")
     told = [seen(0, RunState.INITIALIZING), seen(1, RunState.SCHEDULING)]
     record(path, told)
-    # Another cockpit reads the same stream again, of which the file has everything.
+    # Another cockpit reads the same stream again, which the file contains completely.
     record(path, [*told, listed(10, JobStatus.STOPPED)])
     with Recording.open(path) as found:
         assert found.run.state is RunState.ABORTED

@@ -1,4 +1,4 @@
-"""Runs to report on: one that had everything happen to it, and an hour of a large world."""
+"""Runs to report on: one with every kind of event, and an hour of a large run."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ GIB = 1 << 30
 
 
 def rich(text: str = "demo") -> Store:
-    """Eight ranks, three attempts, a drill, NaN, a hole in the stream, alerts, trials, MLflow.
+    """Eight ranks, three attempts, a drill, NaN, a gap in the stream, alerts, trials, MLflow.
 
-    `text` stands wherever somebody else writes.
+    `text` is used for all text of external origin.
     """
     return reduced(events(text))
 

@@ -1,4 +1,4 @@
-"""The HTML file: whole by itself, valid, and nothing that somebody else wrote is markup in it."""
+"""The HTML file: self-contained, valid, and without markup from external text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of a run, before it is written."""
+"""The content of a run's report, before it is formatted."""
 
 from __future__ import annotations
 

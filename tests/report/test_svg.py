@@ -1,4 +1,4 @@
-"""The charts as XML: what is drawn, and what is said of it."""
+"""The charts as XML: the drawing, and its text alternative."""
 
 from __future__ import annotations
 

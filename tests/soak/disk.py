@@ -1,4 +1,4 @@
-"""A small disk for cockpit's state directory, in a mount namespace of its own."""
+"""A small disk for cockpit's state directory, in a separate mount namespace."""
 
 from __future__ import annotations
 

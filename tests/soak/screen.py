@@ -45,7 +45,7 @@ class Screen:
         return done.stdout.strip()
 
     def text(self) -> str:
-        """What the screen shows."""
+        """The text of the screen."""
         return self._tmux("capture-pane", "-p")
 
     def type(self, *keys: str) -> None:
@@ -78,7 +78,7 @@ class Screen:
                 pass
 
     def close(self) -> bool:
-        """Quit it with its key. Returns whether it ended by itself."""
+        """Quit with the key. Returns whether it has ended."""
         self.cut()
         try:
             self.type("q")

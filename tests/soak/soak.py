@@ -58,12 +58,12 @@ INTERRUPTED_S = 60.0
 START_TIMEOUT_S = 240.0
 MOST_DESCRIPTORS_MORE = 8
 MOST_THREADS_MORE = 4
-"""Threads of a pool are started when they are needed, and kept."""
+"""The threads of a pool are started on demand, and kept."""
 
 
 @dataclass
 class Outcome:
-    """One drill: the verdict that its command printed, or why there was none."""
+    """One drill: the printed verdict, or why there was none."""
 
     fault: str
     verdict: str
@@ -126,7 +126,7 @@ class Soak:
         self._full = threading.Event()
         self.screen: Screen | None = None
 
-    # -- the whole
+    # -- the run of the soak
 
     def run(self) -> Result:
         self._began_s = time.monotonic()
@@ -205,7 +205,7 @@ class Soak:
         raise RuntimeError(f"cockpit {argv[0]} cannot be ended")
 
     def asked(self, *argv: str) -> Any:
-        """The decoded answer of a verb that reads; None when it has none."""
+        """The decoded response of a verb that reads; None without one."""
         done = self.cockpit(*argv, "-o", "json")
         if "Traceback" in done.stderr:
             self.problem(f"cockpit {argv[0]} printed a traceback: {done.stderr[-600:]}")
@@ -215,7 +215,7 @@ class Soak:
             return None
 
     def keep_running(self) -> bool:
-        """Wait for a run that makes steps; launch one where there is none. False: none came."""
+        """Wait for a run that makes steps; launch one if there is none. False: timeout."""
         deadline = time.monotonic() + START_TIMEOUT_S
         launched = False
         while time.monotonic() < deadline:
@@ -271,7 +271,7 @@ class Soak:
             f"exit code {outcome.code}, {took_s:.0f} s: {outcome.why}"
         )
 
-    # -- what happens beside the drills
+    # -- events beside the drills
 
     def _disturb(self) -> None:
         plan: list[tuple[float, str, Callable[[], None]]] = [
@@ -312,7 +312,7 @@ class Soak:
 
     def _restart_api_server(self) -> None:
         plane = self.cluster.testbed.plane
-        plane.stop_api_server(signal.SIGKILL)  # asked to end, it waits for its watches
+        plane.stop_api_server(signal.SIGKILL)  # on SIGTERM it would wait for its watches to end
         time.sleep(5.0)
         plane.start_api_server()
         plane.wait_until_ready()
@@ -423,7 +423,7 @@ class Soak:
 
 
 def run_is_over(status: Mapping[str, Any]) -> bool:
-    """Whether no run goes on, and that is known."""
+    """Whether it is known that no run is active."""
     sources: Sequence[Mapping[str, Any]] = status.get("sources", ())
     telemetry = next((of for of in sources if of["name"] == "telemetry"), {})
     known = telemetry.get("ok") or telemetry.get("absent")
@@ -515,7 +515,7 @@ def _own_descriptors() -> int:
 
 
 def report(result: Result) -> str:
-    """What it came to, as lines of text."""
+    """The result, as lines of text."""
     verdicts = ", ".join(f"{count} {name}" for name, count in sorted(result.verdicts().items()))
     return "\n".join(
         [

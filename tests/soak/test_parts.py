@@ -1,4 +1,4 @@
-"""The parts of the soak, each by itself, so that an hour is not spent on a fault of its own."""
+"""The parts of the soak, each alone, so that a defect in them does not cost an hour."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The soak: `pytest -m soak tests/soak`. An hour, or SOAK_SECONDS; SOAK_SEED repeats one.
+"""The soak: `pytest -m soak tests/soak`.
 
-SOAK_LOG names a file for its log, for one that runs in the background.
+An hour, or SOAK_SECONDS; SOAK_SEED repeats one. SOAK_LOG is the file of its log, for a run in the
+background.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process holds: memory, descriptors, threads, children."""
+"""The resources of a process: memory, descriptors, threads, children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts connections in the middle of what the server says."""
+"""A TCP proxy that cuts connections in the middle of the server's data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CuttingProxy:
                 both.create_task(self._requests(reader, up, left))
                 both.create_task(self._answers(upstream, writer, left))
         except* (ConnectionError, EOFError, asyncio.CancelledError):
-            pass  # either side went away, the cut came, or the test is over
+            pass  # either side closed, the cut was reached, or the test is over
         finally:
             self._tasks.discard(task)
             writer.transport.abort()

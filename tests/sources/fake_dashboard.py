@@ -19,7 +19,7 @@ TICK_S = 0.005
 
 @dataclass(frozen=True)
 class Fault:
-    """How one answer goes wrong."""
+    """The fault of one response."""
 
     status: int = 0
     """Answered instead, with `text`."""
@@ -28,7 +28,7 @@ class Fault:
     after_bytes: int | None = None
     """A log answer ends after so many bytes of its body."""
     clean: bool = True
-    """Ends as if all were said; otherwise the connection is cut."""
+    """Ends as if complete; otherwise the connection is cut."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class FakeDashboard:
     """By the start of the path; each is used once, the last of a list too."""
     token: str = ""
     dead_nodes: set[str] = field(default_factory=set)
-    """Nodes whose agent is gone, and the logs with it."""
+    """Nodes whose agent has ended, and their logs with it."""
     asked: list[str] = field(default_factory=list)
     """The path and query of every request."""
     open_streams: int = 0
@@ -97,7 +97,7 @@ class FakeDashboard:
             while (head := await reader.readuntil(b"\r\n\r\n")) != b"":
                 await self._answer(head.decode(), writer)
         except (asyncio.IncompleteReadError, ConnectionError, _CutError):
-            pass  # the client went away, or it was told to be cut
+            pass  # the client disconnected, or it was configured to cut
         finally:
             self._tasks.discard(task)
             writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Lines of a telemetry stream, broken in every way that a seed thinks of.
+"""Randomly mutated lines of a telemetry stream.
 
     python -m tests.sources.mutated --lines 1000000 --seed 1
 
@@ -125,7 +125,7 @@ def lines(chance: random.Random) -> Iterator[bytes]:
         if fate < 0.3:
             yield line
         elif fate < 0.35:
-            held.append(line)  # comes later
+            held.append(line)  # received later
         elif fate < 0.38:
             yield line
             yield line
@@ -185,7 +185,7 @@ def _spoil(raw: dict[str, object], chance: random.Random) -> None:
 
 
 def feed(count: int, seed: int) -> Counter[str]:
-    """What became of `count` lines: taken, skipped, dropped, reread."""
+    """The counts of `count` lines: accepted, skipped, dropped, reread."""
     chance = random.Random(seed)
     progress, store = Progress(), Store()
     became: Counter[str] = Counter()

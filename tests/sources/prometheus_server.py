@@ -54,7 +54,7 @@ def exposition(samples: Sequence[Sample]) -> str:
 
 @dataclass
 class Exporter:
-    """What a node exports; change `samples` and the next scrape has them."""
+    """The exports of a node; change `samples` and the next scrape returns them."""
 
     samples: list[Sample] = field(default_factory=list)
     port: int = 0
@@ -97,7 +97,7 @@ class PrometheusServer:
     users: Mapping[str, str] = field(default_factory=dict)
     """Names and bcrypt hashes, for basic authentication."""
     found_by: str = ""
-    """A URL that lists more to scrape, asked with `token`, as is what it lists."""
+    """A URL that lists further targets, requested with `token`, like the targets."""
     token: str = field(default="", repr=False)
     port: int = 0
     _process: subprocess.Popen[bytes] | None = None

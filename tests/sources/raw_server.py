@@ -1,4 +1,4 @@
-"""A server that answers each request with given bytes, whatever was asked."""
+"""A server that answers each request with given bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 Answer = Callable[[str], bytes]
-"""From the head of the request to the whole answer."""
+"""From the head of the request to the complete response."""
 
 
 def http(status: int, body: bytes, *headers: str) -> bytes:
@@ -24,7 +24,7 @@ class RawServer:
     """Sent so many at a time, with a pause after each; 0: all at once."""
     pause_s: float = 0.0
     hang: bool = False
-    """Takes the connection and says nothing."""
+    """Accepts the connection and sends nothing."""
     asked: list[str] = field(default_factory=list)
     first: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by the first request."""
@@ -65,7 +65,7 @@ class RawServer:
                 await writer.drain()
                 await asyncio.sleep(self.pause_s)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client went away, which some of these tests are about
+            pass  # the client disconnected, which some of these tests check
         finally:
             self._tasks.discard(task)
             writer.close()

@@ -56,7 +56,7 @@ def test_detail_has_the_memory_of_the_node_and_the_largest_processes() -> None:
 
 
 class Kills(Dashboard):
-    """A dashboard that knows kills, and no log."""
+    """A dashboard that has kills, and no log."""
 
     def __init__(self, *kills: MemoryKill) -> None:
         super().__init__(DashboardRoute("http://127.0.0.1:1"))

@@ -47,7 +47,7 @@ def kube(url: str, whole_s: float = 60.0) -> KubeClient:
 
 @asynccontextmanager
 async def asking(server: RawServer, client: str, whole_s: float = 60.0) -> AsyncIterator[Ask]:
-    """One request of each kind of client to whatever this server answers."""
+    """One request of each kind of client to this server."""
     if client == "dashboard":
         route, timeout_s = DashboardRoute(server.url), min(whole_s / 2, 10.0)
         async with Http(route, timeout_s=timeout_s, whole_s=whole_s) as dashboard:
@@ -131,7 +131,7 @@ WRONGLY_COMPRESSED = {
         pytest.param(client, answer, id=f"{client}-{name}")
         for client in CLIENTS
         for name, answer in WRONGLY_COMPRESSED.items()
-        # requests, which asks Prometheus, passes on what it cannot decode, and the JSON is read.
+        # requests, which queries Prometheus, passes on what it cannot decode, and the JSON is read.
         if client != "prometheus" or answer[1] == "gzip"
     ],
 )

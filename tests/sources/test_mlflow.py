@@ -1,4 +1,4 @@
-"""The source on a real tracking server, which a user's script has told of its runs."""
+"""The source on a real tracking server, to which a user's script has logged its runs."""
 
 from __future__ import annotations
 

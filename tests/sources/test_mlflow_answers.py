@@ -1,4 +1,4 @@
-"""Whose a run of MLflow is, and what becomes of answers that are none."""
+"""To which run an MLflow run belongs, and invalid responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY = b'{"experiments": [{"experiment_id": "0", "name": "Default"}]}'
 
 
 async def failure(server: RawServer, **limits: float) -> CockpitError:
-    """What one look at its experiments and runs fails with."""
+    """The error of one poll of its experiments and runs."""
     settings = MlflowSettings(server.url, token=TOKEN)
     client = Mlflow(settings, MlflowHttp(settings, **limits))  # type: ignore[arg-type]
     try:

@@ -1,4 +1,4 @@
-"""What is shipped for Prometheus and Grafana is understood by them, and asks for what there is."""
+"""Prometheus and Grafana accept the bundled files, whose queries name existing metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources measure intervals with a clock that nobody can set."""
+"""Sources measure intervals with the monotonic clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sources.fake_dashboard import FakeDashboard
 
 
 class Clocks:
-    """A wall clock that can be set, and one that only goes forward."""
+    """A wall clock that can be set, and a monotonic one."""
 
     def __init__(self) -> None:
         self.wall_s, self.since_s = 1e9, 50.0

@@ -37,7 +37,7 @@ def rank(name: str, number: int, run: str = RUN) -> tuple[str, dict[str, str]]:
 
 
 def past() -> list[Sample]:
-    """Two ranks for five and a half hours, and another run that goes on at the same time."""
+    """Two ranks for five and a half hours, and another run at the same time."""
     samples = []
     for number in range(int((ENDED_S - BEGUN_S) / EVERY_S) + 1):
         at_s = BEGUN_S + number * EVERY_S

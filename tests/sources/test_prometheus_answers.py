@@ -1,4 +1,4 @@
-"""Whatever answers, the source goes on and says in a sentence what was wrong."""
+"""With any response, the source continues and reports the error in a sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOKEN = "very-secret-token"
 
 
 async def failure(server: RawServer, **limits: float) -> CockpitError:
-    """What one question to it fails with."""
+    """The error of one query."""
     settings = PrometheusSettings(server.url, token=TOKEN)
     client = Prometheus(settings, **limits)  # type: ignore[arg-type]
     with pytest.raises(CockpitError) as raised:

@@ -1,4 +1,4 @@
-"""What Ray's tools say, well and ill, as text, numbers and sentences."""
+"""Output and errors of Ray's tools, as text, numbers and sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ height="15" fg:x="0" fg:w="100"/></g>
 <g><title>load (data.py:9) (30 samples, 30.00%)</title><rect y="84" fg:x="60" fg:w="30"/></g>
 <g><title>step (train.py:5) (10 samples, 10.00%)</title><rect y="100" fg:x="0" fg:w="10"/></g>
 </svg>"""
-"""As py-spy draws: what is called lies under its caller."""
+"""As py-spy draws: callees are below their caller."""
 
 
 def tools(answer: Callable[[httpx.Request], httpx.Response]) -> RayTools:

@@ -1,4 +1,4 @@
-"""Which lines of a stream are new, whatever order, clock and answer they come in."""
+"""Which lines of a stream are new, in any order, with any clock, in any response."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_clock_that_is_set_back_is_no_other_file(progress: Progress) -> None:
     progress.begin(whole=False)
     again = (line(2, 9e9 + 1), line(3, 1000.0), line(4, 1001.0))
     assert taken(progress, *again) == [4]
-    # The next file repeats what was said under the old clock.
+    # The next file repeats lines of the old clock.
     segment = line(5, 1002.0, wire.Segment(segment=1))
     assert taken(progress, segment) == [5]
     progress.begin(whole=True)

@@ -1,4 +1,4 @@
-"""All logs of a run: where they are, and their last lines."""
+"""All logs of a run: their locations, and their last lines."""
 
 from __future__ import annotations
 

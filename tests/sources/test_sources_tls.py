@@ -1,4 +1,4 @@
-"""Whom the sources that go elsewhere trust: the same for Prometheus and MLflow."""
+"""Certificate verification of external sources: the same for Prometheus and MLflow."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ async def test_a_line_that_is_torn_by_a_killed_writer_costs_no_other(
     fake.write(NAME, ticks(1, 2) + '{"v":1,"seq":3,"t":10')
     async with aclosing(source(dashboard).events()) as events:
         seen = await until(events, at_step(2))
-        # The next writer ends the line and numbers on from the last whole record.
+        # The next writer ends the line and continues the numbers of the last complete record.
         fake.write(NAME, "\n" + ticks(3, 4))
         seen += await until(events, at_step(4))
     assert steps(seen) == [1, 2, 3, 4]
@@ -402,7 +402,7 @@ async def test_the_streams_of_many_finished_jobs_take_few_connections_and_little
 
 
 async def test_health_waits_for_the_past_while_it_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verb that asks for the runs takes the first report on health for the end of the past."""
+    """A verb that reads the runs takes the first health report for the end of the history."""
     monkeypatch.setattr(telemetry, "FIRST_READ_S", 0.02)
     slow = Stream("node", "01000000", 0.0)
 

@@ -1,4 +1,4 @@
-"""A stream of many files is read as one, though files come and go meanwhile."""
+"""A stream of many files is read as one, while files are created and deleted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUN = "ab12"
 
 
 class Driver:
-    """Writes a stream of small files, which the fake head shows as they are on disk."""
+    """Writes a stream of small files, which the fake head serves from disk."""
 
     def __init__(self, fake: FakeDashboard, directory: Path, segments: int = 4) -> None:
         self._fake, self._directory = fake, directory

@@ -1,4 +1,4 @@
-"""Blocking work in a thread of its own."""
+"""Blocking work in a separate thread."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ async def polls(
     theirs: list[Collection[str] | None] | None = None,
     awaited_s: float = 0.0,
 ) -> list[list[Event]]:
-    """The events of each poll; `theirs` is what telemetry tells of at each."""
+    """The events of each poll; `theirs` is what telemetry reports at each."""
     clock = Clock()
     told = iter(theirs or [])
     source = TrainRunsSource(

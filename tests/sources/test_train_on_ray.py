@@ -123,7 +123,7 @@ async def test_runs_without_telemetry_show_attempts_and_places_and_with_it_are_l
         assert len({place.pid for place in attempt.placements}) == 2
     assert await ended(ray, "theirs-1") is JobStatus.SUCCEEDED
 
-    # Attaching late tells the same, with the times of then.
+    # A late attachment reports the same, with the original times.
     later = await watched(TrainRunsSource(ray, awaited_s=0.0), spoken)
     assert [event for event in later if isinstance(event, AttemptStarted | AttemptEnded)] == [
         event for event in seen if isinstance(event, AttemptStarted | AttemptEnded)

@@ -1,4 +1,4 @@
-"""What the store keeps of large worlds and long runs: bounded, and true to all ranks."""
+"""The store of large and long runs: bounded, and accurate for all ranks."""
 
 from __future__ import annotations
 

@@ -129,4 +129,4 @@ EVERY: dict[str, Any] = {
     "targets": targets(),
     "launchers": launchers(steady(1.0)),
 }
-"""By part, as the parts are named; nothing of it misses its threshold."""
+"""By part, as the parts are named; all of it meets its thresholds."""

@@ -1,6 +1,6 @@
-"""One real Ray head for the tests of jobs and telemetry, with a directory and a token of its own.
+"""One real Ray head for the tests of jobs and telemetry, with a separate directory and token.
 
-The tests stay outside of it: they start drivers as processes and read the stream from its file.
+The tests do not connect to it: they start drivers as processes and read the stream from its file.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class Outcome:
     records: list[Record]
 
     def of(self, name: str) -> Outcome:
-        """One program of `drive_each`: its exit code, what the driver printed, its run's records.
+        """One program of `drive_each`: its exit code, the driver's output, its run's records.
 
-        What ranks print reaches the driver later, perhaps when the next program runs: it is in the
-        output of the whole.
+        Output of ranks reaches the driver later, perhaps while the next program runs: see the
+        complete output.
         """
         _, _, rest = self.output.partition(f"PROGRAM {name}\n")
         output, _, rest = rest.partition(f"EXIT {name} ")
@@ -136,7 +136,8 @@ def started() -> Iterator[Cluster]:
                 "RAY_TUNE_CALLBACKS": TUNE_CALLBACK,
                 "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
             }
-            # Resolved once: each driver that connects makes the link anew, and it is missing then.
+            # Resolved once: each driver that connects creates the link again, and it is missing
+            # then.
             logs = (directory / "ray" / "session_latest").resolve(strict=True) / "logs"
             yield Cluster(directory, logs, environment | run)
         finally:

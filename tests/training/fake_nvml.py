@@ -16,7 +16,7 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """Two whole GPUs "0" and "1", and a slice "MIG-a" of the first. A test changes the numbers."""
+    """Two GPUs "0" and "1", and a slice "MIG-a" of the first. A test changes the numbers."""
 
     NVMLError: type[Exception] = NVMLError
     NVML_TEMPERATURE_GPU = 0

@@ -1,4 +1,4 @@
-"""Real ranks in processes of their own, with gloo between them, for tests of what they compute."""
+"""Real ranks in separate processes, with gloo between them, to test their computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.loop.world import World
 T = TypeVar("T")
 
 FORKED = get_context("forkserver")
-"""Each rank is a fork of one process that has imported what takes seconds, and done no more."""
+"""Each rank is a fork of one process that has imported the slow modules, and done nothing else."""
 FORKED.set_forkserver_preload(
     [
         "torch.distributed.checkpoint",
@@ -47,7 +47,7 @@ def on_ranks(size: int, act: Callable[..., T], *args: Any, timeout_s: float = 12
             return [rank.result(timeout_s) for rank in ranks]
         except BaseException:
             for process in list(pool._processes.values()):
-                process.kill()  # the others wait for the one that failed
+                process.kill()  # the others wait for the failed one
             raise
 
 

@@ -1,4 +1,4 @@
-"""Short real runs of the training loop, told step by step, for tests that compare them."""
+"""Short real runs of the training loop, recorded step by step, for comparisons."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Few:
 
 
 def few() -> Data:
-    """The digits, evaluated on few of them: what comes of that is not looked at."""
+    """The digits, evaluated on few of them: the result is not checked."""
     data = digits.load()
     return replace(data, held_out=Few(12, data.held_out))
 

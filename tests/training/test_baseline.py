@@ -1,4 +1,4 @@
-"""The job of one process: it needs no Ray, and goes on by its name."""
+"""The job of one process: it needs no Ray, and resumes by its name."""
 
 from __future__ import annotations
 

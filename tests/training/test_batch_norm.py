@@ -1,4 +1,4 @@
-"""What batch norm keeps is each rank's own, and what is kept of it is rank 0's."""
+"""Batch norm statistics differ by rank; the checkpoint contains those of rank 0."""
 
 from __future__ import annotations
 

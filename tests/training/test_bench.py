@@ -1,4 +1,4 @@
-"""What the benchmark makes of its results: spreads, JSON, plots, report and notebook."""
+"""The output of the benchmark: spreads, JSON, plots, report and notebook."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_results_are_written_as_json_report_plots_and_notebook(tmp_path: Path) -
 
 
 def execute(file: Path) -> str:
-    """What a notebook's code prints, with the values of its last lines shown as Jupyter does."""
+    """The output of a notebook's code, with the values of its last lines shown as in Jupyter."""
     cells = json.loads(file.read_text())["cells"]
     said, names = io.StringIO(), dict[str, Any]()
     with contextlib.chdir(file.parent), contextlib.redirect_stdout(said):

@@ -1,4 +1,4 @@
-"""What the benchmark says of its results, threshold by threshold."""
+"""The benchmark's recommendations, threshold by threshold."""
 
 from __future__ import annotations
 

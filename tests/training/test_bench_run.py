@@ -132,7 +132,7 @@ def test_an_object_store_is_refused_and_not_made_a_folder_of(
 def test_what_keeps_ranks_from_starting_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Said by a rank in a process of its own, which sees no GPU."""
+    """Reported by a rank in a separate process, which sees no GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     told = ["--workers", "1", "--gpu", "true", "--ranks", "processes"]
     monkeypatch.setattr(sys, "argv", ["benchmark", *told, "--storage-path", str(tmp_path)])
@@ -179,7 +179,7 @@ def test_what_a_loop_raises_reaches_who_ordered_the_turn() -> None:
 
 
 def test_a_batch_that_does_not_fit_is_none() -> None:
-    """The model alone asks for an exbibyte."""
+    """The model alone needs an exbibyte."""
     settings = BenchSettings(quick=True, workers=1, model="mlp", width=1 << 52).for_this_run()
     assert batches.one(alone("false"), settings, load(settings), 1 << 30) is None
 

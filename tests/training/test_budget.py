@@ -1,4 +1,4 @@
-"""What a failure is charged to, against Ray's own policy and its own errors."""
+"""The budget against which a failure counts, compared with Ray's policy and errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_failure_is_charged_as_rays_own_policy_does(what: str) -> None:
 
     limits = {FAILURES: 0, PREEMPTIONS: 0, CONTROLLER: 0}
     for budget in limits:
-        # Only in the budget that it is charged to is there room for one: then it is retried.
+        # Only the budget against which it counts permits one: then it is retried.
         policy = DefaultFailurePolicy(FailureConfig(**{**limits, budget: 1}))
         retried = policy.make_decision(error).value == "RETRY"
         assert retried == (budget == EXPECTED[what])

@@ -280,7 +280,7 @@ def test_a_list_that_was_cut_off_is_put_aside(text: str, tmp_path: Path) -> None
     ],
 )
 def test_signed_manifest_of_another_shape_is_damage(change: dict[str, Any], tmp_path: Path) -> None:
-    """Neither a name that no file system takes nor a file elsewhere is opened."""
+    """Neither an invalid file name nor a file elsewhere is opened."""
     directory = write(tmp_path / "c")
     edit(directory, lambda said: said.update(change))
     with pytest.raises(Damaged, match="garbled"):

@@ -35,7 +35,7 @@ ALONE = World(0, 1, 0, CPU)
 
 
 class Half(World):
-    """Of two ranks, the other one of which neither trains nor answers."""
+    """Of two ranks, the other one of which neither trains nor responds."""
 
     def total(self, value: Tensor) -> Tensor:
         return value
@@ -46,7 +46,7 @@ class Killed(Exception):
 
 
 class Reported(FolderCheckpoints):
-    """A run of one rank, whose metrics are kept."""
+    """A run of one rank, whose metrics are stored."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, 0, 1, in_background=False, keep=99)

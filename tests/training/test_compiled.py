@@ -1,4 +1,4 @@
-"""torch.compile, where the host has what it compiles with; where not, the job says so."""
+"""torch.compile, if the host has a compiler; otherwise the job reports it."""
 
 from __future__ import annotations
 

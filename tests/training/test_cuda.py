@@ -1,4 +1,4 @@
-"""CUDA asked through torch, only when the training loop has begun to use it."""
+"""CUDA is queried through torch only after the training loop has started to use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data sets: whole, or refused with a sentence; augmented by seed, epoch and number alone."""
+"""The data sets: complete, or refused with an error; augmented by seed, epoch and index only."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Iterator[Archive]:
 
     class Server(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.headers["Method"] != "HEAD":  # torchvision's way to ask where it leads
+            if self.headers["Method"] != "HEAD":  # torchvision follows redirects with this request
                 made.fetched += 1
             self.send_response(made.answer)
             self.send_header("Content-Length", str(len(made.content)))

@@ -1,4 +1,4 @@
-"""Without DeepSpeed its job says how to get it; what it cannot do it says in any case."""
+"""Without DeepSpeed its job explains how to install it; unsupported settings are always errors."""
 
 from __future__ import annotations
 

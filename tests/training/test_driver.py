@@ -1,4 +1,4 @@
-"""What a driver tells of a run whose ranks are not its own processes, as it hears of them."""
+"""The reports of a driver on a run whose ranks are not its child processes."""
 
 from __future__ import annotations
 

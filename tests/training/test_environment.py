@@ -1,4 +1,4 @@
-"""What NCCL, gloo and the allocator are told, and what is refused before they start."""
+"""The environment of NCCL, gloo and the allocator, and errors before they start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.techniques import environment, network
 
 
 def test_settings_as_they_are_by_default_report_nothing() -> None:
-    """Ray has no process in reserve for a worker with an environment of its own."""
+    """Ray has no idle process for a worker with a separate environment."""
     assert environment.variables(Settings()) == {}
 
 

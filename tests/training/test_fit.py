@@ -1,4 +1,4 @@
-"""What a driver says before it starts a run: whether the cluster has enough for its workers."""
+"""The driver's check before a run: whether the cluster has enough resources for its workers."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_what_is_no_number_is_left_out(fold: StepAggregate, bad: object) -> None
 
 
 class Bad:
-    """What an untyped loop may hand over."""
+    """Arguments of an untyped loop."""
 
     def __float__(self) -> float:
         raise OverflowError

@@ -1,4 +1,4 @@
-"""A folder's checkpoints after the run fell back to an earlier step, or to none."""
+"""A folder's checkpoints after the run resumed from an earlier step, or from none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of a run, in the order in which it is told."""
+"""The events of a run, in order."""
 
 from __future__ import annotations
 

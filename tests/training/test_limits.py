@@ -1,4 +1,4 @@
-"""What cannot be had is said before anything is built, and what does nothing is said too."""
+"""Unsupported settings are errors before the model is built; ineffective ones are reported."""
 
 from __future__ import annotations
 

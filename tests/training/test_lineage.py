@@ -1,4 +1,4 @@
-"""The word that one driver leaves for the next."""
+"""The file that one driver leaves for the next."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_persistent_processes_live_from_epoch_to_epoch(persistent: bool) -> None
 
 
 def test_batches_that_wait_hold_no_more_files_than_they_did_an_epoch_before() -> None:
-    """Each batch that a process hands over is a file descriptor or two of shared memory."""
+    """Each batch that a process passes on is one or two file descriptors of shared memory."""
     settings = DataSettings(loader_workers=2, prefetch=4)
     loader = Loader(Asked(), Sampler(64, 2, 0, 1, seed=0), settings)
     opened = []

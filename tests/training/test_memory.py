@@ -1,4 +1,4 @@
-"""A rank that runs out of memory says what it had, what there is, and what helps."""
+"""A rank that runs out of memory reports its use, the available memory, and remedies."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_tokens_become_logits_of_the_next_ones_and_every_weight_learns(name: str
 
 @pytest.mark.parametrize("name", FOR_IMAGES + FOR_TOKENS)
 def test_a_model_is_a_row_of_blocks_that_hold_most_of_its_work(name: str) -> None:
-    """So that what is done block by block, as sharding and recomputing, is done to most of it."""
+    """So that operations by block, such as sharding and recomputation, cover most of it."""
     shape = (32,) if name in FOR_TOKENS else (3, 32, 32)
     model = model_of(name, shape, 10)
     row = blocks(model)
@@ -93,7 +93,7 @@ def test_a_model_is_a_row_of_blocks_that_hold_most_of_its_work(name: str) -> Non
 
 @pytest.mark.parametrize("name", FOR_IMAGES + FOR_TOKENS)
 def test_a_model_is_what_is_before_its_blocks_then_they_then_what_is_after(name: str) -> None:
-    """So that a pipeline can have them on several devices."""
+    """So that a pipeline can place them on several devices."""
     torch.manual_seed(0)
     shape = (16,) if name in FOR_TOKENS else (1, 16, 16)
     model: Any = model_of(name, shape, 10).eval()
@@ -271,7 +271,7 @@ def test_the_flops_counted_of_a_gpt_are_palms(name: str) -> None:
     size, length, vocabulary = GPT_SIZES[name], 64, 1000
     model = model_of(name, (length,), vocabulary)
     formula = transformer_flops_per_token(
-        parameters(model) - length * size.width,  # places are looked up, tokens multiplied too
+        parameters(model) - length * size.width,  # positions are looked up, not multiplied
         layers=size.layers,
         heads=size.heads,
         head_size=size.width // size.heads,
@@ -317,7 +317,7 @@ def test_a_model_of_images_learns_a_batch_of_them(name: str) -> None:
 
 
 def test_gpt_learns_all_that_can_be_known_of_synthetic_tokens() -> None:
-    """Its loss nears the chain's entropy, and on tokens never seen does not pass below it."""
+    """Its loss approaches the chain's entropy, and on unseen tokens is not below it."""
     torch.manual_seed(0)
     data = synthetic.tokens(length=32, vocabulary=16, examples=2400)
     model = model_of("gpt-tiny", data.shape, data.classes)

@@ -58,7 +58,7 @@ def test_data_is_how_long_the_device_stood_idle() -> None:
     sections.end_step()
     torch.cuda.synchronize()
     assert taken(sections)["data"] == pytest.approx(0.05, abs=0.01)
-    multiply(8192, 400)  # some 0.5 s on a fast device
+    multiply(8192, 400)  # about 0.5 s on a fast device
     with sections.by_name["data"]:
         time.sleep(0.02)
     sections.end_step()

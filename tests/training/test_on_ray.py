@@ -270,11 +270,11 @@ def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_star
 
 @pytest.mark.slow
 def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(each: Outcome) -> None:
-    """Its ranks speak over the interface that was asked for, in an environment of their own."""
+    """Its ranks use the given interface, in a separate environment."""
     outcome = each.of("large")
     assert outcome.code == 1
     said = outcome.output[outcome.output.rindex("failed: rank ") :]
-    # What the controller has logged may arrive later, under its name.
+    # The controller's log lines may arrive later, under its name.
     said = "\n".join(line for line in said.splitlines() if "(TrainController pid=" not in line)
     assert "ran out of memory: it had " in said
     assert f"and asked for {4 * 10**14} bytes more" in said
@@ -284,7 +284,7 @@ def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(each:
 
 @pytest.fixture(scope="module")
 def torchrun(cluster: Cluster) -> Outcome:
-    """Two ranks that torchrun's agent has started, one of which is killed after step 30."""
+    """Two ranks started by torchrun's agent, one of which is killed after step 30."""
     dead: list[int] = []
 
     def kill(records: list[Record]) -> None:

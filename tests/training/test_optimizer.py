@@ -46,7 +46,7 @@ def test_fused_is_the_same_step(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
 def test_a_step_that_is_not_fused_still_takes_all_parameters_at_once(name: str) -> None:
-    """Where the device is a GPU; torch takes one after the other when it is told fused=False."""
+    """If the device is a GPU; torch steps them in sequence with fused=False."""
     optimize = optimizer(model().parameters(), TrainSettings(optimizer=name))
     assert [group["fused"] for group in optimize.param_groups] == [None, None]
 

@@ -49,7 +49,8 @@ def train(rank: int, directory: str) -> None:
 def test_who_waits_for_a_late_rank_is_exposed_and_the_late_one_is_not(tmp_path: Path) -> None:
     spawn(train, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     late, waits = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
-    # A step's times are told when the next one begins, and after the first DDP makes new buckets.
+    # A step's times are reported when the next one begins, and after the first DDP rebuilds its
+    # buckets.
     assert min(waits[3:]) > 0.8 * LATE_S
     assert max(late[3:]) < 0.5 * LATE_S
 
@@ -116,7 +117,7 @@ def test_the_module_is_not_kept_alive(parallel: nn.parallel.DistributedDataParal
 
 
 class Told:
-    """What DDP's logger says."""
+    """The values of DDP's logger."""
 
     device_type = "cpu"
 

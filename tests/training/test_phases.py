@@ -1,4 +1,4 @@
-"""The phases that only the ranks can tell."""
+"""The phases that only the ranks can report."""
 
 from __future__ import annotations
 

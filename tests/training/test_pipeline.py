@@ -1,4 +1,4 @@
-"""A model in stages learns what the whole of it learns, by either schedule."""
+"""A model in stages learns the same as the unsplit model, by either schedule."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ GPT = replace(
 Not by Adam: it makes steps out of the rounding of a gradient that is 0, as that of keys' biases.
 """
 ONES = replace(MLP, batch_size=1, accumulate=2, max_steps=3)
-"""1,437 examples do not go round: in the first steps one of the micro-batches is of two."""
+"""1,437 is not a multiple: in the first steps one of the micro-batches has two examples."""
 NOISY = replace(MLP, dropout=0.3, pipeline="1f1b")
 
 
@@ -111,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def unsplit(folder: Path) -> dict[str, Did]:
-    """The whole model, in one process."""
+    """The unsplit model, in one process."""
     world = alone("false")
     mlp, ones, gpt = (replace(settings, workers=1) for settings in (MLP, ONES, GPT))
     return {

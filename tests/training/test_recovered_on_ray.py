@@ -1,4 +1,4 @@
-"""What a run goes on from on a real Ray, when it is killed at a bad moment or its disk goes bad."""
+"""Where a run resumes on a real Ray, after an untimely kill or a damaged disk."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_damaged_checkpoint_is_kept_aside_and_the_one_before_is_used(
 def test_a_run_continues_with_fewer_ranks_though_its_newest_checkpoint_was_deleted(
     cluster: Cluster, troubled: Outcome
 ) -> None:
-    """One rank has then the examples of two in each step, so that the epoch goes on as it was."""
+    """One rank then has the examples of two in each step, so that the epoch continues unchanged."""
     *_, newest = checkpoints(cluster, "troubled")
     step = check(checkpoints(cluster, "troubled")[-2]).step
     shutil.rmtree(newest)
@@ -200,7 +200,7 @@ TorchTrainer(
 def test_a_rank_that_dies_while_the_ranks_meet_leaves_nothing_that_the_next_group_waits_for(
     cluster: Cluster,
 ) -> None:
-    """Of 4 CPUs the group takes 3: a second one has no room beside what a first one left."""
+    """The group takes 3 of 4 CPUs: a second one does not fit beside the remains of a first one."""
     script = cluster.directory / "meets.py"
     script.write_text(DIES_WHILE_THEY_MEET)
     callbacks = f"{CALLBACK},training.recovery.callback.RecoveryCallback"

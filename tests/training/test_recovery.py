@@ -108,7 +108,7 @@ def test_the_variable_of_the_hook_is_the_one_that_ray_reads() -> None:
 def test_a_run_outlives_a_rank_that_the_memory_monitor_killed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What Ray Train raises here of itself ends the run."""
+    """An error that Ray Train raises here ends the run."""
     from ray.exceptions import OutOfMemoryError
     from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
 
@@ -131,7 +131,7 @@ def test_a_run_outlives_a_rank_that_the_memory_monitor_killed(
 def test_run_survives_a_rank_that_died_during_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What Ray Train decides here of itself ends the run."""
+    """A decision of Ray Train here ends the run."""
     from ray.exceptions import ActorDiedError
     from ray.train import FailureConfig
     from ray.train.v2._internal.execution.failure_handling import FailureDecision, default

@@ -1,4 +1,4 @@
-"""What an agent hears of ranks that end and are started again."""
+"""The messages to an agent about ranks that end and are restarted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from training.telemetry.worker.without_ray import rank_telemetry
 
 
 class Slow:
-    """A sink whose record is under way until it is let go."""
+    """A sink whose record is pending until it is released."""
 
     def __init__(self) -> None:
         self.arrived = threading.Event()
@@ -116,7 +116,7 @@ def test_a_death_is_received_before_the_next_begins_though_its_records_are_under
 def test_a_rank_that_stops_itself_has_not_failed(
     agent: Relay, sink: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its driver would say that the ranks are started again, and charge for it."""
+    """Its driver would report a restart, and count a failure."""
     sink.arrived.set()
     monkeypatch.setenv(relay.VARIABLE, agent.address)
     with pytest.raises(Stop), rank_telemetry(World(0, 1, 0, torch.device("cpu"))):

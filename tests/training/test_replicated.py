@@ -24,7 +24,7 @@ from training.techniques import hooks
 SETTINGS = TrainSettings(
     workers=2, batch_size=15, width=8, dropout=0.0, warmup_steps=3, max_steps=12, epochs=1
 )
-"""Batches of 15 do not go into 1,437 examples: shares differ by one."""
+"""1,437 is not a multiple of 15: the shares differ by one."""
 WIDE = replace(SETTINGS, model="mlp", width=512, bucket_mb=1, max_steps=48)
 """More than a megabyte of weights: several buckets."""
 SWITCHED = {

@@ -1,4 +1,4 @@
-"""Streams of drivers that are long gone make room for new ones."""
+"""Streams of drivers that ended long ago are deleted for new ones."""
 
 from __future__ import annotations
 

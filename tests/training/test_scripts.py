@@ -1,4 +1,4 @@
-"""Scripts that know nothing of cockpit, watched on a real Ray with two ranks."""
+"""Scripts without cockpit, watched on a real Ray with two ranks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UP = ["scheduling", "placement group", "actor start", "process group", "first st
 
 @pytest.fixture(scope="module")
 def failed(cluster: Cluster) -> Outcome:
-    """Fails once, in its second epoch, goes on from the checkpoint and finishes."""
+    """Fails once, in its second epoch, resumes from the checkpoint and finishes."""
     outcome = run(cluster, "plain_torch.py", "plain", "--fail-at", "1")
     assert outcome.code == 0, outcome.output[-4000:]
     return outcome
@@ -87,7 +87,7 @@ def test_a_second_driver_continues_in_the_same_run(cluster: Cluster, failed: Out
 
 @pytest.fixture(scope="module")
 def each(cluster: Cluster) -> Outcome:
-    """Scripts that need no driver of their own, one after the other in one."""
+    """Scripts that need no separate driver, one after the other in one."""
     scripts = {
         "other": ["plain_torch.py", "--epochs", "1"],
         "lightning": ["lightning_fit.py"],

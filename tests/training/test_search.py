@@ -1,4 +1,4 @@
-"""What a search is asked for and what it says at its end, without Ray."""
+"""The settings of a search and its final output, without Ray."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_checkpoint_that_does_not_say_what_it_is_of_is_an_error(tmp_path: Path
 
 
 def test_parts_that_are_not_all_there_are_an_error(tmp_path: Path) -> None:
-    """torch says so with what is no Exception."""
+    """torch raises this with something that is not an Exception."""
     learn(tmp_path, replace(SETTINGS, max_steps=5))
     weights = newest(str(tmp_path))
     counts = torch.load(f"{weights.checkpoint}/progress.pt", weights_only=True)
@@ -388,7 +388,7 @@ def test_what_is_stopped_answers_what_is_under_way_and_leaves_no_process(
 
 
 def serving(cluster: Cluster) -> list[str]:
-    """The names of Ray Serve's processes on this cluster, which all know its token."""
+    """The names of Ray Serve's processes on this cluster, which all have its token."""
     token = cluster.environment["RAY_AUTH_TOKEN_PATH"].encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""FSDP2 learns what DDP learns, from a part of the model on each rank, and any ranks go on."""
+"""FSDP2 learns the same as DDP, with sharded models, and resumes with any number of ranks."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ EXACT = Settings(
     learning_rate=2e-3,
     warmup_steps=0,
 )
-"""Steps of 44 or 45 examples, dealt to one, two or three ranks; 6 rows do not go into 4 parts."""
+"""Steps of 44 or 45 examples, over one, two or three ranks; 6 rows are not divisible by 4."""
 NOISY = replace(EXACT, dropout=0.2, workers=2)
 NORM = replace(EXACT, model="simple_cnn", width=4, max_steps=4, optimizer="sgd", learning_rate=0.1)
-"""Its batch norm keeps statistics, of which each rank has its own."""
+"""Its batch norm has statistics, which differ by rank."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def test_its_moving_average_is_that_of_ddp(runs: dict[str, Did], folder: Path) -
 
 
 def test_a_rank_has_a_part_of_the_weights_and_of_the_optimiser(runs: dict[str, Did]) -> None:
-    """Half of them on each of two ranks, but for rows that do not come out even."""
+    """Half of them on each of two ranks, except for rows that do not divide evenly."""
     ddp, sharded, replicas = runs["ddp"], runs["sharded"], runs["replicas"]
     assert ddp.own_bytes == replicas.own_bytes == ddp.whole_bytes
     assert sharded.own_bytes < 0.55 * ddp.own_bytes

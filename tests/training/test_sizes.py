@@ -1,4 +1,4 @@
-"""The size of a checkpoint goes along with its report, when its storage answers."""
+"""The size of a checkpoint is part of its report, if its storage responds."""
 
 from __future__ import annotations
 

@@ -235,8 +235,8 @@ def test_each_file_repeats_the_story_under_its_old_numbers(tmp_path: Path) -> No
     assert isinstance(newest[0].body, Segment)
     repeated = {record.seq: record.body for record in newest[1:] if record.seq < newest[0].seq}
     assert list(repeated) == sorted(repeated)
-    first = AttemptStart(run="r", attempt=1)  # where the ranks of an old attempt ran goes
-    old = Trials(experiment="e", trials=(Trial(id="t2"),))  # what t1 was is outdated
+    first = AttemptStart(run="r", attempt=1)  # the ranks of an old attempt are dropped
+    old = Trials(experiment="e", trials=(Trial(id="t2"),))  # t1's earlier state is outdated
     expected = dict(enumerate((STORY[0], first, *STORY[2:6], old, STORY[7]), 1))
     assert repeated == expected
 

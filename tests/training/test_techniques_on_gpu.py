@@ -1,4 +1,4 @@
-"""What of the techniques shows on a real device only, where there is one."""
+"""Techniques that can only be tested on a real device."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def clock() -> Clock:
 @pytest.fixture
 def sections(clock: Clock) -> Sections:
     found = Sections(clock, lambda: None)
-    found.end_step()  # the first step's time is not told
+    found.end_step()  # the first step's time is not reported
     return found
 
 
@@ -168,7 +168,7 @@ def test_a_section_that_is_never_left_ends_with_the_one_around_it(
         sections.by_name["forward"].__enter__()
         clock.now += 1
     clock.now += 2
-    sections.by_name["forward"].__exit__()  # nobody is there
+    sections.by_name["forward"].__exit__()  # no receiver
     sections.end_step()
     assert sections.take() == {"backward": 0.0, "forward": 1.0}
 
@@ -420,7 +420,7 @@ def test_a_gpu_that_comes_into_use_later_is_found(clock: Clock, device: FakeDevi
     found.append(device)
     sections.end_step()
     assert sections.take() == {"forward": 1.0}
-    sections.end_step()  # it is looked for once a take
+    sections.end_step()  # it is checked once per interval
     assert sections.take() == {}
     step_on(sections, device, clock)
     device.finish()
@@ -439,7 +439,7 @@ def test_a_wrapped_loader_is_timed_and_otherwise_itself(sections: Sections, cloc
             for batch in "ab":
                 clock.now += 0.25
                 yield batch
-            clock.now += 0.5  # the end is waited for too
+            clock.now += 0.5  # its end is waited for too
 
     loader: TimedLoader[str] = TimedLoader(Loader(), lambda: sections.by_name["data"])
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""DDP under torchrun: ranks that die, agents that meet, and what cannot be."""
+"""DDP under torchrun: ranks that die, the agents' rendezvous, and refused settings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def weights(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def met(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What two ranks learn, undisturbed, that two agents of one rank each have started."""
+    """The result of two undisturbed ranks, started by two agents of one rank each."""
     folder = tmp_path_factory.mktemp("met")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What MLflow is told of a run, and that training neither waits for it nor fails with it."""
+"""What is logged to MLflow; training neither waits for it nor fails with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials as they are told: when they changed, in bounded size, without secrets."""
+"""Reports of trials: on changes, of bounded size, without secrets."""
 
 from __future__ import annotations
 

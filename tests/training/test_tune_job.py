@@ -75,7 +75,7 @@ def results(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def trials(records: list[Record], name: str) -> dict[str, Trial]:
-    """As they were told last."""
+    """As last reported."""
     told = [record.body for record in records if isinstance(record.body, Trials)]
     return {trial.id: trial for item in told if item.experiment == name for trial in item.trials}
 
@@ -129,7 +129,7 @@ def test_trials_are_reported_with_their_metric_and_the_steps_of_their_runs(
         for item in record.body.ranks
         if item.loss is not None
     }
-    # One that is stopped within its first second has told of no step by then.
+    # A trial that is stopped within its first second has reported no step by then.
     to_the_end = {trial for trial in by_trial if len(rows[trial]) == 4}
     assert to_the_end
     assert to_the_end <= stepped
@@ -168,7 +168,7 @@ def test_hyperband_pauses_trials_and_lets_the_better_ones_continue(
 
 
 def test_no_more_trials_run_at_a_time_than_are_asked_for(searched: Outcome) -> None:
-    """Told once a second, so that short ones may run side by side unseen."""
+    """Reported once a second, so that short ones may overlap unnoticed."""
     seen = {name: at_a_time(searched, name) for name in ("asha", "band", "pbt")}
     assert seen["asha"] == 1
     assert max(seen["band"], seen["pbt"]) == 2
@@ -199,7 +199,7 @@ class Copied(Exception):
 
 
 class From:
-    """Begins with a checkpoint, and keeps the first one that it is given."""
+    """Begins with a checkpoint, and keeps the first one that it receives."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -217,8 +217,9 @@ class From:
 def test_a_trial_that_exploits_continues_with_the_very_weights_of_the_better_one(
     cluster: Cluster, searched: Outcome
 ) -> None:
-    """Trained on from the other's checkpoint with the trial's new settings, here, they are those
-    that the trial had an epoch later, to the last bit.
+    """Continued training from the other's checkpoint equals the trial's result, bit for bit.
+
+    With the trial's new settings, an epoch later.
     """
     rows = results(cluster, "pbt")
     assert [trial[-1]["epoch"] for trial in rows.values()] == [4, 4, 4, 4]

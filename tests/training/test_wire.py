@@ -1,4 +1,4 @@
-"""The stream's lines: what is written is what is read, and what is not ours is told apart."""
+"""The stream's lines: what is written is read unchanged, and foreign lines are detected."""
 
 from __future__ import annotations
 
@@ -136,6 +136,6 @@ def test_half_a_character_and_a_number_without_end_do_not_get_in() -> None:
     ],
 )
 def test_number_out_of_range_is_a_bad_record(fields: str) -> None:
-    """A time without a date, or a rank that nobody could count to, breaks whoever shows it."""
+    """An invalid time or rank number would break the display."""
     with pytest.raises(WireError):
         decode('{"v":1,"seq":1,' + fields + "}")

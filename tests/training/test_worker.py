@@ -114,7 +114,7 @@ def test_a_wrong_argument_does_not_stop_training_nor_telemetry(
         def detach(self) -> None:
             raise MemoryError
 
-    wrong: Any = Poison()  # what an untyped loop may do
+    wrong: Any = Poison()  # arguments of an untyped loop
     for _ in range(3):
         telemetry.step(loss=wrong, samples=4)
     assert len(caplog.records) == 1
@@ -124,7 +124,7 @@ def test_a_wrong_argument_does_not_stop_training_nor_telemetry(
 
 
 class Held(torch.autograd.Function):
-    """Keeps what it saw for its backward pass, by a reference that the test can watch."""
+    """Keeps a reference for its backward pass, which the test can watch."""
 
     seen: ClassVar[weakref.ref[torch.Tensor]]
 
@@ -358,7 +358,7 @@ def test_a_forked_worker_of_a_data_loader_does_not_count(
 
 
 class Stepping(Dataset[int]):
-    """Tells of steps where nothing should."""
+    """Reports steps where none should be reported."""
 
     def __len__(self) -> int:
         return 2

@@ -144,7 +144,7 @@ def test_an_attempt_of_another_size_begins_again() -> None:
     made.take([steps(rank) for rank in range(RANKS)])
     ticked(made)
     made.begins(2, range(100))
-    made.take([steps(999, 5)])  # a last word of the attempt before
+    made.take([steps(999, 5)])  # a last record of the previous attempt
     made.take([steps(rank, 6, attempt=2) for rank in range(100)])
     tick = ticked(made)
     assert tick.spreads == ()

@@ -1,4 +1,4 @@
-"""The simulated digits run with alerts about it: raised, seen, snoozed and over."""
+"""The simulated digits run with alerts: active, acknowledged, snoozed and cleared."""
 
 from __future__ import annotations
 

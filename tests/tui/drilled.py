@@ -1,4 +1,4 @@
-"""A drill on the simulated run: its stages and probes as the engine tells them; earlier ones."""
+"""A drill on the simulated run, with stages and probes as the engine emits them; earlier ones."""
 
 from __future__ import annotations
 

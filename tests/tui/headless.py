@@ -22,7 +22,7 @@ from textual._context import active_app, visible_screen_stack
 from textual.screen import Screen
 
 MAX_TURNS = 10_000
-"""Turns of the event loop after which an app that is never idle is left as it is."""
+"""Turns of the event loop after which an app that is never idle is taken for idle."""
 
 _render_update = Compositor.render_update
 
@@ -47,9 +47,9 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
         if app is None or not app._screen_stack or app._batch_count:
             return
         if app._resize_timer is not None:
-            app._check_resize()  # what that timer does after 8 ms
+            app._check_resize()  # the effect of that timer after 8 ms
         elif _needs_update(app.screen):
-            app.screen._on_timer_update()  # what the screen's own timer does within 16 ms
+            app.screen._on_timer_update()  # the effect of the screen's timer within 16 ms
         else:
             return
 

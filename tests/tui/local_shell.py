@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 
 
 class LocalShell:
-    """`argv` on a pseudo-terminal of its own."""
+    """`argv` on a new pseudo-terminal."""
 
     def __init__(self, argv: Sequence[str], rows: int, columns: int) -> None:
         self._own, its = pty.openpty()
@@ -32,7 +32,7 @@ class LocalShell:
         while True:
             try:
                 data = await asyncio.to_thread(os.read, self._own, 4096)
-            except OSError:  # how Linux says that the other side is closed (EIO)
+            except OSError:  # Linux reports a closed terminal as EIO
                 return
             if not data:
                 return

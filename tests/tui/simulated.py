@@ -1,8 +1,8 @@
-"""A cluster and a run that exist on paper: the same events each time, on a clock that tests turn.
+"""A simulated cluster and run: the same events each time, on a clock that tests set.
 
-`Simulation` is a session over a backend behind the real Protocol. Nothing happens by itself:
-`advance(s)` sets the clock to that many seconds after the start and dispatches what was true by
-then, so a picture taken there is always the same picture.
+`Simulation` is a session over a backend behind the real Protocol. `advance(s)` sets the clock to
+that many seconds after the start and dispatches the events up to then, so that a snapshot at a
+given time is always the same.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def wide(ranks: int = 1000, until_s: float = 60.0) -> Simulation:
 
 @cache
 def _events(script: Callable[..., Iterator[Event]], *arguments: float | None) -> tuple[Event, ...]:
-    """The events of a script, made once a process: each test has a session of its own of them."""
+    """The events of a script, created once per process and shared by the tests' sessions."""
     return tuple(sorted(script(*arguments), key=lambda event: event.at_s))
 
 

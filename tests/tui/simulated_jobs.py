@@ -1,4 +1,4 @@
-"""A catalogue of jobs as `training` has it, but one that only tests change."""
+"""A catalogue of jobs as in `training`, which only changes with the tests."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def churned(pods: Sequence[Pod], tick: int, count: int) -> tuple[Pod, ...]:
 
 
 def fleet(now_s: float = START_S) -> Session:
-    """Three contexts with clusters, one empty, one that never answered, one that went silent."""
+    """Three contexts with clusters, one empty, one that never responded, one that became stale."""
     session = Session(ScriptedBackend(), clock=lambda: now_s)
     for event in _fleet(now_s):
         session.dispatch(event)

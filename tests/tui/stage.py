@@ -1,4 +1,4 @@
-"""An app that holds one widget, under a theme of cockpit's own, and notes what was said to it."""
+"""An app with one widget, under a theme of cockpit, which records its messages."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Stage(App[None]):
 
 
 def lines(widget: Widget) -> list[str]:
-    """What the widget shows, line by line, without what fills a line up."""
+    """The content of the widget, line by line, without trailing blanks."""
     return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
 
 
 def watch_repaints(widget: Widget) -> list[Region]:
-    """From now on, the regions that the widget asks to be painted again; no region is all of it."""
+    """From now on, the regions that the widget repaints; no region is all of it."""
     seen: list[Region] = []
     mark = widget._set_dirty
 

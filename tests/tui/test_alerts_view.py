@@ -1,4 +1,4 @@
-"""View 8: alerts are seen, snoozed and explained; the diagnosis stands under them."""
+"""View 8: alerts are acknowledged, snoozed and explained, above the diagnosis."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def shown(pilot: Pilot[int], *keys: str) -> None:
     await app.screen.action_view("alerts")
     for key in keys:
         await pilot.press(key)
-    # The recovery is told once, in a message that would lie over the picture.
+    # The recovery is reported once, in a toast that would cover the snapshot.
     app.tick()
     app.clear_notifications()
     await pilot.pause()

@@ -21,7 +21,7 @@ NOW_S = START_S + 60
 
 
 def leads_to(other: Simulation, seen: list[ClusterRef]) -> Reconnect:
-    """A way to another cluster, whichever is asked for; `seen` notes which that was."""
+    """A route to any cluster; `seen` records which one was requested."""
 
     def reconnect(ref: ClusterRef, say: Log) -> Connection:
         seen.append(ref)
@@ -154,7 +154,7 @@ async def test_while_the_way_is_made_the_screen_lives_and_the_last_wish_counts(
         await seen.press("colon", *"cluster canary", "enter")
         await seen.sees("local:demo")
         slow.set()
-        # The first way is there at last; nobody wants it any more.
+        # The first route is ready, but no longer needed.
         await seen.until(lambda: ended(first))
         await seen.sees("local:demo")
         assert asked == ["llm-eval", "canary"]

@@ -19,7 +19,7 @@ from tests.tui.simulated_kubernetes import CRASHED, NO_ROOM, kube, many
 
 
 def plain(seen: Seen) -> str:
-    """The screen's words, as if it were one long line."""
+    """The UI's text, as one long line."""
     return " ".join(seen.text.split())
 
 
@@ -233,7 +233,7 @@ async def test_a_job_can_be_launched_as_a_rayjob_where_that_is_allowed(cockpit: 
 
 
 def watch_log_sources(seen: Seen) -> list[str]:
-    """The streams whose source the screen asks for."""
+    """The streams whose source the UI requests."""
     asked: list[str] = []
     connection = seen.app.connection
     assert connection is not None
@@ -310,7 +310,7 @@ ESCAPES = "\x1b]0;owned\x07\x1b[31m\x9b2J\x1b[2J\r\n\u202e[@click=app.quit]"
 
 
 async def written(seen: Seen) -> AsyncIterator[str]:
-    """What the terminal is sent in each view."""
+    """The output to the terminal in each view."""
     for view in ("1", "2", "3", "4", "5", "9", "0"):
         await seen.press(view)
         strips = seen.app.screen._compositor.render_strips()

@@ -1,4 +1,4 @@
-"""What a killed cockpit has left of a drill, asked about once the screen is connected."""
+"""Faults that a killed cockpit has left, confirmed once the UI is connected."""
 
 from __future__ import annotations
 

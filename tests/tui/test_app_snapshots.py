@@ -1,4 +1,4 @@
-"""Pictures of every view. After a change that is meant: `pytest tests/tui --snapshot-update`."""
+"""Snapshots of every view. After an intended change: `pytest tests/tui --snapshot-update`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AT_S = 60.0
 
 @pytest.fixture
 def on_kubernetes() -> Iterator[Callable[[bool], CockpitApp]]:
-    """An app on the simulated RayCluster, or with none chosen, and a fleet beside it."""
+    """An app on the simulated RayCluster, or without one, with a fleet."""
     sessions: list[Session] = []
 
     def start(chosen: bool) -> CockpitApp:

@@ -111,7 +111,7 @@ async def test_a_paused_screen_stands_still_while_data_comes_in(cockpit: Open) -
 
 
 def table_text(seen: Seen) -> str:
-    """What the table of ranks holds."""
+    """The content of the table of ranks."""
     table = seen.app.screen.query_one("#ranks", LineTable)
     return " ".join(cell[0] for row in table.rows for cell in row.cells)
 

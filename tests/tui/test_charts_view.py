@@ -89,7 +89,7 @@ async def test_the_mouse_points_zooms_and_opens(cockpit: Open) -> None:
 
 async def test_the_axis_goes_from_the_clock_to_the_start_to_steps(cockpit: Open) -> None:
     async with cockpit(at_s=200) as seen:
-        seen.app.clear_notifications()  # that of the recovery lies over the chart for 10 s
+        seen.app.clear_notifications()  # the toast of the recovery covers the chart for 10 s
         await seen.press("3", "x")
         await seen.sees("since the start", "3m")
         await seen.press("x")

@@ -1,4 +1,4 @@
-"""What a drill is asked for with: a form's fields, and what is typed after `:drill`."""
+"""The input of a drill: a form's fields, and the arguments of `:drill`."""
 
 from __future__ import annotations
 

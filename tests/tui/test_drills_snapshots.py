@@ -1,4 +1,4 @@
-"""Pictures of view 6: the catalogue, a drill that goes on, its page, and the way into one."""
+"""Snapshots of view 6: the catalog, an active drill, its page, and the form."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def asked(pilot: Pilot[int], line: str) -> None:
 
 
 async def opened(pilot: Pilot[int], kind: type[Screen[Any]]) -> None:
-    """Keys only begin it: the dialog is pushed by a worker, and has the focus when it is whole."""
+    """Keys only start it: a worker pushes the dialog, which has the focus when it is complete."""
     async with asyncio.timeout(20):
         while not isinstance(pilot.app.screen, kind) or pilot.app.screen.focused is None:
             await pilot.pause(0.02)

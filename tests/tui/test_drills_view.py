@@ -1,4 +1,4 @@
-"""View 6: what can be broken, the drill that goes on, and those that are over."""
+"""View 6: the available faults, the active drill, and completed ones."""
 
 from __future__ import annotations
 
@@ -467,7 +467,7 @@ async def test_drills_of_days_before_are_compared_with_and_one_that_is_slower_is
 
 async def test_a_kill_by_hand_is_among_the_earlier_drills(cockpit: Open) -> None:
     async with cockpit(at_s=110) as seen:
-        seen.app.clear_notifications()  # that of the recovery lies over the table for 10 s
+        seen.app.clear_notifications()  # the toast of the recovery covers the table for 10 s
         await seen.press("6", "o")
         await seen.sees("Earlier drills · 1", "by hand", "18.5 s")
         await seen.press("enter")

@@ -1,4 +1,4 @@
-"""What is typed for a launch: kept by job, only what differs is sent, what is wrong is marked."""
+"""The input of a launch: kept by job, only changed settings are sent, invalid ones are marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank's own page: what it says, and what its process is doing."""
+"""The page of a rank: its facts, and the state of its process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FULL = RankSample(0, 1, 0.0, 200, 101, 200, step_time_s=0.1, data_wait_s=0.01, f
 
 
 def known() -> Simulation:
-    """A rank of a GPU machine that tells all that there is to tell."""
+    """A rank on a GPU that reports all metrics."""
     simulation = wide(16, until_s=30)
     simulation.advance(30)
     simulation.session.drain()
@@ -219,7 +219,7 @@ async def test_read_only_refuses_what_pauses_the_rank(cockpit: Open, key: str) -
 
 
 class OwnLog:
-    """What follows the log of rank 1."""
+    """The source that follows the log of rank 1."""
 
     name = "rank:1"
 

@@ -1,4 +1,4 @@
-"""Which ranks are shown, in which order, and what is said of all of them."""
+"""Which ranks are shown, in which order, and their summary."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ranks(simulation: Simulation, order: Order) -> list[int]:
 
 
 def tell(simulation: Simulation, rank: int, **changes: object) -> None:
-    """The rank says something else, a moment later."""
+    """The rank reports other values, shortly afterwards."""
     _, run = seen(simulation)
     sample = run.ranks[rank].sample
     assert sample is not None

@@ -1,4 +1,4 @@
-"""View 2 as it is seen and driven: the table, the heat map over it, and what they choose."""
+"""View 2: the table, the heat map over it, and the selection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.tui.test_app_snapshots import Compare, shown
 
 
 def uneven(ranks: int = 1000) -> Simulation:
-    """A large world in which some ranks are slow, hot, broken or gone."""
+    """A large run in which some ranks are slow, hot, broken or silent."""
     simulation = wide(ranks, until_s=30)
     simulation.advance(30)
     simulation.session.drain()

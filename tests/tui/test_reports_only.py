@@ -1,4 +1,4 @@
-"""A script without a line of telemetry: what it reports stands where steps would."""
+"""A script without telemetry: its reports are shown instead of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search over learning rates and depths, as Ray Tune tells of it."""
+"""A search over learning rates and depths, as Ray Tune reports it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXPERIMENT = "lr-search"
 
 
 def tuned(trials: int = 8, until_s: float = 60.0) -> Simulation:
-    """The digits run, and beside it a search of that many trials: one fails, some wait."""
+    """The digits run, and a search with that many trials: one fails, some wait."""
     simulation = digits(kill_s=None)
     simulation._script = sorted(
         [*simulation._script, *_told(trials, int(until_s))], key=lambda event: event.at_s

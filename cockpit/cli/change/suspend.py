@@ -1,4 +1,4 @@
-"""`cockpit suspend`, `cockpit unsuspend`: a cluster without its pods, and with them again.
+"""`cockpit suspend`, `cockpit unsuspend`: delete and recreate the pods of a cluster.
 
 Not to be confused with `cockpit resume JOB`, which submits a job again.
 """

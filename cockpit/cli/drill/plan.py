@@ -92,7 +92,8 @@ def require_no_flags_of_a_fault(args: argparse.Namespace) -> None:
 
 
 def with_settings(args: argparse.Namespace, day: GameDay) -> GameDay:
-    """Return the game day with the limits of the flags, and with the settings of `--set` for its jobs.
+    """Return the game day with the limits of the flags and the `--set` settings of its jobs.
+
     Raises UsageError.
     """
     day = _limited(day, limits(args))

@@ -1,6 +1,6 @@
-"""The settings of one command: flags beat the environment, which beats the profile.
+"""The settings of one command: flags override the environment, which overrides the profile.
 
-Read-only is the exception: it holds as soon as one of the three sets it.
+The exception is read-only mode, which any of the three enables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Standard streams that can be written to, independent of the shell and the locale.
+"""Standard streams that are writable in any shell and locale.
 
-They are also the last gate before the terminal: a control sequence in a name or a message of a
-cluster does not pass.
+They also remove control sequences, which a name or message of a cluster may contain.
 """
 
 from __future__ import annotations

@@ -95,10 +95,10 @@ class Experiment:
         self._abort.request(why)
 
     async def prepare(self) -> tuple[Armed, ...]:
-        """Choose the targets and check that everything can be done. Changes nothing.
+        """Select the targets and check the preconditions. Changes nothing. Raises CockpitError.
 
-        Raises CockpitError. The same seed on the same cluster selects the same targets, so that a
-        dry run shows them. Raises CockpitError if the targets have changed since they were shown.
+        The same seed on the same cluster selects the same targets, so that a dry run shows them.
+        Raises CockpitError if the targets have changed since they were shown.
         """
         random = Random(self.seed)
         armed: list[Armed] = []

@@ -58,9 +58,9 @@ class Aim(StrEnum):
 
 
 class Parameter(Struct, frozen=True):
-    """`default` gives the type too. Names of times end in `_s`, of sizes in `_bytes`.
+    """`default` also defines the type.
 
-    `about` has the unit, and the range where it is limited.
+    Names of times end in `_s`, of sizes in `_bytes`. `about` contains the unit and the valid range.
     """
 
     name: str
@@ -110,10 +110,10 @@ Verb = Literal["exec", "uncordon", "rejoin", "scale", "replace"]
 
 
 class Undo(Struct, frozen=True):
-    """How one effect is undone, as data that outlives this process. It may be done twice.
+    """The undo of one effect, as data that is stored on disk.
 
-    It is done only where the effect is still there: on the object of this UID, and for a group that
-    still has the size that the drill gave it.
+    It is idempotent, and applied only to the object with this UID, or to a group that still has the
+    size that the drill set.
     """
 
     verb: Verb
@@ -185,9 +185,9 @@ class Fault(Struct, frozen=True):
     summary: str
     aim: Aim
     prepare: Callable[[DrillContext, Victims, Order], Coroutine[Any, Any, Prepared]]
-    """Check whether it can be done here and now, and how. Changes nothing.
+    """Check the preconditions and plan the fault. Changes nothing.
 
-    Raises CockpitError on what is missing (a right, a program, a run) and how to get it.
+    Raises CockpitError with what is missing (a permission, a program, a run) and how to fix it.
     """
     parameters: tuple[Parameter, ...] = ()
     needs: tuple[str, ...] = ()

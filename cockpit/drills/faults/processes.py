@@ -50,9 +50,9 @@ class Hit(Struct, frozen=True):
 async def kill(
     context: DrillContext, victims: Victims, order: Order, program: str = "", then: str = ""
 ) -> Prepared:
-    """SIGKILL the processes that run `program`, or the ranks. Nothing is undone: they restart.
+    """SIGKILL the processes that run `program`, or the ranks.
 
-    `then`: what Ray does after it, as a sentence.
+    There is no undo: they restart. `then`: Ray's reaction, as a sentence.
     """
     if program:
         hits = await programs(context, victims, program)

@@ -266,10 +266,10 @@ def _read(path: str, raw: Any, parse: Callable[[Any], T]) -> T:
 async def _split_lines(
     chunks: AsyncIterator[bytes], *, limit_bytes: int, torn: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """The lines that each chunk completes, without their newline; never an empty list.
+    """Yield the lines that each chunk completes, without their newline; never an empty list.
 
-    What is over `limit_bytes` of a line is dropped: however long a line is, at most the limit and
-    one chunk are held. `torn`: whether bytes after the last newline are a line too.
+    A line is cut at `limit_bytes`: at most the limit and one chunk are held in memory. `torn`: also
+    yield bytes after the last newline as a line.
     """
     held = bytearray()
     async for chunk in chunks:

@@ -1,4 +1,4 @@
-"""All logs of one run: where they are, and their last lines, over the dashboard's log API."""
+"""All logs of one run: their locations and last lines, from the dashboard's log API."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Unread(Struct, frozen=True):
 
 
 class RunLogs(Struct):
-    """Where the logs of a run are."""
+    """The locations of a run's logs."""
 
     title: str
-    """The run, or the job of one that Ray Train does not list."""
+    """The run, or its job if Ray Train does not list the run."""
     job_id: str = ""
     places: list[Place] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
@@ -124,7 +124,7 @@ def _driver(found: RunLogs, run: TrainRun | None, job: Job | None) -> None:
 async def _ranks(
     dashboard: Dashboard, found: RunLogs, run: TrainRun, alive: dict[str, Node]
 ) -> None:
-    """What each rank logs and prints, and the standard error of its process."""
+    """The log, the output, and the standard error of each rank."""
     workers = sorted(_workers(run), key=lambda worker: worker.rank)
     listed = {worker.node_id for worker in workers if worker.node_id in alive}
     errors: dict[tuple[str, int], str] = {}

@@ -1,6 +1,6 @@
-"""A RayCluster on an API server without an operator: the test plays it.
+"""A RayCluster on an API server without an operator: the test takes its role.
 
-Pods that tolerate KWOK's nodes become Running and Ready by themselves; others stay as they are.
+Pods that tolerate KWOK's nodes become Running and Ready automatically; others do not change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user may do, asked of a real API server, with each right missing in its turn."""
+"""The permissions of a user, queried from a real API server, with each permission missing once."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def uid_of(place: Place, plural: str, name: str) -> str:
 
 @pytest.mark.parametrize("how", ["delete_pod", "evict_pod"])
 async def test_pod_replaced_just_before_the_request_is_left_alone(place: Place, how: str) -> None:
-    """The UID goes with the request itself: a look before it would be one look too early."""
+    """The UID is part of the request itself: a check before it would be subject to a race."""
     place.ready_cluster()
     name = "demo-gpu-worker-aaaa0"
     shown = uid_of(place, "pods", name)

@@ -1,4 +1,4 @@
-"""What every backend must do, on a real Kubernetes: real pods, real Ray, an operator."""
+"""The contract of all backends, on a real Kubernetes: real pods, real Ray, an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to the dashboard through a real API server, to a server that stands in for Ray's."""
+"""The route to the dashboard through a real API server, to a fake Ray dashboard."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_token_that_was_renewed_is_read_again(
         secret(place, "ray-token-2", "PUT")
         try:
             await http.ask("GET", "/api/version")
-        except NotAllowedError:  # told once; the next request has the new route
+        except NotAllowedError:  # reported once; the next request has the new route
             await http.ask("GET", "/api/version")
     assert head.headers[-1]["x-ray-authorization"] == "Bearer ray-token-2"
 

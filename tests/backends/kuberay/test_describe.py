@@ -1,4 +1,4 @@
-"""What `cockpit describe` says of a RayJob that does not start."""
+"""The output of `cockpit describe` for a RayJob that does not start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server says of a command that was not started."""
+"""The server's messages for a command that was not started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Opened:
 async def test_a_container_that_is_not_running_is_reported_as_such(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a kubelet 1.34 said it while a container waited to be started again."""
+    """The message of a kubelet 1.34 while a container waited for its restart."""
     why = 'unable to upgrade connection: container not found ("ray-worker")'
     status = {"status": "Failure", "message": f"Internal error occurred: {why}", "code": 500}
 

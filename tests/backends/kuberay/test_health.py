@@ -1,5 +1,7 @@
-"""Health from pods and conditions, on recorded moments: in all but the first few, the operator's
-own `status.state` says `ready`."""
+"""Health from pods and conditions, on recorded states.
+
+In all but the first few, the operator's `status.state` is `ready`.
+"""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_an_event_is_a_notice_of_its_last_time_with_its_count() -> None:
             JobStatus.STOPPED,
             "Complete",
         ),
-        # It never came to a submission: its deadline was over.
+        # It was never submitted: its deadline had passed.
         ({"jobDeploymentStatus": "Failed"}, JobStatus.FAILED, "Failed"),
         (
             {"jobDeploymentStatus": "Failed", "jobStatus": "RUNNING"},

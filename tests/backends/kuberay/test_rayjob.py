@@ -104,7 +104,7 @@ async def test_the_package_is_owned_by_its_rayjob(place: Place) -> None:
         with pytest.raises(ReplacedError, match="RayJob fit-1 was replaced"):
             await backend.delete_rayjob("fit-1", uid="of-another")
         await backend.delete_rayjob("fit-1", uid=made["metadata"]["uid"])
-    # The garbage collector looks for new kinds each half minute, and has to know this one.
+    # The garbage collector discovers new kinds every half minute, and must know this one.
     package_path = place.path("configmaps", "fit-1-package")
     place.wait(lambda: not place.has(package_path), "package gone", within_s=75)
 
@@ -133,7 +133,7 @@ async def test_a_package_that_may_not_be_made_leaves_no_rayjob_behind(place: Pla
         (OWN, {"jobDeploymentStatus": "Initializing"}, {"suspend": True}),
         (SPEC, {"jobDeploymentStatus": "Initializing"}, {"activeDeadlineSeconds": 1}),
         (SPEC, {}, {"activeDeadlineSeconds": 1}),
-        # Its own cluster is gone or does not answer: what is left is let go.
+        # Its cluster is deleted or does not respond: the remaining objects are deleted.
         (
             OWN,
             {"jobDeploymentStatus": "Running", "jobId": "j", "rayClusterName": "gone"},

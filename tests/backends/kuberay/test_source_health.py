@@ -1,4 +1,4 @@
-"""What the backend reports of its watches, as sources."""
+"""The backend's watches, reported as sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.store.store import Store
 
 
 def test_a_watch_that_failed_once_does_not_look_stale_after_it_has_recovered() -> None:
-    client = KubeClient.__new__(KubeClient)  # it is not asked anything
+    client = KubeClient.__new__(KubeClient)  # no request is sent
     watch, store = ClusterWatch(client, ClusterRef("kuberay", "demo", "ml"), ("pods",)), Store()
     pods = watch._kinds["pods"]
 

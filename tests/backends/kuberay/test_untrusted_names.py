@@ -73,7 +73,7 @@ def raw(name: str = "demo", secret: str = "", service: str = "demo-head-svc") ->
 
 
 async def token(server: RawServer, cluster: dict[str, Any], allowed: str = "") -> str:
-    """Ray's token as it is sent by the route through the API server."""
+    """Ray's token as sent by the route through the API server."""
     client = KubeClient(credentials(server))
 
     async def no_head() -> str:

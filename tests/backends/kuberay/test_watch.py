@@ -28,7 +28,7 @@ HOSTILE = "bad\x1b[2J\x1b]0;owned\x07\u202e"
 
 
 async def first(backend: KubeRayBackend) -> list[Event]:
-    """Everything up to the first word on its health."""
+    """All events up to the first health report."""
     told: list[Event] = []
     async with asyncio.timeout(10):
         async for event in backend.watch():
@@ -117,7 +117,8 @@ async def test_a_cluster_that_is_not_there_is_reported_and_found_when_it_comes(
         health = of(SourceHealth, told)
         assert (health.ok, health.error) == (False, words)
         assert of(ClusterSeen, told).health in (ClusterHealth.DOWN, ClusterHealth.UNKNOWN)
-        # Something else comes and goes: it was never there, so it was not deleted either.
+        # An unrelated object is added and deleted: it was never listed, so it is not reported as
+        # deleted.
         place.pod("absent-head-aaaaa", "headgroup", cluster="absent")
         async with asyncio.timeout(10):
             async for event in backend.watch():

@@ -1,4 +1,4 @@
-"""An HTTP proxy of the kind that stands between a bastion and a cluster."""
+"""An HTTP proxy as between a bastion and a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def connect_proxy() -> AsyncIterator[tuple[str, list[str]]]:
-    """One that only knows CONNECT: its address, and who was asked for."""
+    """A proxy that only supports CONNECT: its address, and the requested hosts."""
     asked: list[str] = []
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,6 +1,7 @@
-"""Plain HTTP in front of the real API server, with the administrator's rights and faults on order.
+"""An HTTP proxy before the real API server, with administrator permissions and faults.
 
-Each request has a connection of its own to the server. What is not named in `faults` passes as is.
+Each request has a separate connection to the server. Requests that do not match `faults` pass
+unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.cluster.testbed import Testbed
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the next request with `match` in its first line meets, once."""
+    """The fault of the next request with `match` in its first line, once."""
 
     match: str
     answer: bytes = b""
@@ -29,7 +30,7 @@ class Fault:
     cut_after: int | None = None
     """The connection is reset after so many bytes of the server's answer."""
     stall_after: int | None = None
-    """Nothing comes after so many bytes; the connection stays."""
+    """No data after this number of bytes; the connection stays open."""
 
 
 def refusal(status: int, body: bytes = b"", headers: str = "") -> bytes:
@@ -92,7 +93,7 @@ class FaultyProxy:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._server is None:
-            writer.transport.abort()  # it came in while we were closing
+            writer.transport.abort()  # it arrived during the close
             return
         task = asyncio.create_task(self._answer(reader, writer))
         self._tasks.add(task)

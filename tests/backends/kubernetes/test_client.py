@@ -166,7 +166,7 @@ async def test_a_token_file_that_rotated_is_read_again_within_the_same_request(
 async def test_a_renewed_login_does_not_cut_a_stream(
     control_plane: Testbed, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plugin hands out client certificates; the second is another one than the first."""
+    """The plugin issues client certificates; the second differs from the first."""
     monkeypatch.setattr(credentials_module, "FRESH_S", 0.0)
     pair = control_plane.plane.authority.sign("plugged", ["system:masters"])
     status = {
@@ -370,7 +370,7 @@ async def test_nothing_stays_open_after_closing(control_plane: Testbed) -> None:
     await asyncio.gather(*(client.get(NODES) for _ in range(5)))
     assert sockets() - before
     await client.aclose()
-    assert not sockets() - before  # one of an earlier test may be collected meanwhile
+    assert not sockets() - before  # one of an earlier test may be collected at the same time
 
 
 def test_a_request_loads_no_more_than_it_needs(control_plane: Testbed) -> None:

@@ -172,7 +172,7 @@ async def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
 
 
 def wait_until_gone(pid: int) -> None:
-    """An orphan is reaped by whoever inherits it, a moment after its end."""
+    """An orphan is reaped by its new parent, shortly after its end."""
     deadline = time.monotonic() + 10
     while is_running(pid):
         assert time.monotonic() < deadline
@@ -188,7 +188,7 @@ def is_running(pid: int) -> bool:
 
 
 def open_files() -> set[str]:
-    """What this process has open, and what lies where it keeps temporary files."""
+    """The open files of this process, and the files in its temporary directory."""
     fds = {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
     return {path for path in fds if "memfd" in path} | {
         path.name for path in Path(tempfile.gettempdir()).iterdir()
@@ -237,7 +237,7 @@ async def test_certificates_in_the_kubeconfig_leave_no_file_behind(
 ) -> None:
     authority = Authority(tmp_path / "pki")
     pair = authority.sign("jane")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # others write to /tmp meanwhile
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other processes write to /tmp
     (tmp_path / "config").touch()
     before = open_files()
     known = make(

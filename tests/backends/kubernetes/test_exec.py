@@ -131,7 +131,7 @@ async def test_more_output_than_is_sensible_is_left(
 ) -> None:
     monkeypatch.setattr(module, "OUTPUT_LIMIT_BYTES", 1 << 20)
     with pytest.raises(CockpitError, match="was left"):
-        # Bounded, since a command goes on in its pod after whoever started it has left.
+        # Bounded, since a command continues in its pod after its client has ended.
         await here(client, place, "head", "-c", "64M", "/dev/zero")
 
 
@@ -323,7 +323,7 @@ async def test_a_pod_that_goes_ends_its_terminals(
     terminal = await attach(client, place, "doomed", CONTAINER, argv, tty=False)
     output = terminal.output()
     async with asyncio.timeout(30):
-        assert await anext(output) == b"up\n"  # else the pod may go before its command comes
+        assert await anext(output) == b"up\n"  # otherwise the pod may end first
         await client.delete(f"/api/v1/namespaces/{place}/pods/doomed", {"gracePeriodSeconds": 0})
         assert b"".join([chunk async for chunk in output]) == b""
         assert await terminal.wait() == 137
@@ -355,7 +355,7 @@ async def test_the_socket_is_for_nobody_else_and_goes_with_the_forward(
         assert (await reader.readline()).startswith(b"HTTP/1.0 200")
     assert not path.parent.exists()
     while await reader.read(65536):
-        pass  # what had come in; then the connection is closed
+        pass  # the data so far; then the connection is closed
     writer.close()
 
 

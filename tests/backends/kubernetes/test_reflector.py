@@ -24,7 +24,7 @@ LABEL = {"labelSelector": "test=reflector"}
 
 
 class Watched:
-    """What a reflector has told, as it tells it."""
+    """The updates of a reflector, in order."""
 
     def __init__(self) -> None:
         self.snapshots: list[tuple[dict[str, str], bool]] = []
@@ -48,7 +48,7 @@ class Watched:
         return self.health is not None and self.health.ok
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Looked at with each update, and now and then for what is no update."""
+        """Checked at each update, and periodically for conditions without an update."""
         async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 with suppress(TimeoutError):
@@ -87,7 +87,7 @@ async def watching(
 
 
 class Maps:
-    """ConfigMaps in a namespace of their own, by the administrator and past all faults."""
+    """ConfigMaps in a separate namespace, written as administrator and without injected faults."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client, self.namespace = client, namespace
@@ -299,7 +299,7 @@ async def test_a_server_that_no_longer_exists_is_reported_and_found_again_at_onc
         assert watched.now == {maps.key("a"): "1"}, "what was known is still shown"
         await maps.change("a", "2")
         await proxy.listen()
-        # Well as soon as the watch stands, not only with its first event or bookmark.
+        # OK as soon as the watch is open, not only with its first event or bookmark.
         await watched.until(lambda: watched.well)
         await watched.until(lambda: watched.now == {maps.key("a"): "2"})
     unwell = [health for health in watched.healths if not health.ok]
@@ -420,7 +420,7 @@ async def test_closing_leaves_no_task_and_no_connection_in_use(
 
 @pytest.mark.slow
 async def test_a_restart_of_the_api_server_is_survived() -> None:
-    """On one of our own: others must keep theirs."""
+    """On a separate cluster: other tests must keep theirs."""
     need_kubernetes()
     testbed = Testbed.up()
     try:

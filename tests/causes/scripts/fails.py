@@ -1,4 +1,4 @@
-"""Fail in a chosen way, as a user's script does: it knows nothing of cockpit.
+"""Fail in a selected way, as a user's script without cockpit.
 
 `fails.py train NAME…` runs one Ray Train run of 2 ranks for each name and survives its failure;
 `fails.py driver NAME` fails as a driver without ranks.
@@ -107,7 +107,7 @@ TIMEOUT_S = 5.0
 
 
 def train(name: str) -> None:
-    """Rank 0 waits in a collective for rank 1, which fails; in `timeout`, it never comes."""
+    """Rank 0 waits in a collective for rank 1, which fails; in `timeout`, it never joins."""
     from datetime import timedelta
 
     import ray.train
@@ -116,7 +116,7 @@ def train(name: str) -> None:
 
     rank = ray.train.get_context().get_world_rank()
     if name in ENDS_OF_PROCESS:
-        time.sleep(3)  # Ray Train restarts a group whose rank dies while it starts
+        time.sleep(3)  # Ray Train restarts a group whose rank dies during its start
     if rank == 1 and name in ON_RANK_1:
         ON_RANK_1[name]()
     if rank == 1 and name == "timeout":

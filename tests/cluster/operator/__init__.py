@@ -1,5 +1,5 @@
-"""A stand-in for the KubeRay operator: RayClusters and RayJobs become pods, services and a status.
+"""A fake KubeRay operator: creates pods, services and a status for RayClusters and RayJobs.
 
-It agrees with recordings of the real one (tests/cluster/recordings); what it does not do — GCS
-fault tolerance, mutual TLS, ingress, upgrades, RayService — no test here needs.
+It matches recordings of the real one (tests/cluster/recordings). Unsupported, and not needed here:
+GCS fault tolerance, mutual TLS, ingress, upgrades, RayService.
 """

@@ -13,10 +13,10 @@ import httpx
 import yaml
 
 Object = dict[str, Any]
-"""An object as the API server has it. Nobody changes one that came from a Mirror."""
+"""An object of the API server. Objects of a Mirror must not be modified."""
 
 WATCH_SILENCE_S = 400.0
-"""A watch ends by itself after at most 300 s, see `watch`."""
+"""A watch ends after at most 300 s, see `watch`."""
 
 
 class ApiError(Exception):
@@ -61,7 +61,7 @@ class Api:
         return await self._ask("PATCH", path, body, content="application/merge-patch+json")
 
     async def delete(self, path: str, *, grace_s: int | None = None) -> Object:
-        """With the object's own grace if none is given; its belongings go afterwards."""
+        """With the object's grace period if none is given; dependents are deleted afterwards."""
         options: Object = {"propagationPolicy": "Background"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
@@ -93,7 +93,7 @@ class Api:
     async def through(
         self, path: str, method: str = "GET", body: Any = None, headers: Mapping[str, str] = {}
     ) -> tuple[int, bytes]:
-        """A request that the API server hands on (the service proxy): its answer as it is."""
+        """A request that the API server proxies (the service proxy): its unchanged response."""
         answer = await self._http.request(method, path, json=body, headers=dict(headers))
         return answer.status_code, answer.content
 

@@ -1,4 +1,4 @@
-"""What a RayCluster needs besides its pods: services, the token, and the autoscaler's rights."""
+"""Dependents of a RayCluster besides its pods: services, token, and the autoscaler's roles."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Belonging:
     """Of the collection that it is posted to."""
     manifest: Object
     event: str
-    """The reason of the event that tells of it; none if empty."""
+    """The reason of its event; none if empty."""
     said: str
-    """The kind, in the event's words."""
+    """The kind, as in the event."""
 
     @property
     def name(self) -> str:

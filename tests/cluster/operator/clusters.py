@@ -1,4 +1,4 @@
-"""RayClusters: what each needs is made, what it has too much of goes, and its status is told."""
+"""Reconcile RayClusters: create missing objects, delete superfluous ones, update the status."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SOON_S = 2.0
 """After a change of status the real operator looks again, so suspend and resume take this long."""
 LATER_S = 300.0
 ONE_BY_ONE = 20
-"""So many pods are made one after the other, as the real operator does it; of more, `AT_ONCE`."""
+"""Up to this number pods are created in sequence, as by the real operator; above, `AT_ONCE`."""
 AT_ONCE = 8
 UNSEEN_S = 30.0
 """A pod that was made and never appeared is given up."""
 
 
 class StopHere(Exception):
-    """The rest of the cluster has to wait; its status is told nevertheless."""
+    """The remaining work has to wait; the status is updated nevertheless."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.message)
@@ -48,7 +48,7 @@ class StopHere(Exception):
 
 
 class Gone(Exception):
-    """The cluster is deleted; its own watch has not told so yet."""
+    """The cluster is deleted; its watch has not reported it yet."""
 
 
 class Clusters:
@@ -60,7 +60,7 @@ class Clusters:
         self._expected: dict[tuple[Key, str], dict[str, float]] = {}
         self._specs: dict[Key, object] = {}
         self.observers: list[Callable[[Object], None]] = []
-        """Called with each RayCluster that came, changed or went."""
+        """Called with each RayCluster that was added, changed or deleted."""
         scope = f"/namespaces/{within}" if within else ""
         self.clusters = Mirror(
             api, f"{raycluster.GROUP}{scope}/rayclusters", _as_it_is, self._cluster_changed
@@ -240,7 +240,7 @@ class Clusters:
         self._events.record(item, f"Created{role}Pod", "Create", note)
 
     async def _still_there(self, cluster: Cluster) -> None:
-        """Belongings of a deleted cluster go at once, and must not be made again for it."""
+        """Dependents of a deleted cluster are deleted at once, and must not be created again."""
         try:
             meta = (await self._api.get(cluster.path))["metadata"]
         except ApiError as error:
@@ -262,8 +262,10 @@ class Clusters:
         self._expected.setdefault((cluster.key, group), {})[pod.name] = 0.0
 
     def _as_expected(self, cluster: Cluster, group: str) -> bool:
-        """Whether every pod made here was seen since, and every deleted one is gone: until then
-        the group is not counted, or it would be made or deleted twice."""
+        """Whether every created pod was observed since, and every deleted one is gone.
+
+        Until then the group is skipped, or pods would be created or deleted twice.
+        """
         expected = self._expected.get((cluster.key, group), {})
         for name, given_up in list(expected.items()):
             seen = self.pods.get(Key(cluster.namespace, name)) is not None
@@ -272,7 +274,7 @@ class Clusters:
         return not expected
 
     async def _tell(self, cluster: Cluster, item: Object, trouble: Trouble | None) -> bool:
-        """Whether there was something new to tell."""
+        """Whether there was something new to report."""
         service = self.services.get(Key(cluster.namespace, cluster.head_service))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         after = status(cluster, self.pods.of(cluster.key), service, trouble, now)

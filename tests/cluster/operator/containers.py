@@ -12,7 +12,7 @@ from tests.cluster.operator.raycluster import Cluster, supports_health_route
 SHELL = ["/bin/bash", "-c", "--"]
 _WAIT_S = 5
 _PATIENCE_S = 120
-"""So long the tool's own complaints are kept out of the log."""
+"""How long the tool's warnings are kept out of the log."""
 
 
 def wait_for_gcs(ray: Object, address: str) -> Object:

@@ -41,7 +41,7 @@ class Dashboard:
             raise DashboardError(f"SubmitJob fail: {status} {_short(content)}")
 
     async def job(self, job_id: str) -> JobInfo | None:
-        """None: no such job there."""
+        """None: no such job."""
         status, content = await self._ask("GET", job_id)
         if status == 404:
             return None

@@ -10,7 +10,7 @@ CRD_LABEL = "ray.io/originated-from-crd"
 
 
 def add_missing(container: Object, *variables: Object) -> None:
-    """Those that the container does not set itself."""
+    """Variables that the container does not set itself."""
     own = container.setdefault("env", [])
     names = {variable["name"] for variable in own}
     own.extend(variable for variable in variables if variable["name"] not in names)
@@ -25,7 +25,7 @@ def plain(name: str, value: str) -> Object:
 
 
 def token(cluster: Cluster) -> list[Object]:
-    """Ray's token authentication; nothing where the cluster has none."""
+    """Ray's token authentication; nothing for a cluster without it."""
     if not cluster.token_secret:
         return []
     secret = {"name": cluster.token_secret, "key": "auth_token"}

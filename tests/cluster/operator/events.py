@@ -60,7 +60,7 @@ class Events:
                 log.debug("event %s: %s", occurrence.reason, error)
 
     async def _send(self, occurrence: Occurrence, note: str) -> None:
-        """The first of its kind makes an event, the second a series; more are not told."""
+        """The first one creates an event, the second a series; further ones are not reported."""
         path = f"/apis/events.k8s.io/v1/namespaces/{occurrence.namespace}/events"
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if occurrence in self._repeated:

@@ -1,4 +1,4 @@
-"""What a worker group lacks and what it has too much of: the decision, without the deed."""
+"""Decide which pods of a worker group to create and which to delete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.operator.raycluster import Cluster, Group
 class Deletion:
     pod: Pod
     said: str
-    """The event that tells of it."""
+    """The event that reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def beyond_help(pod: Pod) -> bool:
 
 
 def obituary(pod: Pod) -> str:
-    """The end of the event that tells why a pod was deleted."""
+    """The end of the event that reports why a pod was deleted."""
     how = "nil"
     if pod.ended is not None:
         how = (
@@ -82,7 +82,7 @@ def _pods(cluster: Cluster, group: Group, pods: Sequence[Pod]) -> Plan:
 
 
 def _replicas(cluster: Cluster, group: Group, pods: Sequence[Pod]) -> Plan:
-    """A replica of several hosts lives and dies as one."""
+    """A multi-host replica is created and deleted as a unit."""
     replicas: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.replica_name:

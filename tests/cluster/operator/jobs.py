@@ -1,7 +1,7 @@
-"""RayJobs: a cluster for each, or one that is there, the job on it, and the end of both.
+"""RayJobs: a new cluster for each, or an existing one, the job on it, and the end of both.
 
 The job is submitted and followed over HTTP from here, in K8sJobMode too: the real operator starts a
-Kubernetes Job for that, whose pod does the same. SidecarMode and deletionStrategy are not played.
+Kubernetes Job, whose pod does the same. SidecarMode and deletionStrategy are not supported.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.cluster.operator.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 AGAIN_S = 3.0
-"""So often the real operator asks the dashboard."""
+"""The real operator's poll interval of the dashboard."""
 SUBMIT_AFTER_S = 3.0
-"""In HTTPMode the real operator sets Running first, and submits when it looks again: its status
-update starts no new look (GenerationChangedPredicate), the next comes after AGAIN_S."""
+"""In HTTPMode the real operator sets Running first, and submits at the next reconciliation: its
+status update triggers none (GenerationChangedPredicate), so it comes after AGAIN_S."""
 SILENCE_S = 300.0
-"""So long the dashboard may fail to answer about a job."""
+"""How long the dashboard may fail to report on a job."""
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
 _OF_A_TRY = (
     "rayClusterName",
@@ -254,7 +254,7 @@ class Jobs:
         return False
 
     async def _clean_up(self, job: RayJob) -> float | None:
-        """Its own cluster goes when its time is over; the RayJob stays."""
+        """Its cluster is deleted when its time is over; the RayJob stays."""
         if job.selected_cluster or not job.shut_down:
             return None
         end = datetime.fromisoformat(job.said("endTime")) + timedelta(seconds=job.ttl_s)
@@ -265,7 +265,7 @@ class Jobs:
         return None
 
     async def _farewell(self, job: RayJob) -> None:
-        """The job is stopped if it still runs, and the object let go whether or not that worked."""
+        """The job is stopped if it still runs, and the object deleted in any case."""
         if FINALIZER not in job.finalizers:
             return
         key = Key(job.key.namespace, job.said("rayClusterName"))
@@ -281,14 +281,15 @@ class Jobs:
                 log.info("%s: %s", job.key, error)
         kept = [name for name in job.finalizers if name != FINALIZER]
         try:
-            # Else a second look, before the watch has told that it is gone, would stop it again.
+            # Otherwise a second reconciliation, before the watch has reported the deletion, would
+            # stop it again.
             self.jobs.learn(await self._api.merge(job.path, {"metadata": {"finalizers": kept}}))
         except ApiError as error:
             if error.status != 404:
                 raise
 
     async def _tell(self, job: RayJob, after: dict[str, Any]) -> bool:
-        """Whether there was something new to tell."""
+        """Whether there was something new to report."""
         if after == job.status:
             return False
         if after.get("jobDeploymentStatus") in ("Complete", "Failed"):

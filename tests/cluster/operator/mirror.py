@@ -1,4 +1,4 @@
-"""All objects of one kind, kept as the API server has them."""
+"""A cache of all objects of one kind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Mirror(Generic[Item]):
         owner: Callable[[Object], Key | None] = Key.of,
         selector: str = "",
     ) -> None:
-        """`changed` is called with each object that came, changed or went."""
+        """`changed` is called with each object that was added, changed or deleted."""
         self._api = api
         self._path = path
         self._parse = parse
@@ -78,7 +78,7 @@ class Mirror(Generic[Item]):
         return list(self._owned.get(owner, {}).values())
 
     def learn(self, item: Object) -> None:
-        """What an answer of the API server said, so that it need not be waited for."""
+        """Apply a response of the API server, without waiting for the watch."""
         self._keep(item)
 
     async def run(self) -> None:
@@ -123,7 +123,7 @@ class Mirror(Generic[Item]):
         key, version = Key.of(item), int(item["metadata"]["resourceVersion"])
         if self._versions.get(key, 0) >= version:
             return False
-        # Of what is gone, only this much is told; the rest would fill the memory.
+        # Of deleted objects only this is kept, to bound the memory.
         slim = {name: item["metadata"][name] for name in _TOLD if name in item["metadata"]}
         self._versions[key], self._gone[key] = version, {"metadata": slim}
         self._items[key] = self._parse(item)

@@ -1,4 +1,4 @@
-"""The operator as a whole: its watches, its queues, and nothing done before they are filled."""
+"""The complete operator: its watches and queues; it acts only after the first lists."""
 
 from __future__ import annotations
 

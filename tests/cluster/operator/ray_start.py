@@ -13,11 +13,14 @@ AGENT_PORT = 52365
 METRICS_PORT = 8080
 _GPU = re.compile(r".*gpu$|nvidia\.com/mig-\d+g\.\d+gb$")
 _NOT_SWITCHES = ("log-color", "include-dashboard", "include-log-monitor")
-"""Options of `ray start` that want `true` or `false` said."""
+"""Options of `ray start` that require an explicit `true` or `false`."""
 
 
 def parameters(given: Mapping[str, str], resources: Object, *, address: str = "") -> dict[str, str]:
-    """What is given, and what a node in a pod needs besides. With an address: a worker's."""
+    """The given options, and those that a node in a pod needs besides.
+
+    With an address: a worker's.
+    """
     found = dict(given)
     if address:
         found.setdefault("address", f"{address}:{head_port(given)}")

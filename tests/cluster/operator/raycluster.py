@@ -31,7 +31,7 @@ class Group:
 
     @property
     def desired_replicas(self) -> int:
-        """Within the limits, whatever was asked for. A replica has `hosts` pods."""
+        """The requested number within the limits. A replica has `hosts` pods."""
         if self.suspended:
             return 0
         return min(max(self.replicas, self.min_replicas), self.max_replicas)
@@ -60,7 +60,7 @@ class Cluster:
     """None is not False: a suspended cluster whose field is removed stays suspended."""
     autoscaler: Autoscaler | None
     token_secret: str
-    """Where the token of Ray's token authentication is kept; empty without it."""
+    """The path of the token of Ray's token authentication; empty without it."""
     makes_token: bool
     head_params: Mapping[str, str]
     head_template: Object
@@ -150,7 +150,7 @@ def checked_name(name: str) -> str:
 
 
 def supports_health_route(ray_version: str) -> bool:
-    """Since 2.53 one route of the agent tells a node's health."""
+    """Since 2.53 one route of the agent reports a node's health."""
     return _version(ray_version) >= (2, 53)
 
 

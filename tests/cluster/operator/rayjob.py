@@ -25,7 +25,7 @@ class RayJob:
     going: bool
     finalizers: tuple[str, ...]
     selected_cluster: str
-    """An existing cluster to run on; empty for one of its own."""
+    """An existing cluster to run on; empty for a new one."""
     cluster_spec: Object | None
     mode: str
     job_id: str
@@ -49,7 +49,7 @@ class RayJob:
         return str(self.status.get(name) or "")
 
     def request(self) -> Object:
-        """What the dashboard is asked to run."""
+        """The submission to the dashboard."""
         spec = self.item["spec"]
         request: Object = {
             "entrypoint": spec.get("entrypoint", ""),
@@ -68,7 +68,7 @@ class RayJob:
         return request
 
     def cluster(self) -> Object:
-        """The RayCluster of its own."""
+        """The RayCluster that it creates."""
         meta = self.item["metadata"]
         labels = {
             **meta.get("labels", {}),

@@ -24,7 +24,7 @@ MINOR = (
     "desiredGPU",
     "desiredTPU",
 )
-"""Told along with a change, and never the reason for telling."""
+"""Updated together with another change, and never the reason for an update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Trouble:
 
     message: str
     reason: str = ""
-    """Of the condition ReplicaFailure; empty where the operator only comes back later."""
+    """Of the condition ReplicaFailure; empty if the operator only retries later."""
 
 
 def condition(status: Object, kind: str) -> Object | None:
@@ -73,7 +73,7 @@ def status(
 
 
 def differs(before: Object, after: Object) -> bool:
-    """Whether it is worth a request: neither a new generation nor the time alone are."""
+    """Whether it is worth a request: a new generation or time alone are not."""
     return _without(before, MINOR) != _without(after, MINOR)
 
 
@@ -96,7 +96,7 @@ def _count(after: Object, cluster: Cluster, pods: Sequence[Pod]) -> None:
     }
     for name, count in counts.items():
         _say(after, name, count)
-    # What was asked for, beyond the maximum too: this is how the real operator counts.
+    # The requested number, even above the maximum: this is how the real operator counts.
     wanted = [(cluster.head_template, 1)]
     wanted += [(group.template, group.replicas * group.hosts) for group in active]
     after["desiredCPU"] = _sum(wanted, ("cpu",))
@@ -161,7 +161,7 @@ def _locate(after: Object, cluster: Cluster, pods: Sequence[Pod], service: Objec
 
 
 def _all_ready(pods: Sequence[Pod]) -> bool:
-    """A pod that nobody judged yet counts as ready, to the real operator as well."""
+    """A pod without a readiness condition counts as ready, as in the real operator."""
     return bool(pods) and all(
         pod.phase == "Running" and (pod.ready is None or pod.ready.status == "True") for pod in pods
     )

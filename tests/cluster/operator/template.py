@@ -1,4 +1,4 @@
-"""The pods of a RayCluster, as they are posted."""
+"""The pods of a RayCluster, as they are created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of a RayJob comes to: too late, failed, to be tried again; and the times of it."""
+"""The result of a step of a RayJob: too late, failed, to be retried; with its times."""
 
 from __future__ import annotations
 

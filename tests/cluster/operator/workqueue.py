@@ -1,4 +1,4 @@
-"""What has to be looked at again: each key by one at a time, and once for many changes."""
+"""A work queue: each key is processed by one worker at a time, and once for many changes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LAST_RETRY_S = 5.0
 
 
 class Unsettled(Exception):
-    """Try again soon: something stood in the way that goes by itself."""
+    """Retry soon: a temporary obstacle."""
 
 
 class WorkQueue:
     def __init__(self, look: Callable[[Key], Awaitable[float | None]]) -> None:
-        """`look` settles one key, and may ask to be called again after some seconds."""
+        """`look` reconciles one key, and may request another call after some seconds."""
         self._look = look
         self._waiting: set[Key] = set()
         self._busy: set[Key] = set()

@@ -28,7 +28,7 @@ from tests.cluster.recordings.replay import Seen
 _COUNT = re.compile(r"(ready|available|desired|min|max)WorkerReplicas")
 _TOO_EARLY = ("False Unknown", "False HeadPodNotFound")
 _GIVEN = ("is", "groups", "suspend", "observed")
-"""What the replay does itself, or what is told along with another change only."""
+"""What the replay does itself, or what is only reported along with another change."""
 _NAME = re.compile(r"\bdemo-[a-z0-9-]+-[a-z0-9]{5}\b")
 _DETAIL = re.compile(r"; Ray container terminated status: .*$")
 
@@ -109,7 +109,7 @@ def _made(fact: Fact) -> bool:
 
 
 def _turning_points(path: Sequence[int]) -> list[int]:
-    """`[1, 2, 3, 1]` becomes `[3, 1]`: where it turned, and where it ended."""
+    """`[1, 2, 3, 1]` becomes `[3, 1]`: turning points and the last value."""
     steps = [value for at, value in enumerate(path) if at == 0 or value != path[at - 1]]
     return [
         value
@@ -119,7 +119,7 @@ def _turning_points(path: Sequence[int]) -> list[int]:
 
 
 def _unlike(recorded: Any, live: Any, path: str) -> list[str]:
-    """Where two manifests differ. Generated names of replicas do not count."""
+    """The differences of two manifests. Generated names of replicas are ignored."""
     if path.endswith("ray.io/worker-group-replica-name"):
         return [] if isinstance(live, str) else [f"{path} is {live}"]
     if isinstance(recorded, dict) and isinstance(live, dict):

@@ -35,7 +35,7 @@ def distil(name: str, lines: Iterable[str]) -> Recording:
             continue
         item: dict[str, Any] = row["object"]
         if not actions:
-            # Told by a watch as it begins, and older than the recording.
+            # Reported at the start of a watch, and older than the recording.
             continue
         fact = reader.read(round(row["t"], 3), row["type"], item)
         if fact is None:

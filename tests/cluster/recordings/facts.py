@@ -1,4 +1,4 @@
-"""What is kept of an object as it changes: the same for a recording and for what is seen live."""
+"""The facts of an object that are compared: the same for a recording and a live object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 State = dict[str, Any]
-"""Plain values by name; lists and dictionaries are compared whole."""
+"""Plain values by name; lists and dictionaries are compared as a unit."""
 
 _COUNTS = ("desired", "available", "ready", "min", "max")
 _LABELS = {
@@ -26,7 +26,7 @@ class Fact:
     of: str
     """`cluster`, `pod NAME`, `service NAME` or `event`."""
     change: State
-    """What is different from before; None: no longer there. `is`: added or deleted."""
+    """The differences from before; None: no longer present. `is`: added or deleted."""
 
 
 class Reader:
@@ -37,7 +37,7 @@ class Reader:
         self._before: dict[str, State] = {}
 
     def read(self, t: float, kind: str, item: dict[str, Any]) -> Fact | None:
-        """`kind` is that of the watch event. None: nothing that is kept has changed."""
+        """`kind` is that of the watch event. None: no fact has changed."""
         what, name = item["kind"], item["metadata"]["name"]
         if what == "Event":
             return self._event(t, item) if kind == "ADDED" else None
@@ -107,7 +107,7 @@ def cluster_state(item: dict[str, Any]) -> State:
     for name in ("podIP", "serviceIP"):
         state[f"head.{name}"] = "set" if head.get(name) else None
     state["states"] = sorted(status.get("stateTransitionTimes") or ()) or None
-    # Told along with a change of something else only, so its own steps mean little.
+    # Only reported along with another change, so that its steps mean little.
     state["observed"] = status.get("observedGeneration")
     return {name: value for name, value in state.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""The kubelet of a replay: it says of a pod what the recorded one said, when it is told to."""
+"""The kubelet of a replay: it reports the recorded state of a pod on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADDRESS = "10.200.0.{}"
 
 
 class Kubelet:
-    """Of one node, which nothing else looks after."""
+    """The kubelet of one node that no other controller manages."""
 
     def __init__(self, api: Api, node: str) -> None:
         self._api = api
@@ -22,7 +22,7 @@ class Kubelet:
         self._addresses: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Keep the node alive: a silent one has its pods taken away."""
+        """Keep the node alive: the pods of a silent one are evicted."""
         room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
         await self._api.create("/api/v1/nodes", {"metadata": {"name": self._node}})
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -60,7 +60,7 @@ class Kubelet:
         await self._api.create(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", binding)
 
     async def tell(self, pod: dict[str, Any], state: State) -> None:
-        """The pod's status, from the state in the recording's words."""
+        """The pod's status, from the recorded state."""
         meta, spec = pod["metadata"], pod["spec"]
         names = [container["name"] for container in spec["containers"]]
         inits = [container["name"] for container in spec.get("initContainers", ())]

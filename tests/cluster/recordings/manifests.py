@@ -1,4 +1,4 @@
-"""What the operator made, object by object: as much of it as can be compared."""
+"""The objects that the operator created, as far as they can be compared."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def pod(item: Manifest) -> Manifest:
             if variable["name"] in _VALUE_VARIES:
                 variable["value"] = "…"
     for container in spec.get("initContainers", ()):
-        # A script: of it only the address that it asks is the same everywhere.
+        # A script: only the address in it is the same everywhere.
         said = " ".join(container["args"]).replace(";", " ").split()
         container["args"] = [said[said.index("--address") + 1]]
     return _here(kept, item)
@@ -79,7 +79,7 @@ def _here(kept: Manifest, item: Manifest) -> Manifest:
 
 
 def _without_folders(spec: Manifest) -> None:
-    """Neither the machine's own folders nor the token that the API server mounts."""
+    """Neither the machine's folders nor the token that the API server mounts."""
     gone = {
         volume["name"]
         for volume in spec.get("volumes", ())

@@ -1,4 +1,4 @@
-"""A recording, as it lies in a file."""
+"""A recording, as stored in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("operator", "autoscaler", "multi-host")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What somebody did, and all that followed."""
+    """One action and all its consequences."""
 
     name: str
     facts: tuple[Fact, ...]

@@ -40,7 +40,7 @@ class Disagreement(AssertionError):
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of the operator during one action."""
+    """The observations of the operator during one action."""
 
     action: str
     facts: list[Fact] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Replay:
             await self._tidy(core, f"{clusters}/{CLUSTER}")
 
     async def _tidy(self, core: str, cluster: str) -> None:
-        """No kubelet is left that would let its pods go."""
+        """No kubelet is left that would remove its pods."""
         for path in (cluster, *(f"{core}/pods/{name}" for name in self._pods())):
             with contextlib.suppress(ApiError):
                 await self._api.delete(path, grace_s=0)
@@ -142,7 +142,7 @@ class Replay:
         await self._api.merge(path, {"spec": spec})
 
     async def _pod(self, fact: Fact, by_user: bool) -> bool:
-        """Whether a deletion that the user asks for is still to come."""
+        """Whether a deletion that the user requests is still to come."""
         recorded = fact.of.removeprefix("pod ")
         change = fact.change
         if change.get("is") == "added":
@@ -201,7 +201,7 @@ class Replay:
         )
 
     async def _one_that_goes(self, recorded: str) -> str:
-        """The live twin once it is being deleted, or the pod that was picked in its place."""
+        """The live pod once it is being deleted, or the pod that was selected instead."""
 
         def going(name: str) -> bool:
             return "grace_s" in self._live.get(f"pod {name}", {})
@@ -247,7 +247,7 @@ class Replay:
                 found.append(f"{of} is not there")
                 continue
             for name, value in difference(self._translated(expected), live).items():
-                # A pod picked at random stands in for the recorded one; its index is its own.
+                # A randomly selected pod replaces the recorded one; its index is its own.
                 if name in ("observed", "index"):
                     continue
                 found.append(f"{of}: {name} is {value}, recorded {expected.get(name)}")

@@ -1,4 +1,4 @@
-"""A Lightning script on Ray Train as its documentation shows them: it knows nothing of cockpit."""
+"""A Lightning script on Ray Train as in its documentation, without cockpit."""
 
 import argparse
 import time
@@ -42,7 +42,7 @@ class FailOnce(pl.Callback):
 
 
 class Stick(pl.Callback):
-    """A rank that waits for something that never comes, from when a file appears."""
+    """A rank that waits forever once a file appears."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

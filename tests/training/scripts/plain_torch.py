@@ -1,4 +1,4 @@
-"""A Ray Train script as its documentation shows them: it knows nothing of cockpit."""
+"""A Ray Train script as in its documentation, without cockpit."""
 
 import argparse
 import tempfile
@@ -40,7 +40,7 @@ def train_loop_per_worker(config: dict[str, Any]) -> None:
                 ray.train.report(metrics, checkpoint=Checkpoint.from_directory(directory))
             else:
                 ray.train.report(metrics)
-        # The failure that the documentation leaves out: the whole driver may be killed here.
+        # A failure that the documentation omits: the driver may be killed here.
         if epoch == config["fail_at"] and start == 0:
             raise RuntimeError("a bad batch")
 

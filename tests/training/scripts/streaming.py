@@ -1,4 +1,4 @@
-"""What Ray Data streams to two ranks, into a file: `streaming.py FILE`, on a cluster."""
+"""Write what Ray Data streams to two ranks into a file: `streaming.py FILE`, on a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lost() -> Examples:
 
 
 def found_once() -> Examples:
-    """Here in the rank's process, and no more in the tasks."""
+    """Here in the rank's process, and no longer in the tasks."""
     return train_examples(DataSettings()) if "streaming" in sys.argv[0] else lost()
 
 

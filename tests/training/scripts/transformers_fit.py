@@ -1,4 +1,4 @@
-"""A Transformers script on Ray Train as its documentation shows them: no word of cockpit."""
+"""A Transformers script on Ray Train as in its documentation, without cockpit."""
 
 import argparse
 import tempfile
@@ -32,7 +32,7 @@ class Words(Dataset[dict[str, torch.Tensor]]):
 
 
 class Stick(TrainerCallback):
-    """A rank that waits for something that never comes, from when a file appears."""
+    """A rank that waits forever once a file appears."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""A Ray Tune script as its documentation shows them: it knows nothing of cockpit."""
+"""A Ray Tune script as in its documentation, without cockpit."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Ray Train in the trials of Ray Tune, as the documentation shows it; no word of cockpit."""
+"""Ray Train in the trials of Ray Tune, as in the documentation, without cockpit."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     parser.add_argument("--storage-path")
     parser.add_argument("--name")
     args = parser.parse_args()
-    # What a job that is submitted has: its environment is that of all its processes.
+    # The environment of a submitted job, which all its processes inherit.
     names = (
         "RAY_ADDRESS",
         "RAY_TRAIN_CALLBACKS",

@@ -23,9 +23,9 @@ class Part(Struct, frozen=True):
 
 
 def bar(parts: Sequence[Part], width: int, chosen: Symbols) -> StyledLine:
-    """The parts side by side in `width` cells; each has its name in it where there is room.
+    """The parts side by side in `width` cells; each contains its name if there is room.
 
-    Rounding never adds up: each part ends where the sum so far does.
+    Rounding errors do not accumulate: each part ends at the rounded sum of the parts so far.
     """
     line: StyledLine = []
     drawn, total = 0, 0.0
