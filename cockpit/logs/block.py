@@ -72,6 +72,27 @@ def merged(blocks: Sequence[Block]) -> Iterator[Entry]:
     return heapq.merge(*(block.entries(index) for index, block in enumerate(blocks)))
 
 
+class FirstError:
+    """The earliest error that a rank, the driver or the controller wrote, kept or not.
+
+    One without a time counts only while there is none with a time.
+    """
+
+    def __init__(self) -> None:
+        self.entry: Entry | None = None
+        self._at_s = math.inf
+
+    def see(self, index: int, log: Log, line: Line) -> None:
+        at_s = math.inf if line.at_s is None else line.at_s
+        if line.level != "bad" or not log.kind.is_application:
+            return
+        if self.entry is None or at_s < self._at_s:
+            self._at_s = at_s
+            text = line.text.encode(errors="replace").decode()  # as a block keeps it
+            own_s = -math.inf if line.at_s is None else line.at_s
+            self.entry = Entry(own_s, index, text, line.level, line.has_time)
+
+
 class LineFilter(Struct, frozen=True):
     """Which lines are kept; None: all."""
 

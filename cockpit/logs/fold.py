@@ -24,10 +24,16 @@ _VARYING = re.compile(
 )
 
 
+def without_prefix(text: str) -> str:
+    """The text without what Ray's driver and PyTorch write before a line of a rank."""
+    if text[:1] in ("(", "[") and (prefix := PREFIX.match(text)):
+        return text[prefix.end() :]
+    return text
+
+
 def folding_key(text: str) -> str:
     """The text without what differs between ranks: pid, rank, address, prefix of the driver."""
-    if text[:1] in ("(", "[") and (prefix := PREFIX.match(text)):
-        text = text[prefix.end() :]
+    text = without_prefix(text)
     if "=" in text or "ank" in text or "ANK" in text or "pid" in text:
         text = _VARYING.sub(r"\1", text)
     return text.strip()
@@ -38,23 +44,29 @@ class _Open(Struct, eq=False):
     key: str
     logs: set[int] = field(default_factory=set)
     count: int = 1
+    first_error: bool = False
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether a line with the same key belongs to this row.
+
+        Of one log, a line that names another rank is another row ("rank 3 failed", "rank 5
+        failed"), and so is a line without a time: each line of a traceback stays.
+        """
+        if entry.log not in self.logs:
+            return True
+        own = self.entry
+        timed = entry.has_time and own.has_time
+        return timed and without_prefix(entry.text) == without_prefix(own.text)
 
 
 def folded(
-    entries: Iterable[Entry], logs: Sequence[Log], *, has_error: bool = False
+    entries: Iterable[Entry], logs: Sequence[Log], first_error: Entry | None = None
 ) -> Iterator[Row]:
-    """Rows in the order of `entries`, which are sorted by time.
-
-    A line without a time of its own, as of a traceback, is folded only with lines of other logs:
-    each line of the traceback stays. The first error of a rank, driver or controller is marked,
-    unless `has_error`: rows before these had it.
-    """
+    """Rows in the order of `entries`, which are sorted by time; that of `first_error` is marked."""
     waiting: deque[_Open] = deque()
     by_key: dict[str, list[_Open]] = {}
-    marked = has_error
 
     def closed() -> Row:
-        nonlocal marked
         done = waiting.popleft()
         same = by_key.get(done.key, [])
         if done in same:
@@ -62,14 +74,8 @@ def folded(
             if not same:
                 del by_key[done.key]
         writers = tuple(logs[index] for index in sorted(done.logs))
-        first_error = (
-            not marked
-            and done.entry.level == "bad"
-            and any(log.kind.is_application for log in writers)
-        )
-        marked = marked or first_error
         at_s = None if done.entry.at_s == -math.inf else done.entry.at_s
-        return Row(at_s, done.entry.text, done.entry.level, writers, done.count, first_error)
+        return Row(at_s, done.entry.text, done.entry.level, writers, done.count, done.first_error)
 
     for entry in entries:
         while waiting and (
@@ -79,7 +85,7 @@ def folded(
         key = folding_key(entry.text)
         same = by_key.setdefault(key, [])
         for row in same:
-            if entry.log not in row.logs or (entry.has_time and row.entry.has_time):
+            if row.takes(entry):
                 row.logs.add(entry.log)
                 row.count += 1
                 break
@@ -88,5 +94,7 @@ def folded(
             waiting.append(row)
             if len(same) < SAME_TEXT:
                 same.append(row)
+        if entry == first_error:
+            row.first_error = True
     while waiting:
         yield closed()

@@ -67,3 +67,14 @@ def test_rows_of_later_lines_mark_no_second_first_error() -> None:
     assert [row.first_error for row in merge.rows()] == [True]
     merge.take(at, [f"{now} ERROR two"])
     assert [(row.text, row.first_error) for row in merge.rows()] == [("ERROR two", False)]
+
+
+def test_the_first_error_is_that_of_all_lines_and_named_when_the_filter_leaves_it_out() -> None:
+    merge = all_logs.Merge(LineFilter(re.compile("two")), UTC)
+    at = merge.add(RANKS[0])
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    merge.take(at, [f"{day} 00:00:01 ERROR one", f"{day} 00:00:02 ERROR two"])
+    assert [(row.text, row.first_error) for row in merge.rows()] == [("ERROR two", False)]
+    error = merge.unshown_error()
+    assert error is not None
+    assert error.text == "ERROR one"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from cockpit.logs import fold
-from cockpit.logs.block import Block, LineFilter, merged
+from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
 from cockpit.logs.line import Line
 from cockpit.logs.types import Kind, Log, Row, ranges
@@ -23,12 +23,13 @@ def line(at_s: float | None, text: str, level: str = "", *, has_time: bool = Tru
 
 
 def rows(*written: tuple[Log, Sequence[Line]]) -> list[Row]:
-    blocks = []
-    for log, lines in written:
+    blocks, first = [], FirstError()
+    for index, (log, lines) in enumerate(written):
         blocks.append(Block(log))
         for one in lines:
             blocks[-1].append(one)
-    return list(folded(merged(blocks), [log for log, _ in written]))
+            first.see(index, log, one)
+    return list(folded(merged(blocks), [log for log, _ in written], first.entry))
 
 
 def test_lines_of_all_logs_are_in_order_of_time() -> None:
@@ -83,6 +84,20 @@ def test_first_error_of_the_application_is_marked_and_not_that_of_a_raylet() -> 
         (RANKS[1], [line(2.0, "first", "bad")]),
     )
     assert [row.text for row in found if row.first_error] == ["first"]
+
+
+def test_an_error_without_a_time_is_first_only_where_none_has_one() -> None:
+    untimed = (DRIVER, [line(None, "ERROR of no time", "bad")])
+    found = rows(untimed, (RANKS[1], [line(2.0, "ERROR at 2", "bad")]))
+    assert [row.text for row in found if row.first_error] == ["ERROR at 2"]
+    assert [row.first_error for row in rows(untimed)] == [True]
+
+
+def test_lines_of_one_log_that_name_different_ranks_are_not_folded() -> None:
+    found = rows((DRIVER, [line(1.0, "rank 3 failed"), line(1.1, "rank 5 failed")]))
+    assert [row.text for row in found] == ["rank 3 failed", "rank 5 failed"]
+    prefixed = [line(1.0, f"(RayTrainWorker pid={pid}) loss 1") for pid in (7, 8)]
+    assert [row.count for row in rows((DRIVER, prefixed))] == [2]
 
 
 def test_number_of_open_rows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

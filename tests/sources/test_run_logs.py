@@ -17,7 +17,7 @@ RUNS = "/api/train/v2/runs/v1"
 WORKER, DEAD = "b" * 56, "c" * 56
 
 
-def run(*, over: bool = False, started_s: float = 1_763_712_001) -> str:
+def run(*, over: bool = False, started_s: float = 1_763_712_001, attempts: int = 1) -> str:
     """A run with a rank on the head, one on a worker node and one on a node that died."""
     workers = [
         {
@@ -37,7 +37,10 @@ def run(*, over: bool = False, started_s: float = 1_763_712_001) -> str:
         "status": "FINISHED" if over else "RUNNING",
         "start_time_ns": int(started_s * 1e9),
         "controller_log_file_path": "/tmp/ray/session_x/logs/train/ray-train-app-controller-7.log",
-        "attempts": [{"status": "RUNNING", "start_time_ns": 10**9, "workers": workers}],
+        "attempts": [
+            {"status": "RUNNING", "start_time_ns": number * 10**9, "workers": workers}
+            for number in range(1, attempts + 1)
+        ],
     }
     return json.dumps({"train_runs": [found]})
 
@@ -81,6 +84,18 @@ async def test_logs_of_ranks_driver_controller_raylets_and_gcs_are_found(
         "gcs": "gcs_server.out",
     }
     assert found.title == "run digits"
+
+
+async def test_ranks_of_failed_attempts_are_read_too(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.nodes = [node(), node(WORKER, head=False)]
+    fake.add_job("j1")
+    fake.fail(RUNS, Fault(200, run(attempts=7)))
+    found = await run_logs.find(dashboard)
+    names = [place.log.name for place in found.places if place.log.rank == 0]
+    assert names == ["rank 0", *(f"rank 0 (attempt {number})" for number in (6, 5, 4, 3))]
+    assert Unread("ranks of 2 earlier attempts", "too many") in found.unread
 
 
 async def test_log_of_a_rank_on_a_dead_node_is_named_as_not_read(

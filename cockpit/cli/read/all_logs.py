@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import re
 import sys
 import time
@@ -16,7 +17,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
-from cockpit.logs.block import Block, LineFilter, merged
+from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
 from cockpit.logs.line import LineParser
 from cockpit.logs.moment import FORMS, moment
@@ -57,7 +58,8 @@ class Merge:
         self._kept, self._zone = kept, zone
         self._parsers: list[LineParser] = []
         self._blocks: list[Block] = []
-        self._has_error = False
+        self._first = FirstError()
+        self._marked = False
 
     def add(self, log: Log) -> int:
         """The number of the log for `take`."""
@@ -69,15 +71,26 @@ class Merge:
 
     def take(self, index: int, lines: Sequence[str]) -> None:
         self.read_lines[index] += len(lines)
-        for line in self._kept.kept(self._parsers[index].parse(lines)):
-            self._blocks[index].append(line)
+        for line in self._parsers[index].parse(lines):
+            self._first.see(index, self.logs[index], line)
+            if self._kept.keeps(line):
+                self._blocks[index].append(line)
 
     def rows(self) -> Iterator[Row]:
         """The rows of all lines since the last call, which are dropped from memory after it."""
         blocks, self._blocks = self._blocks, [Block(log) for log in self.logs]
-        for row in folded(merged(blocks), self.logs, has_error=self._has_error):
-            self._has_error = self._has_error or row.first_error
+        first = None if self._marked else self._first.entry
+        for row in folded(merged(blocks), self.logs, first):
+            self._marked = self._marked or row.first_error
             yield row
+
+    def unshown_error(self) -> Row | None:
+        """The first error of the lines that were read, if the filter left it out."""
+        first = self._first.entry
+        if first is None or self._marked:
+            return None
+        at_s = None if first.at_s == -math.inf else first.at_s
+        return Row(at_s, first.text, first.level, (self.logs[first.log],), first_error=True)
 
 
 def run(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> int:
@@ -145,6 +158,8 @@ async def _run(
             if searched and args.lines is None:
                 _print_shortened(merge, lines)
             _print_rows(merge.rows(), args.output)
+            if (error := merge.unshown_error()) is not None:
+                log(f"Left out by the filter: {text_of(error)}")
             return
         if rest:
             log(f"Not followed: {len(rest)} logs; the driver's log has what its ranks print.")
@@ -239,7 +254,7 @@ class _Following:
         self, dashboard: Dashboard, found: run_logs.RunLogs, merge: Merge, lines: int
     ) -> None:
         self._dashboard, self._found, self._merge, self._lines = dashboard, found, merge, lines
-        self._known = {place.file.name for place in found.places}
+        self._known = {(place.file.node_id, place.file.name) for place in found.places}
         self.tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, places: Mapping[int, Place]) -> None:
@@ -270,11 +285,12 @@ class _Following:
 
     async def _start_new(self) -> None:
         try:
-            found = await run_logs.find(self._dashboard, self._found.job_id)
+            found = await run_logs.find(self._dashboard, self._found.id)
         except CockpitError:
             return  # the followers report what cannot be reached
-        new = [place for place in found.places if place.file.name not in self._known]
-        self._known.update(place.file.name for place in new)
+        files = {(place.file.node_id, place.file.name): place for place in found.places}
+        new = [place for file, place in files.items() if file not in self._known]
+        self._known.update(files)
         self.start({self._merge.add(place.log): place for place in new})
 
     async def _one(self, at: int, place: Place) -> None:

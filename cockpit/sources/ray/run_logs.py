@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -22,6 +22,8 @@ from cockpit.sources.ray.log_follower import LINE_LIMIT_BYTES, LogFile
 T = TypeVar("T")
 _ERROR_FILE = re.compile(r"worker-.+-(\d{1,10})\.err", re.ASCII)
 
+ATTEMPTS = 5
+"""The newest attempts whose ranks are read: the error that ended one is in their logs."""
 CONCURRENCY = 10
 """Requests at one time: as many connections as the client keeps open."""
 APP, SYSTEM = "ray-train-app-controller", "ray-train-sys-controller"
@@ -46,6 +48,8 @@ class RunLogs(Struct):
     title: str
     """The run, or its job if Ray Train does not list the run."""
     job_id: str = ""
+    id: str = ""
+    """Of the run, or of the job."""
     places: list[Place] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
@@ -61,9 +65,14 @@ async def find(dashboard: Dashboard, name: str = "") -> RunLogs:
     run, job = _chosen(runs, jobs, name)
     found = RunLogs(f"run {run.name}" if run else f"job {job.id}" if job else "")
     found.job_id = job.id if job else ""
+    found.id = run.id if run else found.job_id
     alive = {node.id: node for node in nodes if node.alive}
     _driver(found, run, job)
-    used = [worker.node_id for worker in _workers(run)]
+    used = [worker.node_id for _, worker in _workers(run)]
+    if run is not None and len(run.attempts) > ATTEMPTS:
+        found.unread.append(
+            Unread(f"ranks of {len(run.attempts) - ATTEMPTS} earlier attempts", "too many")
+        )
     if job is not None:
         used.append(job.driver_node_id)
     if run is not None:
@@ -97,8 +106,14 @@ def _is_newer(job: Job, run: TrainRun) -> bool:
     return (job.started_s or 0.0) > run.started_s and not job.status.is_over
 
 
-def _workers(run: TrainRun | None) -> tuple[TrainWorker, ...]:
-    return run.attempts[-1].workers if run is not None and run.attempts else ()
+def _workers(run: TrainRun | None) -> Iterator[tuple[str, TrainWorker]]:
+    """Each rank of the newest ATTEMPTS with its name, the newest attempt first."""
+    attempts = run.attempts[-ATTEMPTS:] if run is not None else ()
+    left_out = len(run.attempts) - len(attempts) if run is not None else 0
+    for index, attempt in reversed([*enumerate(attempts, left_out + 1)]):
+        of = "" if attempt is attempts[-1] else f" (attempt {index})"
+        for worker in sorted(attempt.workers, key=lambda worker: worker.rank):
+            yield f"rank {worker.rank}{of}", worker
 
 
 def _driver(found: RunLogs, run: TrainRun | None, job: Job | None) -> None:
@@ -125,8 +140,8 @@ async def _ranks(
     dashboard: Dashboard, found: RunLogs, run: TrainRun, alive: dict[str, Node]
 ) -> None:
     """The log, the output, and the standard error of each rank."""
-    workers = sorted(_workers(run), key=lambda worker: worker.rank)
-    listed = {worker.node_id for worker in workers if worker.node_id in alive}
+    workers = list(_workers(run))
+    listed = {worker.node_id for _, worker in workers if worker.node_id in alive}
     errors: dict[tuple[str, int], str] = {}
 
     async def listing(node_id: str) -> None:
@@ -140,9 +155,9 @@ async def _ranks(
         errors.update({(node_id, pid): name for name in names if (pid := _pid(name)) is not None})
 
     await each(listed, listing)
-    over = run.state.is_over
-    for worker in workers:
-        log = Log(Kind.RANK, f"rank {worker.rank}", worker.rank)
+    for name, worker in workers:
+        over = run.state.is_over or "attempt" in name
+        log = Log(Kind.RANK, name, worker.rank)
         if worker.node_id not in alive:
             found.unread.append(Unread(log.name, "its Ray node is dead, and its log with it"))
             continue
@@ -150,9 +165,9 @@ async def _ranks(
             found.places.append(Place(log, LogFile(worker.node_id, worker.log_file, over)))
         else:
             found.unread.append(Unread(log.name, "Ray has not reported its log file"))
-        if name := errors.get((worker.node_id, worker.pid)):
-            log = Log(Kind.RANK, f"rank {worker.rank} stderr", worker.rank)
-            found.places.append(Place(log, LogFile(worker.node_id, name, over)))
+        if file := errors.get((worker.node_id, worker.pid)):
+            log = Log(Kind.RANK, f"{name} stderr", worker.rank)
+            found.places.append(Place(log, LogFile(worker.node_id, file, over)))
 
 
 def _pid(name: str) -> int | None:
