@@ -149,3 +149,19 @@ def test_without_trials_one_sentence_reports_it(
     assert ask("trials") == []
     assert main(["trials"]) == 0
     assert "No trials" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_logs_of_ranks_driver_and_raylets_are_merged_by_time(
+    job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["logs", "--all", job, "--lines", "20", "-o", "jsonl"]) == 0
+    said = capsys.readouterr()
+    assert "Not read: rank" not in said.err, said.err
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    names = {name for row in rows for name in row["logs"]}
+    assert {"rank 0", "driver", "controller", "gcs"} <= names, "rank 1 may have logged nothing"
+    assert sum(name.startswith("raylet ") for name in names) == 3
+    times = [row["at_s"] for row in rows if row["at_s"] is not None]
+    assert times == sorted(times)
