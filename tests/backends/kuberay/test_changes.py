@@ -167,7 +167,7 @@ async def test_pod_replaced_just_before_the_request_is_left_alone(place: Place, 
     def replace_it() -> None:
         place.ask("DELETE", place.path("pods", name), {"gracePeriodSeconds": 0})
         place.wait(lambda: not place.has(place.path("pods", name)), "pod gone")
-        place.pod(name, runs=False)  # no node ends it after the one before
+        place.pod(name)
 
     async with place.backend() as backend:
         before = backend._pod
