@@ -1,4 +1,8 @@
-"""Unmodified scripts on a real Ray, whose rank 1 is stuck. The kinds of hangs: test_corpus.py."""
+"""Unmodified Lightning and Transformers scripts on a real Ray, whose rank 1 is stuck.
+
+A plain torch script is in tests/guard/test_guard_on_local.py; tests/hangs/test_corpus.py has the
+kinds of hangs.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +30,20 @@ def session() -> Iterator[Session]:
         yield session
 
 
-@pytest.mark.parametrize("script", ["stuck_torch.py", "lightning_fit.py", "transformers_fit.py"])
+@pytest.fixture(autouse=True)
+def ended_jobs(session: Session) -> Iterator[None]:
+    """Also after a failure: a test that failed under load runs again on the same cluster."""
+    yield
+    end(session)
+
+
+@pytest.mark.parametrize("script", ["lightning_fit.py", "transformers_fit.py"])
 def test_stuck_rank_of_an_unmodified_script_is_named_within_30_s(
     script: str, session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stick, name = tmp_path / "stick", script.removesuffix("_fit.py")
-    arguments: tuple[str, ...] = ("--storage-path", str(tmp_path), "--name", name)
-    arguments += ("--epochs", "100000", "--stick", str(stick))
-    if script == "stuck_torch.py":
-        name, arguments = "stuck", (str(tmp_path),)
-    run, found = hang(session, script, arguments, name, stick.touch)
+    options = ("--storage-path", str(tmp_path), "--name", name, "--epochs", "100000")
+    run, found = hang(session, script, (*options, "--stick", str(stick)), name, stick.touch)
     check(session, run, found, script)
     assert main(["hang", name, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"]["ranks"] == [1]
@@ -43,4 +51,3 @@ def test_stuck_rank_of_an_unmodified_script_is_named_within_30_s(
     assert "`stuck`" in capsys.readouterr().out
     assert main(["status"]) == 0
     assert "STALLED for" in capsys.readouterr().out
-    end(session, run)
