@@ -6,6 +6,7 @@ https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from cockpit.launch.settings_file import decoded
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
@@ -219,12 +221,5 @@ _BUILT_IN = {"CPU": "--driver-cpus", "GPU": "--driver-gpus", "memory": "--driver
 _EXAMPLE = "env_vars: {NCCL_DEBUG: INFO}"
 
 
-def _opened(path: str) -> Any:
-    import io
-
-    try:
-        return io.StringIO(Path(path).expanduser().read_text("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{one_line(path)} is not UTF-8 text.") from error
-    except OSError as error:
-        raise UsageError(f"{one_line(path)} cannot be read.", f"{error.strerror}.") from error
+def _opened(path: str) -> io.StringIO:
+    return io.StringIO(decoded(Path(path).expanduser().read_bytes, one_line(path)), newline=None)

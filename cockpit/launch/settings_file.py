@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,20 @@ class SettingsFile(Struct, frozen=True):
 
 def read(path: str) -> SettingsFile:
     """Read the file at `path`, or standard input for `-`. Raises UsageError."""
-    name = "standard input" if path == STANDARD_INPUT else path
+    if path == STANDARD_INPUT:
+        name = "standard input"
+        return parsed(decoded(sys.stdin.buffer.read, name), name)
+    return parsed(decoded(Path(path).expanduser().read_bytes, path), path)
+
+
+def decoded(read_bytes: Callable[[], bytes], name: str) -> str:
+    """The text of a file of the user. Raises UsageError with its name."""
     try:
-        if path == STANDARD_INPUT:
-            data = sys.stdin.buffer.read()
-        else:
-            data = Path(path).expanduser().read_bytes()
-        text = data.decode("utf-8-sig")
+        return read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name} is no text.", f"{error.reason} at byte {error.start}.") from error
     except OSError as error:
         raise UsageError(f"{name} cannot be read.", f"{error.strerror}.") from error
-    return parsed(text, name)
 
 
 def parsed(text: str, name: str) -> SettingsFile:

@@ -55,8 +55,8 @@ def _todo(found: Verdict) -> list[str]:
     if not found.may_restart:
         end = (
             "Ray Train does not restart the run (max_failures is 0). Stop the job, then submit it "
+            "again from its newest checkpoint: cockpit stop JOB, cockpit resume JOB"
         )
-        end += "again from its newest checkpoint: cockpit stop JOB, cockpit resume JOB"
     match found.kind:
         case Kind.SKIPPED | Kind.MISMATCH | Kind.DEADLOCK:
             return ["The script is wrong, and a restart would hang again: cockpit stop JOB"]
