@@ -8,7 +8,6 @@ import json
 import math
 import re
 import sys
-import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, tzinfo
@@ -22,6 +21,7 @@ from cockpit.logs.fold import folded
 from cockpit.logs.line import LineParser
 from cockpit.logs.moment import FORMS, moment
 from cockpit.logs.types import Kind, Log, Row
+from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.text import one_line
 from cockpit.sources.ray import run_logs
@@ -65,7 +65,7 @@ class Merge:
         """The number of the log for `take`."""
         self.logs.append(log)
         self.read_lines.append(0)
-        self._parsers.append(LineParser(time.time, self._zone))
+        self._parsers.append(LineParser(server_time, self._zone))
         self._blocks.append(Block(log))
         return len(self.logs) - 1
 
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> int:
 def _filter(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> LineFilter:
     if args.since and args.around:
         raise UsageError("Use one of --since and --around.")
-    now_s = time.time()
+    now_s = server_time()
     if args.around:
         at_s = _moment("--around", args.around, now_s)
         return LineFilter(pattern, at_s - AROUND_S, at_s + AROUND_S)
