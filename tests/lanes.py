@@ -1,8 +1,9 @@
 """Which tests run, in which process, and in which order.
 
 **Lanes.** `pytest` runs the quick lane: each chain once on real parts. `pytest -m slow` runs the
-rest; tests named on the command line run whichever lane they belong to. The soak runs only when its
-marker is named (`pytest -m soak`).
+rest but for variants and the soak, which run only when their marker is named: `pytest -m nightly`
+(the same chains with other scripts, jobs and backends, and many more random inputs) and `pytest -m
+soak`. Quick and slow tests named on the command line run whichever lane they belong to.
 
 **Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
 tests on Kubernetes, one those that start local clusters, one those of training and of sources on
@@ -26,7 +27,9 @@ from tests.cluster.fixtures import cluster_wanted
 ROOT = Path(__file__).parent
 PROCESSES = 3
 KUBERNETES, LOCAL, RAY = "kubernetes", "local", "ray"
-TWO_ATTEMPTS_S = 1_800
+BY_NAME = ("nightly", "soak")
+"""Markers whose tests run only when the marker is named."""
+TWO_ATTEMPTS_S = 3_600
 """Time limit of both attempts of a timed test, with the wait between them."""
 OF_JOBS = ("training", "sources")
 """Folders whose tests on Ray run in a separate process."""
@@ -56,8 +59,7 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.It
     """Return the tests of `items` that belong to another lane than the one that runs."""
     given = getattr(config, "workerinput", None)  # a worker does not see how tests were chosen
     others = {"slow"} if (given["quick"] if given else quick(config)) else set()
-    if "soak" not in config.option.markexpr:
-        others.add("soak")
+    others.update(marker for marker in BY_NAME if marker not in config.option.markexpr)
     return [item for item in items if others & {mark.name for mark in item.iter_markers()}]
 
 

@@ -23,7 +23,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
-from tests.local_cluster import running_cluster
+from tests.local_cluster import LIGHT_RUN, running_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
@@ -103,7 +103,7 @@ def _title(pid: int) -> str:
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     group = GroupSpec("workers", replicas=2, min=0, max=2)
-    settings = {"storage_path": str(tmp_path), "epochs": "100000", "min_workers": "1"}
+    settings = LIGHT_RUN | {"storage_path": str(tmp_path), "min_workers": "1"}
     spec = submission.bundled_spec(
         "checkpointed",
         settings,

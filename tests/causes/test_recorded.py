@@ -50,7 +50,6 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", QUICK_TRAIN)
 def test_run_of_ray_train_gets_its_cause(name: str, ends: Ends) -> None:
     has_cause(ends.of_train(name), QUICK_TRAIN[name])
@@ -58,7 +57,6 @@ def test_run_of_ray_train_gets_its_cause(name: str, ends: Ends) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", QUICK_DRIVERS)
 def test_driver_gets_its_cause(name: str, ends: Ends) -> None:
     has_cause(ends.of_job(f"driver-{name}"), QUICK_DRIVERS[name])
@@ -66,7 +64,6 @@ def test_driver_gets_its_cause(name: str, ends: Ends) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OTHER_JOBS)
 def test_job_without_driver_code_gets_its_cause(name: str, ends: Ends) -> None:
     has_cause(ends.of_job(name), OTHER_JOBS[name])

@@ -15,7 +15,7 @@ import pytest
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
 from cockpit.session import builder
-from tests.local_cluster import running_cluster
+from tests.local_cluster import LIGHT_FLAGS, running_cluster
 
 pytestmark = pytest.mark.ray
 
@@ -41,7 +41,7 @@ def ask(cluster: LocalBackend, capsys: pytest.CaptureFixture[str]) -> Any:
 def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run that lasts longer than all of the tests."""
     results = tmp_path_factory.mktemp("results")
-    settings = [f"--set=storage_path={results}", "--set=epochs=100000", "--workers=2"]
+    settings = [*LIGHT_FLAGS, f"--set=storage_path={results}", "--workers=2"]
     from contextlib import redirect_stdout
     from io import StringIO
 

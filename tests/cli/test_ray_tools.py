@@ -19,7 +19,7 @@ from cockpit.model.event import MetricsReported
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.session import builder
 from tests.events import RUN, before_the_kill, reduced, the_recovery
-from tests.local_cluster import running_cluster
+from tests.local_cluster import LIGHT_FLAGS, running_cluster
 
 
 def test_a_run_is_reported_as_slices_that_follow_one_another() -> None:
@@ -69,7 +69,7 @@ def cluster() -> Iterator[LocalBackend]:
 @pytest.fixture(scope="module")
 def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
     results = tmp_path_factory.mktemp("results")
-    settings = [f"--set=storage_path={results}", "--set=epochs=100000", "--workers=2"]
+    settings = [*LIGHT_FLAGS, f"--set=storage_path={results}", "--workers=2"]
     out = StringIO()
     with redirect_stdout(out):
         assert main(["launch", "checkpointed", *settings]) == 0

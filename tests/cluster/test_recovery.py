@@ -12,6 +12,7 @@ from cockpit.cli.main import main
 from cockpit.session import builder
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
+from tests.local_cluster import LIGHT_FLAGS
 
 Cockpit = Callable[..., Any]
 START_TIMEOUT_S = 150.0
@@ -54,7 +55,8 @@ def test_a_run_recovers_from_the_kill_of_a_worker_pod(
 ) -> None:
     job = cockpit(
         *("launch", "checkpointed", "--workers", "2", "--yes"),
-        *("--set", "epochs=100000", "--set", f"storage_path={STORAGE}/runs"),
+        *LIGHT_FLAGS,
+        f"--set=storage_path={STORAGE}/runs",
     ).split()[-1]
     try:
         _wait_for_checkpoint(ray_on_kubernetes)

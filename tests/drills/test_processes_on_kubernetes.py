@@ -31,6 +31,7 @@ from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
 from tests.drills.conducted import conduct, plan
 from tests.insight.test_hang import LOOP, dump
+from tests.local_cluster import LIGHT_FLAGS
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 OOM_KILLS = "import re,pathlib;print(*[re.findall('oom_kill (.*)',p.read_text())[0] for p in map("
@@ -46,12 +47,19 @@ def session(
     ref = ray_on_kubernetes.ref
     ray_on_kubernetes.wait_ready(1)
     where = ("-n", ref.namespace, "--cluster", ref.name, "--context", ref.context)
-    settings = ("epochs=100000", "max_failures=-1", f"storage_path={STORAGE}/processes")
+    settings = ("max_failures=-1", f"storage_path={STORAGE}/processes")
     argv = ("launch", "checkpointed", "--workers", "1", "--resubmit", "3", "--yes", *where)
     with (
         (tmp_path_factory.mktemp("resubmit") / "said").open("w+") as said,
         subprocess.Popen(
-            [sys.executable, "-m", "cockpit", *argv, *(f"--set={each}" for each in settings)],
+            [
+                sys.executable,
+                "-m",
+                "cockpit",
+                *argv,
+                *LIGHT_FLAGS,
+                *(f"--set={each}" for each in settings),
+            ],
             env={**os.environ, "KUBECONFIG": str(ray_on_kubernetes.kubeconfig)},
             stdout=said,
             stderr=subprocess.STDOUT,

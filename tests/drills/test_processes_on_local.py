@@ -31,6 +31,7 @@ from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.drills.conducted import conduct, plan
 from tests.drills.script import eventually
+from tests.local_cluster import LIGHT_FLAGS, running_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 NAME = "processes"
@@ -39,11 +40,9 @@ NAME = "processes"
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """On a cluster with a run of two ranks that lasts longer than all tests."""
-    from tests.local_cluster import running_cluster
-
     results = tmp_path_factory.mktemp("results")
     with running_cluster(NAME, [GroupSpec("workers", replicas=2, min=0, max=2)]) as backend:
-        settings = [f"--set=storage_path={results}", "--set=epochs=100000", "--workers=2"]
+        settings = [*LIGHT_FLAGS, f"--set=storage_path={results}", "--workers=2"]
         assert main(["launch", "checkpointed", *settings, "--set=max_failures=-1"]) == 0
         with builder.session_on(backend) as session:
             assert session.wait(lambda store: steps(store, attempt=1) >= 20, 480.0)

@@ -17,9 +17,9 @@ from cockpit.cli.main import main
 from cockpit.config import paths
 from cockpit.drills.engine.journal import Journal
 from cockpit.recorder.drills import DrillHistory
-from tests.local_cluster import running_cluster
+from tests.local_cluster import LIGHT_FLAGS, running_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,9 @@ def test_the_smoke_game_day_passes_and_leaves_nothing(
     junit = tmp_path / "smoke.xml"
     command = [
         *(sys.executable, "-m", "cockpit", "drill", "run", "smoke", "--yes", "--local"),
-        *("--set", f"storage_path={tmp_path / 'results'}", "-o", "json", "--junit", str(junit)),
+        *LIGHT_FLAGS,
+        f"--set=storage_path={tmp_path / 'results'}",
+        *("-o", "json", "--junit", str(junit)),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -17,7 +17,7 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.drills.conducted import conduct, plan
-from tests.local_cluster import running_cluster
+from tests.local_cluster import LIGHT_RUN, running_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
@@ -30,9 +30,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     storage = tmp_path_factory.mktemp("storage")
     workers = [GroupSpec("workers", replicas=2, min=0, max=2)]
     with running_cluster("storage", workers) as backend, builder.session_on(backend) as session:
-        settings = {
-            "epochs": "100000",
-            "batch_size": "16",  # epochs of a second, and so checkpoints
+        settings = LIGHT_RUN | {
+            "model": "convnet",  # whose checkpoint is too large for a full disk
+            "width": "64",
             "max_failures": "-1",
             "storage_path": str(storage),
         }

@@ -13,7 +13,7 @@ from cockpit.cli.main import main
 from cockpit.model.recovery import FAST
 from tests.guard.hung_run import HungRun, hung_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 RECOVERED_WITHIN_S = 15.0
 WHOLE_WITHIN_S = 45.0

@@ -41,14 +41,12 @@ def test_healthy_run_gets_no_verdict(name: str, healthy: dict[str, Watched]) -> 
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.timeout(900)
 def test_every_hang_is_explained(tmp_path: Path) -> None:
     assert wrong(played(REST_HANGS, True, tmp_path), explained) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.timeout(900)
 def test_no_healthy_run_gets_a_verdict(tmp_path: Path) -> None:
     assert wrong(played(REST_HEALTHY, False, tmp_path), unsuspected) == []
 

@@ -42,6 +42,7 @@ def ended_jobs(session: Session) -> Iterator[None]:
     end(session)
 
 
+@pytest.mark.nightly  # on a local cluster: tests/hangs/test_on_ray.py
 @pytest.mark.parametrize("script", ["lightning_fit.py", "transformers_fit.py"])
 def test_stuck_rank_of_an_unmodified_script_is_named_within_30_s(
     script: str, session: Session, ray_on_kubernetes: RealCluster

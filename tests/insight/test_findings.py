@@ -27,7 +27,7 @@ def watched(training: Training, *, healthy_s: float = SICK_AT_S) -> Watcher:
 # -- healthy runs
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.nightly) for s in (1, 2))])
 @pytest.mark.parametrize("ranks", [1, 2, 16])
 def test_a_healthy_run_raises_nothing_in_a_quarter_of_an_hour(ranks: int, seed: int) -> None:
     training = Training(ranks=ranks, gpus=ranks > 2, seed=seed)

@@ -167,7 +167,7 @@ def drive(
     cluster: Cluster,
     argv: list[str],
     watch: Callable[[list[Record]], None] = lambda records: None,
-    limit_s: float = 500,
+    limit_s: float = 1000,
     until: Callable[[list[Record]], bool] = lambda records: False,
 ) -> Outcome:
     """Run a driver to its end, or kill it `until` so; `watch` sees the stream grow."""
@@ -202,7 +202,7 @@ def drive_each(cluster: Cluster, programs: Mapping[str, list[str]]) -> Outcome:
     script's path, and its arguments. `Outcome.of` separates them.
     """
     argv = json.dumps([[name, *argv] for name, argv in programs.items()])
-    outcome = drive(cluster, ["-c", EACH, argv], limit_s=560)
+    outcome = drive(cluster, ["-c", EACH, argv], limit_s=1100)
     assert outcome.code == 0, outcome.output[-4000:]
     return outcome
 

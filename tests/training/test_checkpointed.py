@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def test_a_step_takes_no_less_than_the_shortest_time_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended_s: list[float] = []
+    monkeypatch.setattr(telemetry, "step", lambda **_: ended_s.append(time.perf_counter()))
+    train(replace(SMALL, max_steps=4, min_step_s=0.15), Reported(tmp_path))
+    assert len(ended_s) == 4
+    assert min(later - earlier for earlier, later in pairwise(ended_s)) > 0.14
 
 
 def losses_of(

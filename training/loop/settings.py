@@ -17,6 +17,11 @@ class RunSettings:
     workers: int = setting(2, "number of training workers (ranks), one CPU or GPU each", at_least=1)
     epochs: int = setting(100, "passes over the data")
     max_steps: int = setting(0, "stop after this number of steps, for a smoke test; 0: no limit")
+    min_step_s: float = setting(
+        0.0,
+        "shortest time of a step in seconds, to leave the CPU to other work; 0: no pause",
+        at_least=0,
+    )
     seed: int = setting(
         0, "seed of the model, the order of the data, and each rank's random numbers"
     )

@@ -120,6 +120,7 @@ def train(
         return "" if wrong is None else why_not_finite(wrong[0], world.gather(wrong[1]))
 
     checkpoint_s = 0.0
+    step_began = time.perf_counter()
     tracking = Tracking(settings, world, progress.tracked)
     with tracking, attention.kernel(settings.attention):
         # A run that had all of its steps before has none left.
@@ -148,6 +149,10 @@ def train(
                     optimizer.zero_grad()
                     average.update()
 
+                if settings.min_step_s:
+                    pause_s = step_began + settings.min_step_s - time.perf_counter()
+                    time.sleep(max(0.0, pause_s))
+                    step_began = time.perf_counter()
                 progress.end_step(loss)
                 telemetry.step(
                     loss=loss,
