@@ -3,8 +3,10 @@ tests/backends/test_fast_recovery.py."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ ray = pytest.importorskip("ray")
 from training.recovery import deaths, nodes, spares  # noqa: E402
 from training.recovery.callback import RecoveryCallback  # noqa: E402
 from training.recovery.nodes import Node  # noqa: E402
+from training.recovery.settings import IMPORTS_BYTES, SPARE_MEMORY_BYTES  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,20 @@ def test_spares_import_what_is_installed_and_ours_but_no_module_of_the_script(
     assert {"json", "ray", "training.recovery.spares"} <= set(names)
     assert not {"users_own_module", "__main__", "tests"} & set(names)
     del sys.modules["users_own_module"]
+
+
+def test_spares_that_start_together_take_no_more_memory_than_is_left(tmp_path: Path) -> None:
+    left = SPARE_MEMORY_BYTES + 1.5 * IMPORTS_BYTES
+    importing = tmp_path / "importing"
+    with spares._reserved_memory(importing, lambda: left) as first:
+        other = importing / str(os.getppid())  # another process that imports at the same time
+        other.touch()
+        with spares._reserved_memory(importing, lambda: left) as second:
+            assert (first, second) == (True, False)
+        other.rename(importing / "4194305")  # above every process id: it has ended
+        with spares._reserved_memory(importing, lambda: left - IMPORTS_BYTES) as third:
+            assert third
+    assert not (importing / str(os.getpid())).exists()
 
 
 def test_a_ray_that_is_another_leaves_the_run_alone(caplog: pytest.LogCaptureFixture) -> None:

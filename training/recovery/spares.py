@@ -11,19 +11,23 @@ It goes with its job. Nothing here raises: without spares a run restarts as Ray 
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import logging
+import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
 
 from training.recovery.nodes import ANSWER_S, Node, alive
-from training.recovery.settings import KEEP_S, LOOK_S, SPARE_MEMORY_BYTES
+from training.recovery.settings import IMPORTS_BYTES, KEEP_S, LOOK_S, SPARE_MEMORY_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -92,25 +96,64 @@ def loaded() -> tuple[str, list[str]]:
 
 
 def preload() -> None:
-    """In every new process of a rank, before it takes work.
+    """Import the run's libraries in a new worker process, before it takes work.
 
-    For those of the first attempt there is no list yet, and nothing is done. Ray ends a process
-    whose hook raises, so this never does.
+    In the first attempt the list does not exist yet, and nothing is done. Never raises: Ray ends a
+    process whose hook raises.
     """
     try:
         from ray.experimental.internal_kv import _internal_kv_get
 
         listed = _internal_kv_get(_key(), namespace=_NAMESPACE)
-        if not listed or not _has_room():
+        if not listed:
             return
+        session = Path(ray._private.worker._global_node.get_session_dir_path())
+        with _reserved_memory(session / "cockpit-spares", _free_bytes) as is_reserved:
+            if is_reserved:
+                _import(json.loads(listed))
     except Exception:
         log.warning("nothing was imported beforehand; the run continues", exc_info=True)
-        return
-    for name in json.loads(listed):
+
+
+def _import(names: Sequence[str]) -> None:
+    for name in names:
         try:
             importlib.import_module(name)
         except Exception:
             log.debug("%s was not imported beforehand", name, exc_info=True)
+
+
+@contextmanager
+def _reserved_memory(importing: Path, free_bytes: Callable[[], float]) -> Iterator[bool]:
+    """Yield whether the node has memory for one more process with the run's libraries.
+
+    Spares start at the same time. Each one that still imports has a file, named by its process id,
+    in the directory `importing`: the memory that it is about to take counts as used.
+    """
+    importing.mkdir(mode=0o700, exist_ok=True)
+    mine = importing / str(os.getpid())
+    lock = os.open(importing, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        others = [path for path in importing.iterdir() if Path("/proc", path.name).exists()]
+        is_reserved = free_bytes() - len(others) * IMPORTS_BYTES > SPARE_MEMORY_BYTES
+        if is_reserved:
+            mine.touch()
+    finally:
+        os.close(lock)
+    try:
+        yield is_reserved
+    finally:
+        mine.unlink(missing_ok=True)
+
+
+def _free_bytes() -> float:
+    """Return the memory left in this container or host before Ray's memory monitor ends workers."""
+    from ray._common.utils import get_system_memory
+    from ray._private.utils import get_used_memory
+
+    usable = float(os.environ.get("RAY_memory_usage_threshold", "0.95"))  # noqa: SIM112
+    return float(usable * get_system_memory() - get_used_memory())
 
 
 def _publish(names: Sequence[str], *, lean: bool) -> None:
@@ -129,14 +172,6 @@ _LEAN = sys.stdlib_module_names | {"torch", "ray", "numpy", "training", "pyarrow
 
 def _key() -> bytes:
     return f"recovery/modules/{ray.get_runtime_context().get_job_id()}".encode()
-
-
-def _has_room() -> bool:
-    """Of the container's memory, or of the machine's."""
-    from ray._common.utils import get_system_memory
-    from ray._private.utils import get_used_memory
-
-    return bool(get_system_memory() - get_used_memory() > SPARE_MEMORY_BYTES)
 
 
 def _ask(node: Node, runtime_env: str, count: int) -> None:
