@@ -9,7 +9,8 @@ import pytest
 from cockpit.cli.output.run_rows import run_lines
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.stall import Stall, stall, stalls
-from cockpit.model.event import MetricsReported
+from cockpit.model.event import MetricsReported, RanksDumped
+from tests.insight.test_hang import LOOP, REDUCE, WORLD, dump
 from tests.insight.training_run import RUN, T0, Training
 
 
@@ -123,3 +124,23 @@ def test_status_shows_the_stall_and_what_the_pace_allows() -> None:
     lines = list(run_lines(training.run, training.clock + 195))
     assert "STALLED for 3 m 15 s" in lines[0]
     assert lines[1].startswith("No step, report or checkpoint since then")
+
+
+def test_hang_that_the_ranks_explain_is_a_stall_before_the_reports_show_it() -> None:
+    """Reports come every 60 s; the watchdog sees after 31 s that rank 0 waits for rank 1."""
+    training = reporting([60.0 * n for n in range(1, 8)], 430)
+    dumped_s = training.clock + 31.0
+    training.tell(
+        RanksDumped(
+            at_s=dumped_s, source="telemetry", run_id=RUN, attempt=1,
+            dumps=(dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)),
+            stacks=(LOOP, REDUCE), groups=(WORLD,),
+        )
+    )  # fmt: skip
+    assert stall(training.run, dumped_s + 1) == Stall(training.clock, 20.0)
+    assert stalls(training.run, dumped_s + 1) == [(training.clock, dumped_s + 1)]
+    [status, *_] = run_lines(training.run, dumped_s + 1)
+    assert "STALLED for 32.0 s" in status
+    found = goodput(training.run, dumped_s + 1)
+    assert found is not None
+    assert found.lost_s["stalled"] == pytest.approx(32)

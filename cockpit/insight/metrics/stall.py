@@ -8,6 +8,9 @@ after the newest progress, and one that the end of an attempt cut off, is a stal
 max(FLOOR_S, 6 * the median gap, 2 * the longest gap that was no stall)
 
 A stall begins at the last progress, plus one usual gap.
+
+The watchdog of the ranks sees the progress between two reports too. Where its dumps explain a hang,
+the stall begins at the last progress that the ranks saw, whatever the pace of the reports is.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from bisect import bisect_left, bisect_right
 
 from msgspec import Struct
 
+from cockpit.insight.hang.types import Confidence, Kind
+from cockpit.insight.hang.verdict import verdict
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
 from cockpit.insight.metrics.timeline import Activity, Stretch, stretches
@@ -49,6 +54,8 @@ def stall(run: RunView, now_s: float, least_s: float = FLOOR_S) -> Stall | None:
     The bound is at least `least_s`, and at least twice the longest gap that ended in progress, a
     stall or not: such a gap may occur again.
     """
+    if (hang := _hang(run, now_s)) is not None:
+        return hang
     times = progress_s(run) if is_going(run) else []
     if len(times) < _FEWEST or now_s - times[-1] <= max(least_s, FLOOR_S):
         return None
@@ -63,8 +70,10 @@ def stall(run: RunView, now_s: float, least_s: float = FLOOR_S) -> Stall | None:
 def stalls(run: RunView, now_s: float) -> list[tuple[float, float]]:
     """Return the stalls of the run up to `now_s`, each with its begin and its end."""
     times = progress_s(run)
+    hang = _hang(run, now_s)
+    hung = [] if hang is None else [(hang.since_s, now_s)]
     if len(times) < _FEWEST:
-        return []
+        return hung
     training = [part for part in stretches(run, now_s) if part.doing is Activity.TRAINING]
     lengths = _gaps(times)
     long = _long_gaps(times, lengths, training)
@@ -76,11 +85,23 @@ def stalls(run: RunView, now_s: float) -> list[tuple[float, float]]:
     longest = max(map(lengths.__getitem__, set(long).difference(found)), default=0.0)
     bound = _bound_s(lengths, longest)
     for part in training:
+        if hung and part.end_s >= now_s:
+            continue
         last = bisect_right(times, part.end_s + 1.0) - 1
         # Without progress in it, the extent of the segment is unknown.
         if last >= 0 and times[last] >= part.begin_s - 1.0 and part.end_s - times[last] > bound:
             spans.append((times[last] + _usual_s(lengths), part.end_s))
-    return [(begin_s, end_s) for begin_s, end_s in sorted(spans) if begin_s < end_s]
+    return [(begin_s, end_s) for begin_s, end_s in sorted(spans + hung) if begin_s < end_s]
+
+
+def _hang(run: RunView, now_s: float) -> Stall | None:
+    """Return the hang that the ranks' dumps explain; an uncertain verdict is none."""
+    found = verdict(run, now_s)
+    if found is None or not found.is_late or found.kind is Kind.RESOURCES:
+        return None
+    if found.confidence is Confidence.LOW:
+        return None
+    return Stall(found.at_s - found.idle_s, found.bound_s)
 
 
 def progress_s(run: RunView) -> list[float]:
