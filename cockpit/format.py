@@ -84,6 +84,13 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits - 1}e}"
 
 
+def reported(value: float | None) -> str:
+    """A number of unknown meaning, reported by a script: `150` for 150.0, else as `number`."""
+    if value is not None and value.is_integer() and abs(value) < 1e7:
+        return f"{value:.0f}"
+    return number(value)
+
+
 def rate(value: float | None, unit: str = "/s") -> str:
     """`1.23k/s`."""
     return DASH if value is None else f"{si(value)}{unit}"

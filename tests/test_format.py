@@ -70,6 +70,13 @@ def test_a_number_keeps_its_significant_digits(value: float | None, text: str) -
     assert format.number(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(150.0, "150"), (1.5, "1.500"), (math.nan, "NaN"), (None, "–"), (0.0, "0")]
+)
+def test_a_reported_whole_number_has_no_decimals(value: float | None, text: str) -> None:
+    assert format.reported(value) == text
+
+
 def test_what_is_not_known_is_never_zero() -> None:
     unknown = [format.rate(None), format.percent(None), format.count(None)]
     assert unknown == ["–", "–", "–"]

@@ -263,6 +263,10 @@ MOVING: tuple[tuple[str, str], ...] = (
 )
 
 
+OPENS_PROMPT = ("command", "filter")
+"""These take precedence: the app runs them before it sends the keys typed after them anywhere."""
+
+
 def bindings() -> list[Binding]:
     """Of the main screen. Each has an id, so that a keymap can move it."""
     views = [
@@ -273,7 +277,11 @@ def bindings() -> list[Binding]:
         Binding("shift+tab", "turn(-1)", "View before", id="previous_view"),
         Binding("escape", "back", "Back", id="back"),
     ]
-    rest = [Binding(key.keys, key.id, key.help, id=key.id) for key in KEYS if key.keys]
+    rest = [
+        Binding(key.keys, key.id, key.help, id=key.id, priority=key.id in OPENS_PROMPT)
+        for key in KEYS
+        if key.keys
+    ]
     return views + turns + rest
 
 

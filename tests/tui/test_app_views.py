@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from cockpit.model.event import JobsListed, LogLines, SourceHealth
 from cockpit.model.run import Job, JobStatus
@@ -32,6 +33,15 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
         await seen.sees("SAMPLES/S")
         await seen.press("shift+tab", "shift+tab")
         await seen.sees("Nothing is wrong")
+
+
+async def test_a_command_typed_in_one_burst_is_read_whole(cockpit: Open) -> None:
+    """The keys of a paste, or of a busy machine, wait in the app's queue all at once."""
+    async with cockpit() as seen:
+        names = {":": "colon", " ": "space", "/": "slash", "\r": "enter"}
+        for character in ":theme /x/:y\r":
+            seen.app.post_message(events.Key(names.get(character, character), character))
+        await seen.until(lambda: "/x/:y" in seen.toasts)
 
 
 async def test_overview_explains_how_run_and_cluster_are(cockpit: Open) -> None:

@@ -61,7 +61,7 @@ class Prompt(Input):
         self.value = line
         self.cursor_position = len(line)
         self._at = len(self._history)
-        self.focus()
+        self.screen.set_focus(self)  # at once: `focus` lets the keys that were typed go first
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

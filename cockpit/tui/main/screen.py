@@ -189,6 +189,11 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         heading = f"Keys · {keys.TITLES[name]}"
         self.app.push_screen(Reading(heading, lambda width: help_text(name, width)))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in keys.OPENS_PROMPT and self.prompt is not None and self.focused is self.prompt:
+            return False  # the key is a part of the line
+        return super().check_action(action, parameters)
+
     async def action_command(self) -> None:
         await self._ask(":")
 

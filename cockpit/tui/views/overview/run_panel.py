@@ -136,7 +136,7 @@ def _reported(run: RunView) -> list[tuple[str, str]]:
     shown = ("epoch", "accuracy", *LOSS_NAMES)
     rest = [(name, value) for name, value in run.metrics.items() if name not in shown]
     named = [(one_line(name)[: LABEL_CELLS - 1], value) for name, value in rest[:REPORTED_SHOWN]]
-    return pairs + [(name, format.number(value)) for name, value in named]
+    return pairs + [(name, format.reported(value)) for name, value in named]
 
 
 def alarms(view_state: ViewState, most: int) -> Content | None:

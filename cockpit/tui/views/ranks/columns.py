@@ -294,6 +294,6 @@ def _reported_field(name: str) -> Field:
     return Field(
         Column(f"reported {name}", title, width=max(9, width_of(title)), align="right"),
         value,
-        lambda known: format.number(known if isinstance(known, float) else None),
+        lambda known: format.reported(known if isinstance(known, float) else None),
         names=(name.replace(" ", "_").lower(),),
     )

@@ -120,7 +120,7 @@ def groups(line: RankLine, rank: RankView) -> list[tuple[str, list[Fact]]]:
     elif rank.placement is not None:
         found.append(("Process", [Fact("pid", str(rank.placement.pid))]))
     reported = sorted(rank.reported.items())
-    facts = [_fact(one_line(name, 40), format.number(value)) for name, value in reported]
+    facts = [_fact(one_line(name, 40), format.reported(value)) for name, value in reported]
     if (more := len(facts) - REPORTED_SAID) > 0:
         facts = [*facts[:REPORTED_SAID], Fact("and", f"{more:,} more")]
     found.append(("Reported", facts))
