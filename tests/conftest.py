@@ -121,8 +121,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let a timed test that failed beside others run again alone."""
-    if getattr(item, "execution_count", 1) > 1 and TURN in item.stash:
+    """Begin no test after the time limit. Run a timed test that failed again alone."""
+    is_again = getattr(item, "execution_count", 1) > 1
+    if lanes.time_is_over() and not is_again:
+        pytest.skip(lanes.NOT_BEGUN)
+    if is_again and TURN in item.stash:
         item.stash[TURN].take(alone=True)
 
 
@@ -147,7 +150,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+    known = hasattr(report, "wasxfail") or lanes.NOT_BEGUN in str(report.longrepr)
+    if report.skipped and os.environ.get("CI") and not known:
         report.outcome = "failed"
         report.longrepr = f"skipped in CI, where everything must run: {report.longrepr}"
     return report
@@ -157,8 +161,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, None, None]:
-    """Name, in the last lines, the tests that this machine could not run, and why."""
+    """Name, in the last lines, the tests that were not run, and why."""
     yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    if late := [report for report in skipped if lanes.NOT_BEGUN in str(report.longrepr)]:
+        terminalreporter.write_line(f"Tests {lanes.NOT_BEGUN} ({len(late)}):")
+        for report in late:
+            terminalreporter.write_line(f"  {report.nodeid}")
     if not GPU.exists():
         terminalreporter.write_line("No test ran on a GPU: this machine has none.")
     if why := why_not():

@@ -12,12 +12,16 @@ Ray, and all of them the light tests. The tests of a file stay in one process, a
 **Timed tests.** A test marked `timed` compares times with a bound of seconds, which load exceeds.
 When it fails beside other tests, it runs again while the other processes wait. Only the second
 result counts; the summary lists the first one as a rerun.
+
+**Time limit.** No test begins after the time in TESTS_BEGIN_UNTIL_S (Unix, in seconds), so that a
+slow machine reports a result before CI stops it. The last lines list the tests that did not begin.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +35,9 @@ BY_NAME = ("nightly", "soak")
 """Markers whose tests run only when the marker is named."""
 TWO_ATTEMPTS_S = 3_600
 """Time limit of both attempts of a timed test, with the wait between them."""
+BEGIN_UNTIL_S = "TESTS_BEGIN_UNTIL_S"
+MESSAGE_CHARS = 2_000
+NOT_BEGUN = "not begun: the time limit of this run was reached"
 OF_JOBS = ("training", "sources")
 """Folders whose tests on Ray run in a separate process."""
 
@@ -63,6 +70,11 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.It
     return [item for item in items if others & {mark.name for mark in item.iter_markers()}]
 
 
+def time_is_over() -> bool:
+    """Return whether the time until which tests may begin has passed."""
+    return time.time() > float(os.environ.get(BEGIN_UNTIL_S, "inf"))
+
+
 def divide(items: list[pytest.Item]) -> None:
     """Order the tests and mark which of them stay in one process: the longest groups begin first.
 
@@ -85,7 +97,7 @@ def divide(items: list[pytest.Item]) -> None:
 
 
 class FailuresAtOnce:
-    """Print the name of a test when it fails: the details come at the end of the run."""
+    """Print a failed test and its message at once: the details come at the end of the run."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -96,6 +108,9 @@ class FailuresAtOnce:
         if what and reporter is not None:
             seconds = f"{report.when}, {report.duration:.1f} s"
             reporter.write_line(f"{what} {report.nodeid} ({seconds})", red=True)
+            crash = getattr(report.longrepr, "reprcrash", None)  # a rerun test has no other report
+            if crash is not None:
+                reporter.write_line(f"  {crash.message[:MESSAGE_CHARS]}")
 
 
 class Turn:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -9,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests import lanes
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -53,3 +58,16 @@ def test_a_test_that_runs_alone_waits_until_the_others_have_ended(
     thread.join(10)
     assert alone.is_set()
     other.end()
+
+
+def test_no_test_begins_after_the_time_limit_and_each_is_listed() -> None:
+    test = "tests/test_house.py"
+    environment = os.environ | {"CI": "true", lanes.BEGIN_UNTIL_S: str(time.time() - 1.0)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Tests {lanes.NOT_BEGUN} (" in done.stdout
+    assert f"\n  {test}::" in done.stdout
+    assert "passed" not in done.stdout

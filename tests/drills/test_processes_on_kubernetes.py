@@ -22,6 +22,7 @@ from cockpit.insight.hang.types import Confidence
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
 from cockpit.model.event import RanksDumped
+from cockpit.model.run import JobStatus
 from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
@@ -95,6 +96,15 @@ def steps(store: Store, attempt: int) -> int:
     if run is None or run.attempt is None or run.attempt.number != attempt:
         return 0
     return run.attempt.last_step or 0
+
+
+def trains(store: Store) -> bool:
+    """Return whether the newest job of the run trains: one that the head has just lost does not."""
+    run = current_run(store)
+    job = store.jobs.get(run.submission_id) if run is not None else None
+    if run is None or run.attempt is None or job is None or job.status is not JobStatus.RUNNING:
+        return False
+    return head(store).ready and run.attempt.ended_s is None and (run.attempt.last_step or 0) > 0
 
 
 def run_of(store: Store) -> RunView:
@@ -195,7 +205,8 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     assert said.startswith("done: ")
 
 
-@pytest.mark.parametrize("action", [Action.REPLACE])  # RESTART: tests/hangs/test_on_kubernetes.py
+@pytest.mark.nightly  # Action.RESTART, on a real hang: tests/hangs/test_on_kubernetes.py
+@pytest.mark.parametrize("action", [Action.REPLACE])
 def test_guard_ends_the_rank_of_a_hang(
     action: Action, session: Session, ray_on_kubernetes: RealCluster
 ) -> None:
@@ -249,7 +260,7 @@ def test_a_killed_gcs_ends_the_heads_container_and_the_run_is_sent_again(
     session: Session, ray_on_kubernetes: RealCluster, tmp_path: Path
 ) -> None:
     """The driver dies with the head, and the new head does not know the job."""
-    session.drain()
+    assert session.wait(trains, 420.0), run_of(session.store)
     pod, run = head(session.store), run_of(session.store)
     before = restarts(ray_on_kubernetes, pod.name)
     attempts, job = max(run.attempts), run.submission_id

@@ -29,14 +29,8 @@ def where(ray_on_kubernetes: RealCluster) -> Iterator[tuple[str, ...]]:
         ray_on_kubernetes.wait_ready(1)
 
 
-@pytest.mark.parametrize(
-    "job",
-    [
-        "fsdp2",
-        pytest.param("ddp", marks=pytest.mark.nightly),
-        pytest.param("elastic", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly  # on a local cluster: tests/launch/test_jobs_on_local.py
+@pytest.mark.parametrize("job", ["fsdp2", "ddp", "elastic"])
 def test_two_pods_train(where: tuple[str, ...], ray_on_kubernetes: RealCluster, job: str) -> None:
     storage = {"storage_path": f"{STORAGE}/jobs", "run_name": f"on-{job}"}
     assert launch(job, TRAINING[job] | storage, *where) == 0

@@ -27,7 +27,8 @@ from cockpit.model.event import Event
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.secret import sendable
 
-CONNECT_TIMEOUT_S = 2.0
+CONNECT_TIMEOUT_S = 10.0
+"""Loopback refuses at once; a connection takes longer only while the CPUs are overloaded."""
 
 
 class LocalBackend(WithoutKubernetes):
