@@ -86,7 +86,7 @@ class RealCluster:
         found: list[Any] = self.testbed.plane.ask("GET", path)["items"]
         return found
 
-    def wait_ready(self, workers: int, timeout_s: float = 180.0) -> None:
+    def wait_ready(self, workers: int, timeout_s: float = 600.0) -> None:
         """Until the head and exactly so many workers are there, and Ready."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -95,8 +95,11 @@ class RealCluster:
             if len(pods) == len(ready) == workers + 1 and all(ready):
                 return
             if time.monotonic() > deadline:
-                names = [(pod["metadata"]["name"], pod["status"]) for pod in pods]
-                raise AssertionError(f"not {workers} workers and a head in {timeout_s} s: {names}")
+                states = [
+                    (pod["metadata"]["name"], pod["status"].get("containerStatuses"))
+                    for pod in pods
+                ]
+                raise AssertionError(f"not {workers} workers and a head in {timeout_s} s: {states}")
             time.sleep(0.2)
 
 

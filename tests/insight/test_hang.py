@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.insight.detectors.findings import findings
+from cockpit.insight.hang.advice import actions
 from cockpit.insight.hang.place import Place, place
 from cockpit.insight.hang.text import _stack, lines
 from cockpit.insight.hang.types import Confidence, Kind, Verdict
@@ -81,7 +82,7 @@ def judged(store: Store) -> Verdict:
 
 def test_text_says_which_rank_to_end() -> None:
     found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)]))
-    assert "newest checkpoint: cockpit kill 1." in "\n".join(lines(found))
+    assert "newest checkpoint: cockpit kill 1" in "\n".join(lines(found))
 
 
 def test_sentence_names_the_rank_the_collective_and_the_lines() -> None:
@@ -123,6 +124,16 @@ def test_hang_replaces_the_finding_of_a_hung_run() -> None:
     store = hung([dump(1, 0, 2, waits=False), *waiting])
     [finding] = findings(store, store.runs["r"], 101.0)
     assert (finding.kind, finding.severity) == ("hang", Severity.CRITICAL)
+    assert finding.todo.startswith("End the pod of the rank, so that the run restarts")
+    assert finding.todo.endswith("stop the job: cockpit stop JOB")
+
+
+def test_wrong_script_is_not_restarted() -> None:
+    found = judged(hung([dump(rank, 1, 3, waits=True) for rank in range(4)]))
+    for kind in (Kind.SKIPPED, Kind.MISMATCH, Kind.DEADLOCK):
+        assert (
+            actions(replace(found, kind=kind))[-1] == "A restart would hang again: cockpit stop JOB"
+        )
 
 
 def test_all_ranks_in_one_collective_are_held_up_by_the_network() -> None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from cockpit.insight.hang.advice import actions
 from cockpit.insight.hang.types import Confidence, Kind
 from cockpit.insight.hang.verdict import verdict
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import RunView
-
-_TODO = {
-    Kind.FROZEN: "See the state of the process on its node; kill the rank to restart from the "
-    "newest checkpoint",
-    Kind.NETWORK: "Check the links and the interface of the ranks' nodes",
-    Kind.MISMATCH: "The ranks take different branches: compare their code and data at that line",
-    Kind.DEADLOCK: "Call the groups' collectives in the same order on all ranks",
-}
-_TODO_ELSE = "cockpit hang shows the stacks; kill the rank to restart from the newest checkpoint"
 
 
 def find(run: RunView, now_s: float) -> list[Finding]:
@@ -29,7 +21,7 @@ def find(run: RunView, now_s: float) -> list[Finding]:
             Severity.CRITICAL,
             found.sentence,
             f"{found.kind.value}, confidence {found.confidence.value}: {found.evidence[-1]}",
-            _TODO.get(found.kind, _TODO_ELSE),
+            ". ".join(actions(found)),
             run.id,
         )
     ]

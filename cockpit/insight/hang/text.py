@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cockpit import format
+from cockpit.insight.hang.advice import actions
 from cockpit.insight.hang.sentence import group_name
-from cockpit.insight.hang.types import GroupState, Kind, Verdict
+from cockpit.insight.hang.types import GroupState, Verdict
 from cockpit.model.hang import Stack
 
 GROUPS, SEQUENCES = 4, 6
@@ -20,7 +21,7 @@ def lines(found: Verdict) -> list[str]:
         "",
         f"Kind: {found.kind.value}. Confidence: {found.confidence.value}{late}.",
     ]
-    text += ["", "To do:", *(f"  {line}" for line in _todo(found))]
+    text += ["", "To do:", *(f"  {line}" for line in actions(found))]
     for of in found.groups[:GROUPS]:
         text += ["", f"Group {group_name(of)}, newest collective called:", *_group(of)]
     if len(found.groups) > GROUPS:
@@ -45,30 +46,6 @@ def _group(of: GroupState) -> list[str]:
     if len(lines) > SEQUENCES:
         lines[SEQUENCES:] = [f"  … {format.plural(len(lines) - SEQUENCES, 'more number')}"]
     return lines
-
-
-def _todo(found: Verdict) -> list[str]:
-    """The recommended actions, in sentences."""
-    end = "End the pod of the rank, so that the run restarts from its newest checkpoint"
-    if found.ranks:
-        end += f": cockpit kill {found.ranks[0]}"
-    if not found.may_restart:
-        end = (
-            "Ray Train does not restart the run (max_failures is 0). Stop the job, then submit it "
-            "again from its newest checkpoint: cockpit stop JOB, cockpit resume JOB"
-        )
-    match found.kind:
-        case Kind.SKIPPED | Kind.MISMATCH | Kind.DEADLOCK:
-            return ["The script is wrong, and a restart would hang again: cockpit stop JOB"]
-        case Kind.NETWORK:
-            return ["Check the network between the nodes of these ranks: cockpit nodes --suspect"]
-        case Kind.RAY:
-            return ["Read what Ray's controller and raylets log: cockpit logs --all"]
-        case Kind.RESOURCES:
-            return ["Scale up a worker group, or stop what uses it: cockpit scale GROUP N"]
-        case Kind.GPU | Kind.FROZEN:
-            return [f"{end}.", "If it hangs again on this node: cockpit cordon NODE"]
-    return [f"{end}.", "If it hangs at the same place again, stop the job: cockpit stop JOB"]
 
 
 def _stack(stack: Stack) -> list[str]:

@@ -1,0 +1,36 @@
+"""What to do about a hang."""
+
+from __future__ import annotations
+
+from cockpit.insight.hang.types import Kind, Verdict
+
+_HANGS_AGAIN = "A restart would hang again: cockpit stop JOB"
+
+
+def actions(found: Verdict) -> list[str]:
+    """Return the recommended actions, the first one first, each without its period."""
+    match found.kind:
+        case Kind.SKIPPED | Kind.MISMATCH:
+            branches = "The ranks take different branches: compare their code and data at that line"
+            return [branches, _HANGS_AGAIN]
+        case Kind.DEADLOCK:
+            return ["Call the groups' collectives in the same order on all ranks", _HANGS_AGAIN]
+        case Kind.NETWORK:
+            return ["Check the network between the nodes of these ranks: cockpit nodes --suspect"]
+        case Kind.RAY:
+            return ["Read what Ray's controller and raylets log: cockpit logs --all"]
+        case Kind.RESOURCES:
+            return ["Scale up a worker group, or stop what uses it: cockpit scale GROUP N"]
+        case Kind.GPU | Kind.FROZEN:
+            return [_restart(found), "If it hangs again on this node: cockpit cordon NODE"]
+    return [_restart(found), "If it hangs at the same place again, stop the job: cockpit stop JOB"]
+
+
+def _restart(found: Verdict) -> str:
+    if not found.may_restart:
+        return (
+            "Ray Train does not restart the run (max_failures is 0). Stop the job, then submit it "
+            "again from its newest checkpoint: cockpit stop JOB, cockpit resume JOB"
+        )
+    end = "End the pod of the rank, so that the run restarts from its newest checkpoint"
+    return f"{end}: cockpit kill {found.ranks[0]}" if found.ranks else end
