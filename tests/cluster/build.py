@@ -66,6 +66,7 @@ PROGRAMS = (
     Program("coredns", "coredns", "."),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     Program("pause", "pause", "."),
+    Program("kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
 )
 
 

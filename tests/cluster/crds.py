@@ -1,11 +1,12 @@
 """KubeRay's custom resource definitions for the API server.
 
-These are simplified: fields are typed if a wrong type would matter. KUBERAY_CRDS names a folder of
-the real ones, which are then used.
+These are simplified: fields are typed if a wrong type would matter. The real ones are in the folder
+`kuberay`. KUBERAY_CRDS names a folder of other real ones, which every test cluster then uses.
 """
 
 from __future__ import annotations
 
+import lzma
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ import yaml
 
 REAL = os.environ.get("KUBERAY_CRDS", "")
 """Read when the module is imported."""
+
+KUBERAY = Path(__file__).parent / "kuberay"
+"""The unchanged definitions of KubeRay 1.7 (Apache License 2.0), compressed."""
 
 _OPEN: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _INTEGER = {"type": "integer", "format": "int32"}
@@ -106,9 +110,14 @@ def crds() -> list[dict[str, Any]]:
 
 
 def real() -> list[dict[str, Any]]:
-    """Those of the folder that KUBERAY_CRDS names."""
+    """Those of the folder that KUBERAY_CRDS names, or of KubeRay 1.7."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # they are 2 MB: 0.6 s, or 9 s
-    return [yaml.load(path.read_text(), loader) for path in sorted(Path(REAL).glob("*.yaml"))]
+    texts = (
+        [path.read_text() for path in sorted(Path(REAL).glob("*.yaml"))]
+        if REAL
+        else [lzma.decompress(path.read_bytes()).decode() for path in sorted(KUBERAY.iterdir())]
+    )
+    return [yaml.load(text, loader) for text in texts]
 
 
 def ours() -> list[dict[str, Any]]:
