@@ -1,4 +1,4 @@
-"""manifests/kubernetes/rbac.yaml, proved: each verb works with exactly those rights."""
+"""manifests/kubernetes/base/rbac.yaml, proved: each verb works with exactly those rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cockpit.model.scale import ScaleRequest
 from cockpit.sources.ray.dashboard import Dashboard
 from tests.cluster.fixtures import RealCluster
 
-MANIFEST = Path(__file__).parents[2] / "manifests" / "kubernetes" / "rbac.yaml"
+MANIFEST = Path(__file__).parents[2] / "manifests" / "kubernetes" / "base" / "rbac.yaml"
 VIEWER, OPERATOR = "cockpit-test-viewer", "cockpit-test-operator"
 VIEWERS_ROLES = ("cockpit-viewer", "cockpit-ray-token", "cockpit-machines-viewer")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

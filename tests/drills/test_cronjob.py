@@ -57,7 +57,9 @@ def test_it_has_the_roles_of_an_operator_by_a_service_account_of_its_own(
     pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert pod["serviceAccountName"] == account
     bindings = [one for one in found if one["kind"] == "RoleBinding"]
-    roles = {(one["kind"], one["metadata"]["name"]) for one in documents("kubernetes/rbac.yaml")}
+    roles = {
+        (one["kind"], one["metadata"]["name"]) for one in documents("kubernetes/base/rbac.yaml")
+    }
     for binding in bindings:
         assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) in roles
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]

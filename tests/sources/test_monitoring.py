@@ -18,7 +18,9 @@ from cockpit.sources.prometheus.settings import PrometheusSettings
 from tests.sources.prometheus_server import PrometheusServer, need_prometheus
 from training.telemetry.head.metrics import PREFIX, Meter
 
-FOLDER = Path(__file__).parents[2] / "manifests/monitoring"
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+FOLDER = MANIFESTS / "monitoring"
+MONITOR = MANIFESTS / "kubernetes/components/monitoring/podmonitor.yaml"
 RAYS_OWN = {
     "ray_node_cpu_utilization",
     "ray_node_mem_used",
@@ -116,7 +118,7 @@ def test_the_configuration_is_one_that_prometheus_takes() -> None:
 
 
 def test_the_pod_monitor_takes_the_pods_that_kuberay_makes() -> None:
-    [monitor] = yaml.safe_load_all((FOLDER / "podmonitor.yaml").read_text())
+    [monitor] = yaml.safe_load_all(MONITOR.read_text())
     assert monitor["kind"] == "PodMonitor"
     [wanted] = monitor["spec"]["selector"]["matchExpressions"]
     assert wanted == {"key": "ray.io/node-type", "operator": "In", "values": ["head", "worker"]}

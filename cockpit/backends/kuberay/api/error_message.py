@@ -48,7 +48,7 @@ def refusal(
         return ForbiddenError(
             "You may not do this on the cluster.",
             message,
-            "Ask for the right; manifests/kubernetes/rbac.yaml lists what each verb needs.",
+            "Ask for the right; manifests/kubernetes/base/rbac.yaml lists what each verb needs.",
             status=status,
         )
     what = message or f"{method} {one_line(path)} failed with HTTP {status}"

@@ -1,0 +1,1 @@
+"""manifests/, built with kustomize and applied to a real API server."""

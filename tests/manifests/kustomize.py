@@ -1,0 +1,70 @@
+"""Objects of a kustomization, as kustomize builds them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.build import program
+
+FOLDER = Path(__file__).parents[2] / "manifests" / "kubernetes"
+OVERLAYS = tuple(sorted(folder.name for folder in (FOLDER / "overlays").iterdir()))
+STORAGE = tuple(sorted(folder.name for folder in (FOLDER / "components").glob("storage-*")))
+
+Object = dict[str, Any]
+
+
+@cache
+def build(folder: Path) -> tuple[Object, ...]:
+    """Raises CalledProcessError if kustomize refuses the folder."""
+    command = [str(program("kustomize")), "build", str(folder)]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return tuple(yaml.safe_load_all(built))
+
+
+def overlay(name: str) -> tuple[Object, ...]:
+    return build(FOLDER / "overlays" / name)
+
+
+def with_component(name: str, folder: Path) -> tuple[Object, ...]:
+    """The overlay `cpu` with a component, as a kustomization of the user in `folder`."""
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(FOLDER / "overlays" / "cpu", folder)],
+        "components": [os.path.relpath(FOLDER / "components" / name, folder)],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return build(folder)
+
+
+def one(objects: tuple[Object, ...], kind: str, name: str | None = None) -> Object:
+    """The only object of the kind, or the one of the name."""
+    [found] = [each for each in of_kind(objects, kind) if name in (None, name_of(each))]
+    return found
+
+
+def of_kind(objects: tuple[Object, ...], kind: str) -> list[Object]:
+    return [each for each in objects if each["kind"] == kind]
+
+
+def name_of(each: Object) -> str:
+    return str(each["metadata"]["name"])
+
+
+def ray_groups(objects: tuple[Object, ...]) -> list[Object]:
+    """The head and each worker group of the RayCluster."""
+    spec = one(objects, "RayCluster")["spec"]
+    return [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+
+
+def pod_labels(group: Object) -> Mapping[str, str]:
+    """The labels that KubeRay gives to the pods of a group of the RayCluster `demo`."""
+    worker = "groupName" in group
+    return {"ray.io/cluster": "demo", "ray.io/node-type": "worker" if worker else "head"}

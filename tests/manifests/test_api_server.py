@@ -1,0 +1,155 @@
+"""A real API server accepts each object of manifests/kubernetes, and the pods of its cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.crds import real
+from tests.cluster.testbed import Testbed
+from tests.manifests.kustomize import (
+    FOLDER,
+    OVERLAYS,
+    STORAGE,
+    Object,
+    build,
+    name_of,
+    of_kind,
+    one,
+    overlay,
+    pod_labels,
+    ray_groups,
+    with_component,
+)
+
+GROUP = "manifests.test"
+"""The real definitions are served under it: `ray.io` has the simplified ones, for other tests."""
+PLURALS = {
+    "NetworkPolicy": "networkpolicies",
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+}
+"""Of the kinds whose plural is not the name with an s."""
+NO_NAMESPACE = {"Namespace", "ClusterRole", "PersistentVolume", "PriorityClass", "StorageClass"}
+NOT_INSTALLED = {"PodMonitor"}
+"""Of the Prometheus operator."""
+
+
+@pytest.fixture(scope="module")
+def served(control_plane: Testbed) -> Iterator[Testbed]:
+    """The API server, with the real definitions of KubeRay."""
+    folder = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    made = []
+    for definition in real():
+        name = f"{definition['spec']['names']['plural']}.{GROUP}"
+        definition["metadata"]["name"] = name
+        definition["spec"]["group"] = GROUP
+        control_plane.plane.ask("POST", folder, definition)
+        made.append(name)
+    for name in made:
+        control_plane.plane.wait_for(f"/apis/{GROUP}/v1/{name.partition('.')[0]}")
+    yield control_plane
+    for name in made:
+        control_plane.plane.ask("DELETE", f"{folder}/{name}")
+
+
+def in_namespace(objects: tuple[Object, ...], namespace: str) -> list[Object]:
+    """The same objects in another namespace than `ml`, and of the group of this test."""
+    moved: list[Object] = json.loads(
+        json.dumps(objects)
+        .replace('"namespace": "ml"', f'"namespace": "{namespace}"')
+        .replace('"ray.io/v1"', f'"{GROUP}/v1"')
+    )
+    one(tuple(moved), "Namespace")["metadata"]["name"] = namespace
+    return moved
+
+
+def path_of(each: Object) -> str:
+    api = "api" if each["apiVersion"] == "v1" else "apis"
+    plural = PLURALS.get(each["kind"], each["kind"].lower() + "s")
+    namespace = (
+        "" if each["kind"] in NO_NAMESPACE else f"namespaces/{each['metadata']['namespace']}/"
+    )
+    return f"/{api}/{each['apiVersion']}/{namespace}{plural}/{name_of(each)}"
+
+
+def apply(testbed: Testbed, each: Object) -> Any:
+    query = "fieldManager=manifests&fieldValidation=Strict"
+    return testbed.plane.ask(
+        "PATCH", f"{path_of(each)}?{query}", each, content="application/apply-patch+yaml"
+    )
+
+
+def apply_all(testbed: Testbed, objects: list[Object]) -> None:
+    for each in objects:
+        if each["kind"] not in NOT_INSTALLED:
+            applied = apply(testbed, each)
+            assert applied["metadata"]["name"] == name_of(each)
+
+
+def remove(testbed: Testbed, objects: list[Object]) -> None:
+    for each in objects:
+        if each["kind"] in NO_NAMESPACE:
+            testbed.plane.ask("DELETE", path_of(each))
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_each_object_of_an_overlay_and_each_pod_is_accepted(served: Testbed, name: str) -> None:
+    namespace = f"manifests-{name}"
+    objects = in_namespace(overlay(name), namespace)
+    try:
+        apply_all(served, objects)
+        pods = f"/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
+        for group in ray_groups(tuple(objects)):
+            labels = pod_labels(group)
+            metadata = {"name": "pod", "labels": labels, **group["template"].get("metadata", {})}
+            # Admission checks account, priority and quota; a dry run schedules nothing.
+            made = served.plane.ask(
+                "POST", pods, {"metadata": metadata, "spec": group["template"]["spec"]}
+            )
+            worker = "groupName" in group
+            assert made["spec"]["priority"] == (1000 if worker else 10000)
+            assert made["status"]["qosClass"] == "Burstable"
+    finally:
+        remove(served, objects)
+
+
+@pytest.mark.parametrize("name", STORAGE)
+def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: Path) -> None:
+    objects = in_namespace(with_component(name, tmp_path), f"manifests-{name}")
+    try:
+        apply_all(served, objects)
+        claim = one(tuple(objects), "PersistentVolumeClaim", "shared")["spec"]
+        if volume := claim.get("volumeName"):
+            (offered,) = of_kind(tuple(objects), "PersistentVolume")
+            assert name_of(offered) == volume
+            assert claim["storageClassName"] == ""  # no class makes another volume for it
+            assert offered["spec"]["accessModes"] == claim["accessModes"]
+            assert offered["spec"]["capacity"] == claim["resources"]["requests"]
+        else:
+            (storage,) = of_kind(tuple(objects), "StorageClass")
+            assert name_of(storage) == claim["storageClassName"]
+    finally:
+        remove(served, objects)
+
+
+def test_rayjob_is_accepted(served: Testbed) -> None:
+    namespace = served.namespace("manifests-jobs")
+    for each in build(FOLDER / "jobs"):
+        each["metadata"]["namespace"] = namespace
+        job = {**each, "apiVersion": f"{GROUP}/v1"}
+        assert apply(served, job)["spec"]["submissionMode"] == "HTTPMode"
+
+
+def test_unknown_field_is_refused(served: Testbed) -> None:
+    """So that the tests above can fail."""
+    namespace = served.namespace("manifests-unknown")
+    objects = in_namespace(overlay("cpu"), namespace)
+    cluster = one(tuple(objects), "RayCluster")
+    cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["imagge"] = "x"
+    with pytest.raises(OSError, match=r"HTTP Error (400|422|500)"):
+        apply(served, cluster)

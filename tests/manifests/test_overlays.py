@@ -1,0 +1,213 @@
+"""What each overlay of manifests/kubernetes contains."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from cockpit.launch.job import bundled_job
+from cockpit.model.recovery import FAST
+from tests.manifests.kustomize import (
+    FOLDER,
+    OVERLAYS,
+    Object,
+    build,
+    name_of,
+    of_kind,
+    one,
+    overlay,
+    pod_labels,
+    ray_groups,
+)
+
+IMAGE = "cockpit-train:0.1.0"
+UNITS = {"Gi": 1024**3, "Mi": 1024**2, "m": 1e-3, "": 1}
+
+pytestmark = pytest.mark.usefixtures("programs")
+
+
+@pytest.fixture(params=OVERLAYS)
+def objects(request: pytest.FixtureRequest) -> tuple[Object, ...]:
+    return overlay(request.param)
+
+
+def amount(quantity: object) -> float:
+    found = re.fullmatch(r"(\d+)(Gi|Mi|m|)", str(quantity))
+    assert found is not None, quantity
+    return int(found[1]) * UNITS[found[2]]
+
+
+def containers(objects: tuple[Object, ...]) -> Iterator[Object]:
+    for group in ray_groups(objects):
+        yield from group["template"]["spec"]["containers"]
+
+
+def ray_version() -> str:
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["project"]
+    [pin] = [item for item in project["optional-dependencies"]["train"] if item.startswith("ray[")]
+    return str(pin.partition("==")[2])
+
+
+def test_head_offers_no_cpu_for_ranks_and_each_worker_does(objects: tuple[Object, ...]) -> None:
+    head, *workers = ray_groups(objects)
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    assert workers
+    for group in workers:
+        (ray,) = group["template"]["spec"]["containers"]
+        offered = float(group["rayStartParams"]["num-cpus"])
+        assert 1 <= offered <= amount(ray["resources"]["requests"]["cpu"])
+
+
+def test_cluster_uses_the_pinned_ray_and_one_image_and_requires_a_token(
+    objects: tuple[Object, ...],
+) -> None:
+    spec = one(objects, "RayCluster")["spec"]
+    assert spec["rayVersion"] == ray_version()
+    assert {container["image"] for container in containers(objects)} == {IMAGE}
+    assert spec["authOptions"]["mode"] == "token"
+
+
+def test_largest_cluster_fits_into_the_quota(objects: tuple[Object, ...]) -> None:
+    quota = one(objects, "ResourceQuota")["spec"]["hard"]
+    head, *workers = ray_groups(objects)
+    used: dict[str, float] = {"pods": 1}
+    for group, count in ((head, 1), *((group, group["maxReplicas"]) for group in workers)):
+        (ray,) = group["template"]["spec"]["containers"]
+        for kind in ("requests", "limits"):
+            assert {"cpu", "memory"} <= ray["resources"][kind].keys()
+            for resource, quantity in ray["resources"][kind].items():
+                name = f"{kind}.{resource}"
+                used[name] = used.get(name, 0) + count * amount(quantity)
+        if group is not head:
+            assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+            used["pods"] += count
+    assert used["requests.memory"] == used["limits.memory"]  # a rank is not killed for others' use
+    for name, allowed in quota.items():
+        assert used.get(name, 0) <= amount(allowed), name
+
+
+def test_each_mounted_claim_account_setting_and_priority_exists(
+    objects: tuple[Object, ...],
+) -> None:
+    for group in ray_groups(objects):
+        pod = group["template"]["spec"]
+        one(objects, "ServiceAccount", pod["serviceAccountName"])
+        one(objects, "PriorityClass", pod["priorityClassName"])
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        (ray,) = pod["containers"]
+        for source in ray["envFrom"]:
+            one(objects, "ConfigMap", source["configMapRef"]["name"])
+        mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in ray["volumeMounts"]}
+        assert mounts["/dev/shm"]["emptyDir"]["medium"] == "Memory"
+        claim = one(
+            objects,
+            "PersistentVolumeClaim",
+            mounts["/shared"]["persistentVolumeClaim"]["claimName"],
+        )
+        assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_each_selector_matches_pods_of_the_cluster(objects: tuple[Object, ...]) -> None:
+    pods = [pod_labels(group).items() for group in ray_groups(objects)]
+    selectors = [each["spec"]["selector"] for each in of_kind(objects, "PodDisruptionBudget")]
+    for policy in of_kind(objects, "NetworkPolicy"):
+        selectors.append(policy["spec"]["podSelector"])
+        for rule in (*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ())):
+            peers = (*rule.get("from", ()), *rule.get("to", ()))
+            selectors += [peer["podSelector"] for peer in peers if "podSelector" in peer]
+    for group in ray_groups(objects):
+        spread = group["template"]["spec"].get("topologySpreadConstraints", ())
+        selectors += [constraint["labelSelector"] for constraint in spread]
+    for selector in selectors:
+        wanted = selector.get("matchLabels", {}).items()
+        assert any(wanted <= labels for labels in pods), selector
+
+
+def test_pods_without_an_explicit_rule_receive_and_send_nothing(
+    objects: tuple[Object, ...],
+) -> None:
+    deny = one(objects, "NetworkPolicy", "default-deny")["spec"]
+    assert deny == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    for policy in of_kind(objects, "NetworkPolicy"):
+        for rule in policy["spec"].get("ingress", ()):
+            if "from" not in rule:  # the dashboard, which requires the token
+                assert [port["port"] for port in rule["ports"]] == [8265]
+
+
+def test_bindings_name_existing_roles_and_accounts(objects: tuple[Object, ...]) -> None:
+    bindings = of_kind(objects, "RoleBinding")
+    assert bindings
+    for binding in bindings:
+        role = one(objects, binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        for rule in role["rules"]:
+            named = rule.get("resourceNames", ["demo"])
+            assert named == [name_of(one(objects, "RayCluster"))]
+        for subject in binding["subjects"]:
+            account = one(objects, "ServiceAccount", subject["name"])
+            assert subject["namespace"] == account["metadata"]["namespace"]
+
+
+def test_recovery_has_the_fast_profile_and_a_spare_worker() -> None:
+    settings = one(overlay("recovery"), "ConfigMap", "ray-settings")["data"]
+    assert FAST.pod_env.items() <= settings.items()
+    default = one(overlay("cpu"), "ConfigMap", "ray-settings")["data"]
+    assert not FAST.pod_env.keys() & default.keys()
+    [spare] = ray_groups(overlay("recovery"))[1:]
+    [group] = ray_groups(overlay("cpu"))[1:]
+    assert spare["replicas"] == group["replicas"] + 1
+
+
+def test_drain_ends_before_the_grace_period_of_the_pod(objects: tuple[Object, ...]) -> None:
+    settings = one(objects, "ConfigMap", "ray-settings")["data"]
+    drain_s = float(settings.get("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "30"))  # Ray's default
+    for group in ray_groups(objects)[1:]:
+        assert drain_s < group["template"]["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_only_pods_that_ask_for_gpus_tolerate_gpu_nodes() -> None:
+    tolerant = {}
+    for group in ray_groups(overlay("gpu")):
+        pod = group["template"]["spec"]
+        gpus = pod["containers"][0]["resources"]["limits"].get("nvidia.com/gpu", "0")
+        tolerant[group.get("groupName", "head")] = (gpus, "tolerations" in pod)
+    assert tolerant == {"head": ("0", False), "workers": ("0", False), "gpu": ("1", True)}
+    assert "NCCL_DEBUG" in one(overlay("gpu"), "ConfigMap", "ray-settings")["data"]
+
+
+def test_autoscaler_may_call_the_kubernetes_api_and_nothing_else_may() -> None:
+    spec = one(overlay("autoscaling"), "RayCluster")["spec"]
+    assert spec["enableInTreeAutoscaling"]
+    assert spec["autoscalerOptions"]["version"] == "v2"
+    head, *workers = ray_groups(overlay("autoscaling"))
+    assert head["template"]["spec"]["automountServiceAccountToken"]
+    assert not any("automountServiceAccountToken" in g["template"]["spec"] for g in workers)
+    account = one(overlay("autoscaling"), "ServiceAccount", "ray")
+    assert account["automountServiceAccountToken"] is False
+
+
+def test_monitor_selects_the_port_that_each_pod_has() -> None:
+    monitor = one(overlay("monitoring"), "PodMonitor")["spec"]
+    (selector,) = monitor["selector"]["matchExpressions"]
+    ports = {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]}
+    allowed = one(overlay("monitoring"), "NetworkPolicy", "ray-metrics")["spec"]["ingress"][0]
+    for group in ray_groups(overlay("monitoring")):
+        assert pod_labels(group)[selector["key"]] in selector["values"]
+        (ray,) = group["template"]["spec"]["containers"]
+        named = {port["containerPort"] for port in ray["ports"] if port["name"] in ports}
+        assert named == {port["port"] for port in allowed["ports"]}
+
+
+def test_rayjob_runs_a_bundled_job_on_the_cluster_with_flags_that_exist() -> None:
+    (job,) = build(FOLDER / "jobs")
+    assert job["spec"]["clusterSelector"] == {
+        "ray.io/cluster": name_of(one(overlay("cpu"), "RayCluster"))
+    }
+    python, _, module, *words = job["spec"]["entrypoint"].split()
+    assert python == "python"
+    bundled = bundled_job(module.removeprefix("training.jobs."))
+    flags = {word for word in words if word.startswith("--")}
+    assert flags <= {"--" + setting.name.replace("_", "-") for setting in bundled.settings}
+    assert words[words.index("--storage-path") + 1].startswith("/shared/")
