@@ -33,6 +33,12 @@ def operator() -> dict[str, Any]:
     }
 
 
+def test_values_of_the_chart_set_the_same_variables_as_the_patch() -> None:
+    values = yaml.safe_load(PATCH.with_name("kuberay-values.yaml").read_text())
+    (container,) = yaml.safe_load(PATCH.read_text())["spec"]["template"]["spec"]["containers"]
+    assert values["env"] == container["env"]
+
+
 def test_operator_is_configured_without_its_init_container(control_plane: Testbed) -> None:
     place = PLACE.format(control_plane.namespace("operator-patch"))
     ask = control_plane.plane.ask

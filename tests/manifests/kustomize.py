@@ -16,6 +16,7 @@ from tests.cluster.build import program
 FOLDER = Path(__file__).parents[2] / "manifests" / "kubernetes"
 OVERLAYS = tuple(sorted(folder.name for folder in (FOLDER / "overlays").iterdir()))
 STORAGE = tuple(sorted(folder.name for folder in (FOLDER / "components").glob("storage-*")))
+IMAGE = "cockpit-train:0.1.0"
 
 Object = dict[str, Any]
 
@@ -33,11 +34,11 @@ def overlay(name: str) -> tuple[Object, ...]:
 
 
 def with_component(name: str, folder: Path) -> tuple[Object, ...]:
-    """The overlay `cpu` with a component, as a kustomization of the user in `folder`."""
+    """The overlay `cpu` with a component added to it, as a user edits it, in `folder`."""
+    original = yaml.safe_load((FOLDER / "overlays" / "cpu" / "kustomization.yaml").read_text())
     kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(FOLDER / "overlays" / "cpu", folder)],
+        **original,
+        "resources": [os.path.relpath(FOLDER / "base", folder)],
         "components": [os.path.relpath(FOLDER / "components" / name, folder)],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))

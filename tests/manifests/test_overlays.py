@@ -12,6 +12,7 @@ from cockpit.launch.job import bundled_job
 from cockpit.model.recovery import FAST
 from tests.manifests.kustomize import (
     FOLDER,
+    IMAGE,
     OVERLAYS,
     Object,
     build,
@@ -23,7 +24,6 @@ from tests.manifests.kustomize import (
     ray_groups,
 )
 
-IMAGE = "cockpit-train:0.1.0"
 UNITS = {"Gi": 1024**3, "Mi": 1024**2, "m": 1e-3, "": 1}
 
 pytestmark = pytest.mark.usefixtures("programs")
