@@ -2,8 +2,8 @@
 
 **Lanes.** `pytest` runs the quick lane: each chain once on real parts. `pytest -m slow` runs the
 rest but for variants and the soak, which run only when their marker is named: `pytest -m nightly`
-(the same chains with other scripts, jobs and backends, and many more random inputs) and `pytest -m
-soak`. Quick and slow tests named on the command line run whichever lane they belong to.
+(the same chains with other scripts, jobs and backends) and `pytest -m soak`. Quick and slow tests
+named on the command line run whichever lane they belong to.
 
 **Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
 tests on Kubernetes, one those that start local clusters, one those of training and of sources on

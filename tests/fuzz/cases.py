@@ -1,6 +1,6 @@
 """How many cases a lane runs, how documents are broken, and what every decoder has to keep to.
 
-The cases are the same in each run: `FUZZ_SEED=7 pytest tests/fuzz -m nightly` runs others.
+The cases are the same in each run: `FUZZ_SEED=7 pytest tests/fuzz -m slow` runs others.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ _CHANGES = st.lists(
 
 
 def lanes(cases: int) -> pytest.MarkDecorator:
-    """Run the test with `cases`: QUICK of them in the quick lane, so many in the nightly one."""
-    return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.nightly)])
+    """Run the test with `cases`: QUICK of them in the quick lane, so many in the slow one."""
+    return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.slow)])
 
 
 def examine(strategy: st.SearchStrategy[T], check: Callable[[T], object], cases: int) -> None:
