@@ -172,6 +172,28 @@ def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
         remove(served, objects)
 
 
+def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
+    served: Testbed, tmp_path: Path
+) -> None:
+    namespace = "manifests-nightly"
+    objects = in_namespace(with_component("../../drills", tmp_path), namespace)
+    try:
+        apply_all(served, objects)
+        job = one(tuple(objects), "CronJob")["spec"]["jobTemplate"]["spec"]
+        pod = {"metadata": {"name": "pod"}, "spec": job["template"]["spec"]}
+        pods = f"/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
+        (container,) = served.plane.ask("POST", pods, pod)["spec"]["containers"]
+        assert container["image"] == "cockpit:0.1.0"
+        command = container["command"]
+        assert f"--cluster={name_of(one(tuple(objects), 'RayCluster'))}" in command
+        (ray,) = ray_groups(tuple(objects))[0]["template"]["spec"]["containers"]
+        mounts = {mount["mountPath"] for mount in ray["volumeMounts"]}
+        storage = next(word for word in command if word.startswith("--set=storage_path="))
+        assert str(Path(storage.rpartition("=")[2]).parent) in mounts
+    finally:
+        remove(served, objects)
+
+
 def test_rayjob_is_accepted(served: Testbed) -> None:
     namespace = served.namespace("manifests-jobs")
     for each in build(FOLDER / "jobs"):
