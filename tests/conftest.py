@@ -150,7 +150,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    known = hasattr(report, "wasxfail") or lanes.NOT_BEGUN in str(report.longrepr)
+    known = hasattr(report, "wasxfail") or lanes.was_not_begun(report)
     if report.skipped and os.environ.get("CI") and not known:
         report.outcome = "failed"
         report.longrepr = f"skipped in CI, where everything must run: {report.longrepr}"
@@ -164,7 +164,7 @@ def pytest_terminal_summary(
     """Name, in the last lines, the tests that were not run, and why."""
     yield
     skipped = terminalreporter.stats.get("skipped", [])
-    if late := [report for report in skipped if lanes.NOT_BEGUN in str(report.longrepr)]:
+    if late := [report for report in skipped if lanes.was_not_begun(report)]:
         terminalreporter.write_line(f"Tests {lanes.NOT_BEGUN} ({len(late)}):")
         for report in late:
             terminalreporter.write_line(f"  {report.nodeid}")

@@ -75,6 +75,11 @@ def time_is_over() -> bool:
     return time.time() > float(os.environ.get(BEGIN_UNTIL_S, "inf"))
 
 
+def was_not_begun(report: pytest.TestReport) -> bool:
+    """Return whether the test was skipped because the time was over."""
+    return bool(report.skipped) and NOT_BEGUN in str(report.longrepr)
+
+
 def divide(items: list[pytest.Item]) -> None:
     """Order the tests and mark which of them stay in one process: the longest groups begin first.
 

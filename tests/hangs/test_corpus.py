@@ -16,16 +16,15 @@ REST_HANGS = [name for name in variants(HANGS) if name not in QUICK_HANGS]
 REST_HEALTHY = [name for name in variants(HEALTHY) if name not in QUICK_HEALTHY]
 
 
+def scenario(name: str) -> str:
+    return name.partition(":")[0]
+
+
 def once(names: list[str], known: tuple[str, ...]) -> list[str]:
-    """Return the first variant of each scenario of `names` that `known` does not contain."""
-    first: dict[str, str] = {}
-    for name in names:
-        first.setdefault(name.partition(":")[0], name)
-    return [name for name in first.values() if name.partition(":")[0] not in scenarios(known)]
-
-
-def scenarios(names: tuple[str, ...]) -> set[str]:
-    return {name.partition(":")[0] for name in names}
+    """Return the first variant of each scenario of which `known` has none."""
+    first = {scenario(name): name for name in reversed(names)}
+    wanted = first.keys() - set(map(scenario, known))
+    return [name for name in names if name in first.values() and scenario(name) in wanted]
 
 
 SLOW_HANGS, SLOW_HEALTHY = once(REST_HANGS, QUICK_HANGS), once(REST_HEALTHY, QUICK_HEALTHY)
@@ -92,13 +91,13 @@ def wrong(found: dict[str, Watched], check: Callable[[Watched], None]) -> list[s
 
 
 def explained(watched: Watched) -> None:
-    scenario = watched.name.partition(":")[0]
-    _, kind, ranks = HANGS[scenario]
+    hang = scenario(watched.name)
+    _, kind, ranks = HANGS[hang]
     found = watched.verdict
     assert found is not None
     assert found.kind is kind, found.sentence
     assert ranks is None or found.ranks == ranks, found.sentence
-    assert scenario in SLOW or watched.took_s <= VERDICT_WITHIN_S
+    assert hang in SLOW or watched.took_s <= VERDICT_WITHIN_S
 
 
 def unsuspected(watched: Watched) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -59,15 +60,16 @@ def served(control_plane: Testbed) -> Iterator[Testbed]:
         control_plane.plane.ask("DELETE", f"{folder}/{name}")
 
 
-def in_namespace(objects: tuple[Object, ...], namespace: str) -> list[Object]:
+def in_namespace(objects: tuple[Object, ...], namespace: str) -> tuple[Object, ...]:
     """The same objects in another namespace than `ml`, and of the group of this test."""
     moved: list[Object] = json.loads(
         json.dumps(objects)
         .replace('"namespace": "ml"', f'"namespace": "{namespace}"')
         .replace('"ray.io/v1"', f'"{GROUP}/v1"')
     )
-    one(tuple(moved), "Namespace")["metadata"]["name"] = namespace
-    return moved
+    for each in of_kind(tuple(moved), "Namespace"):
+        each["metadata"]["name"] = namespace
+    return tuple(moved)
 
 
 def path_of(each: Object) -> str:
@@ -86,71 +88,69 @@ def apply(testbed: Testbed, each: Object) -> Any:
     )
 
 
-def apply_all(testbed: Testbed, objects: list[Object]) -> None:
-    for each in objects:
-        if each["kind"] not in NOT_INSTALLED:
-            applied = apply(testbed, each)
-            assert applied["metadata"]["name"] == name_of(each)
+@contextmanager
+def applied(testbed: Testbed, objects: tuple[Object, ...]) -> Iterator[None]:
+    """Apply the objects; delete those without a namespace at the end."""
+    try:
+        for each in objects:
+            if each["kind"] not in NOT_INSTALLED:
+                assert apply(testbed, each)["metadata"]["name"] == name_of(each)
+        yield
+    finally:
+        for each in objects:
+            if each["kind"] in NO_NAMESPACE:
+                testbed.plane.ask("DELETE", path_of(each))
 
 
-def remove(testbed: Testbed, objects: list[Object]) -> None:
-    for each in objects:
-        if each["kind"] in NO_NAMESPACE:
-            testbed.plane.ask("DELETE", path_of(each))
+def admitted(testbed: Testbed, namespace: str, template: Object, labels: Mapping[str, str]) -> Any:
+    """The pod of the template as the API server would create it.
+
+    Admission checks account, priority and quota; a dry run schedules nothing.
+    """
+    metadata = {"name": "pod", "labels": labels, **template.get("metadata", {})}
+    path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
+    return testbed.plane.ask("POST", path, {"metadata": metadata, "spec": template["spec"]})
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_each_object_of_an_overlay_and_each_pod_is_accepted(served: Testbed, name: str) -> None:
     namespace = f"manifests-{name}"
     objects = in_namespace(overlay(name), namespace)
-    try:
-        apply_all(served, objects)
-        pods = f"/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
-        for group in ray_groups(tuple(objects)):
-            labels = pod_labels(group)
-            metadata = {"name": "pod", "labels": labels, **group["template"].get("metadata", {})}
-            # Admission checks account, priority and quota; a dry run schedules nothing.
-            made = served.plane.ask(
-                "POST", pods, {"metadata": metadata, "spec": group["template"]["spec"]}
-            )
+    with applied(served, objects):
+        for group in ray_groups(objects):
+            made = admitted(served, namespace, group["template"], pod_labels(group))
             worker = "groupName" in group
             assert made["spec"]["priority"] == (1000 if worker else 10000)
             assert made["status"]["qosClass"] == "Burstable"
-    finally:
-        remove(served, objects)
 
 
 @pytest.mark.parametrize("name", STORAGE)
 def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: Path) -> None:
     objects = in_namespace(with_component(name, tmp_path), f"manifests-{name}")
-    try:
-        apply_all(served, objects)
-        claim = one(tuple(objects), "PersistentVolumeClaim", "shared")["spec"]
+    with applied(served, objects):
+        claim = one(objects, "PersistentVolumeClaim", "shared")["spec"]
         if volume := claim.get("volumeName"):
-            (offered,) = of_kind(tuple(objects), "PersistentVolume")
+            (offered,) = of_kind(objects, "PersistentVolume")
             assert name_of(offered) == volume
             assert claim["storageClassName"] == ""  # no class makes another volume for it
             assert offered["spec"]["accessModes"] == claim["accessModes"]
             assert offered["spec"]["capacity"] == claim["resources"]["requests"]
         else:
-            (storage,) = of_kind(tuple(objects), "StorageClass")
+            (storage,) = of_kind(objects, "StorageClass")
             assert name_of(storage) == claim["storageClassName"]
-    finally:
-        remove(served, objects)
 
 
 def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
     served: Testbed, tmp_path: Path
 ) -> None:
     objects = in_namespace(with_component("mlflow", tmp_path), "manifests-mlflow")
-    try:
-        apply_all(served, objects)
-        service = one(tuple(objects), "Service")
+    with applied(served, objects):
+        service = one(objects, "Service")
         (port,) = service["spec"]["ports"]
-        settings = one(tuple(objects), "ConfigMap", "ray-settings")["data"]
+        settings = one(objects, "ConfigMap", "ray-settings")["data"]
         address = f"{name_of(service)}:{port['port']}"
         assert settings["MLFLOW_TRACKING_URI"] == f"http://{address}"
-        template = one(tuple(objects), "Deployment")["spec"]["template"]
+        template = one(objects, "Deployment")["spec"]["template"]
         labels = template["metadata"]["labels"]
         assert service["spec"]["selector"] == labels
         pod = template["spec"]
@@ -160,16 +160,14 @@ def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
         assert address in flags["--allowed-hosts"].split(",")
         assert flags["--port"] == str(port["port"])
         (volume,) = pod["volumes"]
-        one(tuple(objects), "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
-        inbound = one(tuple(objects), "NetworkPolicy", "mlflow")["spec"]
-        outbound = one(tuple(objects), "NetworkPolicy", "ray-to-mlflow")["spec"]
+        one(objects, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+        inbound = one(objects, "NetworkPolicy", "mlflow")["spec"]
+        outbound = one(objects, "NetworkPolicy", "ray-to-mlflow")["spec"]
         ray = outbound["podSelector"]["matchLabels"]
-        assert all(ray.items() <= pod_labels(group).items() for group in ray_groups(tuple(objects)))
+        assert all(ray.items() <= pod_labels(group).items() for group in ray_groups(objects))
         assert inbound["podSelector"]["matchLabels"] == labels
         assert inbound["ingress"][0]["from"] == [{"podSelector": outbound["podSelector"]}]
         assert outbound["egress"][0]["to"] == [{"podSelector": inbound["podSelector"]}]
-    finally:
-        remove(served, objects)
 
 
 def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
@@ -177,28 +175,21 @@ def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
 ) -> None:
     namespace = "manifests-nightly"
     objects = in_namespace(with_component("../../drills", tmp_path), namespace)
-    try:
-        apply_all(served, objects)
-        job = one(tuple(objects), "CronJob")["spec"]["jobTemplate"]["spec"]
-        pod = {"metadata": {"name": "pod"}, "spec": job["template"]["spec"]}
-        pods = f"/api/v1/namespaces/{namespace}/pods?dryRun=All&fieldValidation=Strict"
-        (container,) = served.plane.ask("POST", pods, pod)["spec"]["containers"]
+    with applied(served, objects):
+        job = one(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
+        (container,) = admitted(served, namespace, job["template"], {})["spec"]["containers"]
         assert container["image"] == "cockpit:0.1.0"
         command = container["command"]
-        assert f"--cluster={name_of(one(tuple(objects), 'RayCluster'))}" in command
-        (ray,) = ray_groups(tuple(objects))[0]["template"]["spec"]["containers"]
+        assert f"--cluster={name_of(one(objects, 'RayCluster'))}" in command
+        (ray,) = ray_groups(objects)[0]["template"]["spec"]["containers"]
         mounts = {mount["mountPath"] for mount in ray["volumeMounts"]}
         storage = next(word for word in command if word.startswith("--set=storage_path="))
         assert str(Path(storage.rpartition("=")[2]).parent) in mounts
-    finally:
-        remove(served, objects)
 
 
 def test_rayjob_is_accepted(served: Testbed) -> None:
     namespace = served.namespace("manifests-jobs")
-    for each in build(FOLDER / "jobs"):
-        each["metadata"]["namespace"] = namespace
-        job = {**each, "apiVersion": f"{GROUP}/v1"}
+    for job in in_namespace(build(FOLDER / "jobs"), namespace):
         assert apply(served, job)["spec"]["submissionMode"] == "HTTPMode"
 
 
@@ -206,7 +197,7 @@ def test_unknown_field_is_refused(served: Testbed) -> None:
     """So that the tests above can fail."""
     namespace = served.namespace("manifests-unknown")
     objects = in_namespace(overlay("cpu"), namespace)
-    cluster = one(tuple(objects), "RayCluster")
+    cluster = one(objects, "RayCluster")
     cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]["imagge"] = "x"
     with pytest.raises(HTTPError) as refused:
         apply(served, cluster)
