@@ -44,9 +44,9 @@ sys.stdin.read()
 """
 
 EACH = """
-import importlib, json, os, runpy, sys, traceback
+import importlib, json, os, runpy, sys, time, traceback
 
-environment = dict(os.environ)
+environment, begun = dict(os.environ), time.monotonic()
 for name, program, *argv in json.loads(sys.argv[1]):
     os.environ.update(environment)  # a search removes its callback
     sys.argv = [program, *argv]
@@ -64,7 +64,7 @@ for name, program, *argv in json.loads(sys.argv[1]):
     except Exception:
         code = 1
         traceback.print_exc(file=sys.stdout)
-    print(f"\\nEXIT {name} {code}", flush=True)
+    print(f"\\nEXIT {name} {code} after {time.monotonic() - begun:.0f} s in all", flush=True)
 """
 
 
@@ -183,7 +183,7 @@ def drive(
     deadline = time.monotonic() + limit_s
     try:
         while process.poll() is None:
-            assert time.monotonic() < deadline, log.read_text()[-4000:]
+            assert time.monotonic() < deadline, _unfinished(log.read_text(), limit_s)
             records = read(cluster.streams() - before)
             watch(records)
             if until(records):
@@ -193,6 +193,12 @@ def drive(
         process.kill()
         process.wait()
     return Outcome(process.returncode, log.read_text(), read(cluster.streams() - before))
+
+
+def _unfinished(output: str, limit_s: float) -> str:
+    """Return which programs ended, and when, then the end of the output."""
+    ends = [line for line in output.splitlines() if line.startswith("EXIT ")]
+    return "\n".join([f"not ended after {limit_s:g} s", *ends, output[-4000:]])
 
 
 def drive_each(cluster: Cluster, programs: Mapping[str, list[str]]) -> Outcome:

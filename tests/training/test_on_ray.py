@@ -25,7 +25,6 @@ from training.telemetry.wire import (
 pytestmark = pytest.mark.ray
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32"]
-JOBS = ("checkpointed", "ddp", "elastic")
 EPOCHS = ["--epochs", "16", "--checkpoint-every-steps"]
 LAST = 16 * 45
 """Steps. Far behind what a kill aims at: news of step 100 may take seconds, of 100 steps each."""
@@ -184,32 +183,39 @@ TorchTrainer(
 
 
 @pytest.fixture(scope="module")
-def each(cluster: Cluster) -> Outcome:
-    """Short runs and refused ones, one after the other in one driver."""
-    script = cluster.directory / "plain.py"
-    script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
-    checkpointed, ddp, elastic = ([f"training.jobs.{job}"] for job in JOBS)
-    small = ["--width", "8", "--epochs", "1", "--storage-path", str(cluster.directory / "results")]
-    small += ["--run-name", "saved-by-ddp"]
+def refused(cluster: Cluster) -> Outcome:
+    """Runs that end before or in their first steps, one after the other in one driver."""
+    checkpointed, ddp = "training.jobs.checkpointed", "training.jobs.ddp"
     large = ["--model", "mlp", "--width", "10000000", "--max-failures", "0", "--interface", "lo"]
     no_data = ["--data", "cifar10", "--data-path", "/nowhere"]
     no_loss = ["--width", "32", "--epochs", "2", "--learning-rate", "1e30"]
     programs = {
-        "lacking": [*ddp, "--workers", "9", "--when-lacking", "fail"],
-        "eth99": [*checkpointed, "--interface", "eth99", *storage(cluster, "eth99")],
-        "nan": [*checkpointed, *no_loss, *storage(cluster, "nan")],
-        "nodata": [*ddp, *no_data, *storage(cluster, "nodata")],
-        "saved-by-ddp": [*ddp, *small, "--max-steps", "5"],
-        "elastic": [*elastic, *small, "--workers", "2", "--max-steps", "9"],
-        "large": [*checkpointed, *large, *storage(cluster, "large")],
+        "lacking": [ddp, "--workers", "9", "--when-lacking", "fail"],
+        "eth99": [checkpointed, "--interface", "eth99", *storage(cluster, "eth99")],
+        "nan": [checkpointed, *no_loss, *storage(cluster, "nan")],
+        "nodata": [ddp, *no_data, *storage(cluster, "nodata")],
+        "large": [checkpointed, *large, *storage(cluster, "large")],
+    }
+    return drive_each(cluster, programs)
+
+
+@pytest.fixture(scope="module")
+def small(cluster: Cluster) -> Outcome:
+    """Small runs, one after the other in one driver; `elastic` resumes the run of `ddp`."""
+    script = cluster.directory / "plain.py"
+    script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
+    options = ["--width", "8", "--epochs", "1", *storage(cluster, "saved-by-ddp")]
+    programs = {
+        "saved-by-ddp": ["training.jobs.ddp", *options, "--max-steps", "5"],
+        "elastic": ["training.jobs.elastic", *options, "--workers", "2", "--max-steps", "9"],
         "plain": [str(script)],
     }
     return drive_each(cluster, programs)
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_the_run_at_once(each: Outcome) -> None:
-    outcome = each.of("nan")
+def test_a_loss_that_is_not_finite_stops_the_run_at_once(refused: Outcome) -> None:
+    outcome = refused.of("nan")
     assert outcome.code == 1
     assert "stopped: the loss became nan at step 2 on ranks 0, 1" in outcome.output
     assert len(bodies(outcome.records, AttemptStart)) == 1, "it is not tried again"
@@ -221,24 +227,24 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_once(each: Outcome) -> None:
 
 
 @pytest.mark.slow
-def test_elastic_continues_with_what_ddp_has_saved(each: Outcome) -> None:
-    assert each.of("saved-by-ddp").code == 0, each.output[-4000:]
-    assert each.of("elastic").code == 0, each.output[-4000:]
-    assert "2 of 2 workers: a step has up to 32 examples, 16 a micro-batch of each" in each.output
-    assert "resumed at step 5, exactly" in each.output
-    reports = bodies(each.of("saved-by-ddp").records, Report)  # one run, of both jobs
+def test_elastic_continues_with_what_ddp_has_saved(small: Outcome) -> None:
+    assert small.of("saved-by-ddp").code == 0, small.output[-4000:]
+    assert small.of("elastic").code == 0, small.output[-4000:]
+    assert "2 of 2 workers: a step has up to 32 examples, 16 a micro-batch of each" in small.output
+    assert "resumed at step 5, exactly" in small.output
+    reports = bodies(small.of("saved-by-ddp").records, Report)  # one run, of both jobs
     assert [int(report.metrics["step"]) for report in reports] == [5, 9]
 
 
 @pytest.mark.slow
-def test_more_workers_than_cpus_are_refused_with_both_numbers(each: Outcome) -> None:
-    assert each.of("lacking").code == 1
-    assert "9 workers take 9 CPU, and the cluster has 4" in each.of("lacking").output
+def test_more_workers_than_cpus_are_refused_with_both_numbers(refused: Outcome) -> None:
+    assert refused.of("lacking").code == 1
+    assert "9 workers take 9 CPU, and the cluster has 4" in refused.of("lacking").output
 
 
 @pytest.mark.slow
-def test_data_that_is_missing_ends_the_run_at_its_first_attempt(each: Outcome) -> None:
-    stopped = each.of("nodata")
+def test_data_that_is_missing_ends_the_run_at_its_first_attempt(refused: Outcome) -> None:
+    stopped = refused.of("nodata")
     assert stopped.code == 1
     (said,) = [line for line in stopped.output.splitlines() if line.startswith("stopped: ")]
     assert "/nowhere" in said
@@ -247,8 +253,8 @@ def test_data_that_is_missing_ends_the_run_at_its_first_attempt(each: Outcome) -
 
 
 @pytest.mark.slow
-def test_an_unmodified_script_is_in_the_stream(each: Outcome) -> None:
-    outcome = each.of("plain")
+def test_an_unmodified_script_is_in_the_stream(small: Outcome) -> None:
+    outcome = small.of("plain")
     assert outcome.code != 0
     assert bodies(outcome.records, Report)[0].metrics == {"score": 1.5}
     (end,) = bodies(outcome.records, AttemptEnd)
@@ -259,9 +265,9 @@ def test_an_unmodified_script_is_in_the_stream(each: Outcome) -> None:
 
 @pytest.mark.slow
 def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_starts(
-    each: Outcome,
+    refused: Outcome,
 ) -> None:
-    outcome = each.of("eth99")
+    outcome = refused.of("eth99")
     assert outcome.code == 1
     assert "has no network interface eth99: give interface one of " in outcome.output
     assert "Traceback" not in outcome.output
@@ -269,9 +275,11 @@ def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_star
 
 
 @pytest.mark.slow
-def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(each: Outcome) -> None:
+def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(
+    refused: Outcome,
+) -> None:
     """Its ranks use the given interface, in a separate environment."""
-    outcome = each.of("large")
+    outcome = refused.of("large")
     assert outcome.code == 1
     said = outcome.output[outcome.output.rindex("failed: rank ") :]
     # The controller's log lines may arrive later, under its name.
