@@ -205,7 +205,7 @@ def test_a_rank_that_dies_while_the_ranks_meet_leaves_nothing_that_the_next_grou
     script.write_text(DIES_WHILE_THEY_MEET)
     callbacks = f"{CALLBACK},training.recovery.callback.RecoveryCallback"
     fast = replace(cluster, environment=cluster.environment | {"RAY_TRAIN_CALLBACKS": callbacks})
-    outcome = drive(fast, [str(script), str(cluster.directory)], limit_s=100)
+    outcome = drive(fast, [str(script), str(cluster.directory)], limit_s=600)
     assert outcome.code == 0, outcome.output[-4000:]
     assert "At least one of the worker actors failed to initialize" in outcome.output
     assert [report.metrics for report in reports(outcome.records)] == [{"score": 1.0}]
