@@ -144,7 +144,11 @@ async def applied(prepared: Prepared) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("slow-rank", {"by": "hog"}), ("cpu-hog", {"processes": "0"})]
+    ("name", "given"),
+    [
+        ("slow-rank", {"by": "hog"}),
+        pytest.param("cpu-hog", {"processes": "0"}, marks=pytest.mark.nightly),
+    ],
 )
 def test_busy_processes_take_a_ranks_cores_and_go(
     name: str, given: dict[str, str], session: Session, tmp_path: Path

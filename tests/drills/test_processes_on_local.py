@@ -111,6 +111,7 @@ def test_a_frozen_rank_stops_all_and_runs_again_when_the_drill_is_aborted(
     assert run_of(session.store).attempts.keys() == {1}, "Ray has not noticed"
 
 
+@pytest.mark.nightly  # the fault: tests/drills/test_processes_on_kubernetes.py
 def test_a_slow_rank_is_waited_for_by_the_others(session: Session, tmp_path: Path) -> None:
     took: list[float] = []
 
@@ -200,6 +201,7 @@ def test_a_rank_runs_again_though_cockpit_was_killed_while_it_was_frozen(
     assert on_disk(session, victim.pod) == []
 
 
+@pytest.mark.nightly  # on Kubernetes: tests/drills/test_faults_on_kubernetes.py
 def test_a_drained_node_is_left_in_time_and_its_pod_is_replaced(
     session: Session, tmp_path: Path
 ) -> None:
@@ -216,6 +218,7 @@ def test_a_drained_node_is_left_in_time_and_its_pod_is_replaced(
     assert not is_living(session.store, victim.pod)
 
 
+@pytest.mark.nightly  # two kills: tests/drills/test_smoke_gameday.py
 def test_kills_at_random_are_each_measured_and_the_run_outlives_them(
     session: Session, tmp_path: Path
 ) -> None:
@@ -232,6 +235,7 @@ def test_kills_at_random_are_each_measured_and_the_run_outlives_them(
     assert max(run_of(session.store).attempts) > before
 
 
+@pytest.mark.nightly  # in a container: tests/drills/test_processes_on_kubernetes.py
 def test_what_was_held_in_a_pod_that_no_longer_exists_no_longer_exists_too(
     session: Session,
 ) -> None:

@@ -59,6 +59,7 @@ def at_work(session: Session) -> None:
     assert session.wait(lambda store: checkpoints(store) >= now + 2, START_TIMEOUT_S)
 
 
+@pytest.mark.nightly  # its script: tests/drills/test_storage_scripts.py
 def test_a_busy_disk_ends_no_attempt(session: Session, tmp_path: Path) -> None:
     storage = Path(going(session.store).checkpoints[-1][1].path).parent
     record = conduct(session, plan("storage-slow", for_s=3, writers=2, recover_s=300), tmp_path)
@@ -95,7 +96,10 @@ def test_a_run_outlives_a_full_disk(session: Session, tmp_path: Path) -> None:
     assert record.recoveries[0].restarts >= 1, "a checkpoint could not be written"
 
 
-@pytest.mark.parametrize("damage", ["checkpoint-corrupt", "checkpoint-delete"])
+@pytest.mark.parametrize(
+    "damage",
+    ["checkpoint-corrupt", pytest.param("checkpoint-delete", marks=pytest.mark.nightly)],
+)
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     damage: str, session: Session, tmp_path: Path
 ) -> None:

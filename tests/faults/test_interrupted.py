@@ -45,12 +45,17 @@ def interrupt(command: Running, number: signal.Signals, *, again: signal.Signals
 @pytest.mark.parametrize(
     ("argv", "stage", "number", "again"),
     [
-        (UP, "head-", signal.SIGTERM, None),
         (UP, "ray start", signal.SIGINT, signal.SIGINT),
-        (DEMO, "head-", signal.SIGINT, None),
         (DEMO, "registered with Ray", signal.SIGHUP, signal.SIGTERM),
         (DEMO, "Launched", signal.SIGTERM, signal.SIGINT),
-        (DEMO, "attempt ended", signal.SIGINT, signal.SIGINT),
+        *(
+            pytest.param(*stage, marks=pytest.mark.nightly)
+            for stage in (
+                (UP, "head-", signal.SIGTERM, None),
+                (DEMO, "head-", signal.SIGINT, None),
+                (DEMO, "attempt ended", signal.SIGINT, signal.SIGINT),
+            )
+        ),
     ],
 )
 def test_an_interrupt_takes_everything_down(

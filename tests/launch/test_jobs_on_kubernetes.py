@@ -43,6 +43,7 @@ def test_two_pods_train(where: tuple[str, ...], ray_on_kubernetes: RealCluster, 
     assert (shared / run.checkpoint.path.removeprefix(f"{STORAGE}/")).is_dir()
 
 
+@pytest.mark.nightly  # on a local cluster: tests/launch/test_jobs_on_local.py
 def test_tune_searches_on_pods(where: tuple[str, ...], ray_on_kubernetes: RealCluster) -> None:
     storage = {"storage_path": f"{STORAGE}/jobs", "run_name": "search"}
     assert launch("tune", SEARCH | storage, *where) == 0

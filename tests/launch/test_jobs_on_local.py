@@ -28,7 +28,13 @@ def cluster() -> Iterator[LocalBackend]:
         yield backend
 
 
-@pytest.mark.parametrize("job", ["fsdp2", "pipeline", "ray_data"])
+@pytest.mark.parametrize(
+    "job",
+    [
+        "fsdp2",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("pipeline", "ray_data")),
+    ],
+)
 def test_a_job_that_trains_leaves_a_run_and_a_checkpoint(
     cluster: LocalBackend, tmp_path: Path, job: str
 ) -> None:

@@ -10,6 +10,7 @@ from tests.training.cluster import Cluster, drive
 from training.bench.results import read
 
 
+@pytest.mark.nightly  # the benchmark on Ray: tests/launch/test_jobs_on_local.py
 @pytest.mark.slow
 @pytest.mark.ray
 def test_ray_train_and_torchrun_take_turns_with_the_same_loop(

@@ -40,6 +40,7 @@ def weights_after(world: World, folder: Path, settings: TrainSettings) -> dict[s
     return weights
 
 
+@pytest.mark.nightly  # compilation takes minutes of CPU time
 @pytest.mark.slow
 def test_compiled_ranks_learn_the_same_and_their_checkpoints_go_both_ways(tmp_path: Path) -> None:
     """To 1e-5, since fused operations round in another order."""

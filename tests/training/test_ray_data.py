@@ -115,6 +115,7 @@ def jobs(cluster: Cluster) -> tuple[Outcome, Outcome]:
     )
 
 
+@pytest.mark.nightly  # the stream itself: the tests above
 @pytest.mark.slow
 @pytest.mark.ray
 def test_the_job_continues_exactly_within_an_epoch(jobs: tuple[Outcome, Outcome]) -> None:
@@ -124,6 +125,7 @@ def test_the_job_continues_exactly_within_an_epoch(jobs: tuple[Outcome, Outcome]
     assert "after 20 steps" in jobs[1].output
 
 
+@pytest.mark.nightly  # the stream itself: the tests above
 @pytest.mark.slow
 @pytest.mark.ray
 def test_the_job_learns_what_one_process_does_with_the_data_loader(

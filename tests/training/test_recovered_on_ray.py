@@ -131,6 +131,7 @@ def test_a_damaged_checkpoint_is_kept_aside_and_the_one_before_is_used(
     assert len(starts(troubled.records)) == 3, "an attempt for each kill, and no more"
 
 
+@pytest.mark.nightly  # without Ray Train: tests/training/test_on_ray.py
 def test_a_run_continues_with_fewer_ranks_though_its_newest_checkpoint_was_deleted(
     cluster: Cluster, troubled: Outcome
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_run_continues_with_fewer_ranks_though_its_newest_checkpoint_was_delet
     assert (last["step"], last["epoch"]) == (540, 12)
 
 
+@pytest.mark.nightly  # without Ray: tests/training/test_in_folder.py
 def test_without_a_checkpoint_that_is_whole_the_run_stops_until_it_may_start_over(
     cluster: Cluster, smooth: Outcome
 ) -> None:

@@ -167,6 +167,7 @@ def test_the_trials_of_a_tune_script_are_in_the_stream(each: Outcome) -> None:
     assert {"PENDING", "RUNNING"} <= set(seen), "while it goes on, and not at its end alone"
 
 
+@pytest.mark.nightly  # tests/training/test_tune_job.py: a trial of two ranks
 @pytest.mark.slow
 def test_a_trial_that_trains_has_the_id_of_its_run(cluster: Cluster) -> None:
     """Its driver starts Ray with an environment for all of its workers."""
@@ -179,6 +180,7 @@ def test_a_trial_that_trains_has_the_id_of_its_run(cluster: Cluster) -> None:
     assert runs[trial.run].name == f"train-{trial.id}"
 
 
+@pytest.mark.nightly  # a killed driver: tests/training/test_driver.py
 @pytest.mark.slow
 def test_a_killed_driver_leaves_an_attempt_that_the_next_one_ends(cluster: Cluster) -> None:
     script = [str(SCRIPTS / "plain_torch.py"), "--name", "cut", "--epochs", "1000000"]

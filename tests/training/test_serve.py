@@ -399,6 +399,7 @@ def serving(cluster: Cluster) -> list[str]:
     return [title for title in found if "Serve" in title or "Proxy" in title]
 
 
+@pytest.mark.nightly  # with images: tests/launch/test_jobs_on_local.py
 @pytest.mark.slow
 @pytest.mark.ray
 def test_the_check_asks_a_language_model_too_and_ends(cluster: Cluster, tmp_path: Path) -> None:

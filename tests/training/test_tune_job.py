@@ -277,6 +277,7 @@ LONG = 30
 """Epochs: Tune writes its state down once a second, and a quick machine has ten epochs in one."""
 
 
+@pytest.mark.nightly  # a killed run: tests/training/test_on_ray.py
 def test_a_search_that_was_killed_continues_and_repeats_no_finished_trial(cluster: Cluster) -> None:
     words = f"none --samples 4 --epochs {LONG} --max-parallel 2 --num-to-keep 9"
     job = ["-m", "training.jobs.tune", *arguments(cluster, "cut", words)]
