@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 TOLERANCE_S = 2.0
 """A Date header has whole seconds, and clocks that are kept by NTP differ by less than one."""
+EARLIEST_S, LATEST_S = 1_577_836_800.0, 4_102_444_800.0
+"""The years 2020 to 2099. A header with another year is an error or an attack, and is ignored."""
 
 
 class ServerClock:
@@ -33,7 +35,9 @@ class ServerClock:
 
         try:
             server_s = parsedate_to_datetime(date).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError):  # a day or an hour of twenty digits
+            return
+        if not EARLIEST_S <= server_s < LATEST_S:
             return
         now_s = self._wall()
         # The server's clock showed between `server_s` and a second more, at some moment since the
