@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -21,12 +22,16 @@ from cockpit.backends.kuberay.resources.safe_yaml import as_yaml
 from cockpit.backends.protocol import Change
 from cockpit.cli import main as cli
 from cockpit.cli.options import connect
+from cockpit.launch import submission
+from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.submission import script_spec
-from cockpit.model.cluster import ClusterRef
+from cockpit.model.cluster import ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event, Notice
 from cockpit.model.secret import masked_command
 from cockpit.sources.ray import answers
+from cockpit.sources.ray.dashboard import Dashboard, Submission
+from cockpit.sources.ray.http import AnswerError
 from tests.simulated_backend import ScriptedBackend
 
 SECRET = "s3same-0pen"
@@ -49,6 +54,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("env", f"HF_TOKEN={SECRET}", "t"), "env 'HF_TOKEN=***' t"),
         (("t", "--token", "--lr", "1"), "t --token --lr 1"),
         (("t", "--max-tokens", "4096"), "t --max-tokens 4096"),
+        (("t", f"--password=a, b;{SECRET}"), "t '--password=***'"),
     ],
 )
 def test_command_is_shown_without_what_looks_like_a_secret(
@@ -127,6 +133,25 @@ def test_manifest_is_shown_without_the_secrets_of_its_command_lines() -> None:
     assert words[1] == SECRET  # the object itself is not changed
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'env_vars: {{"HF_TOKEN": "{SECRET}"}}',
+        f'{{"env_vars": {{"DB_PASSWORD": "a, {SECRET}"}}}}',
+        f"env_vars:\n  HF_TOKEN: |\n    a\n    {SECRET}\n  LEFT: '1'",
+        f"env_vars:\n  HF_TOKEN: a long\n    {SECRET}\n",
+        f"pip: ['git+https://{SECRET}@host/repo']",
+    ],
+)
+def test_manifest_is_shown_without_the_secrets_of_its_runtime_environment(text: str) -> None:
+    raw = {"kind": "RayJob", "spec": {"runtimeEnvYAML": text, "metadata": METADATA}}
+    shown = as_yaml(raw)
+    assert SECRET not in shown
+    assert "***" in shown
+    assert "owner: jane" in shown
+    assert ("LEFT" in shown) == ("LEFT" in text)
+
+
 def test_plan_masks_the_secret_and_reports_who_could_read_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +164,52 @@ def test_plan_masks_the_secret_and_reports_who_could_read_it(
         assert "looks like a secret" in said
     assert cli.main(["launch", "--dry-run", "--", "python", "train.py"]) == 0
     assert "looks like a secret" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("via", ["job", "rayjob"])
+def test_plan_of_a_launch_has_no_secret_of_its_environment(
+    via: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend())
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    (tmp_path / "job.env").write_text(f"WANDB_API_KEY={SECRET}\n")
+    (tmp_path / "env.json").write_text(f'{{"env_vars": {{"DB_PASSWORD": "{SECRET}"}}}}')
+    flags = ["--env", "HF_TOKEN", "--env-file", "job.env", "--runtime-env", "env.json"]
+    flags += ["--pip", f"git+https://{SECRET}@host/repo.git"]
+    assert cli.main(["launch", "--dry-run", "--via", via, *flags, "--", "python", "train.py"]) == 0
+    said = capsys.readouterr().err
+    assert SECRET not in said
+    assert "DB_PASSWORD, WANDB_API_KEY, HF_TOKEN look like a secret" in said
+    assert "git+https://***@host/repo.git" in said
+
+
+async def test_audit_log_and_recording_have_no_secret_of_a_launch_s_environment() -> None:
+    told: list[Event] = []
+    wants = JobEnvironment(
+        env_vars={"HF_TOKEN": SECRET}, others={"pip": [f"git+https://{SECRET}@host/repo.git"]}
+    )
+    with pytest.raises(CockpitError):
+        await ClusterActions(ScriptedBackend(), emit=told.append).submit(
+            script_spec(("python", "train.py"), Path.cwd(), environment=wants)
+        )
+    assert SECRET not in audit.path().read_text()
+    assert SECRET not in str(told)
+
+
+async def test_error_of_ray_that_repeats_the_environment_is_shown_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(self: Dashboard, given: Submission) -> str:
+        raise AnswerError("no", f"bad runtime_env: {dict(given.env_vars)!r}", status=500)
+
+    monkeypatch.setattr(Dashboard, "submit", refuse)
+    monkeypatch.setattr(Dashboard, "has_package", AsyncMock(return_value=True))
+    wants = JobEnvironment(env_vars={"HF_TOKEN": f"a, '{SECRET}"})
+    spec = submission.bundled_spec("ddp", environment=wants)
+    with pytest.raises(AnswerError) as raised:
+        await submission.launch(Dashboard(DashboardRoute("http://127.0.0.1:9")), spec)
+    assert "bad runtime_env" in str(raised.value)
+    assert SECRET not in str(raised.value)
 
 
 def test_flag_that_is_not_understood_is_not_quoted_with_its_secret(

@@ -13,23 +13,38 @@ LONGEST = 4_000
 _SHORTEST = 4
 """Characters of a known secret that is replaced; a shorter one would blot out ordinary text."""
 _NAME = (
-    r"[\w.-]{0,40}(?:token|passw(?:or)?d|passwd|secret|credential|api[_-]?key|access[_-]?key"
-    r"|private[_-]?key)[\w.-]{0,40}"
+    # Not `max_tokens` and `tokenizer`, which are of language models.
+    r"[\w.-]{0,40}(?:token(?!s|i[sz])|passw(?:or)?d|passphrase|secret|credential|[_-]pwd\b"
+    r"|(?:api|access|private|encryption|signing)[_-]?key|(?-i:[A-Z0-9]_KEY\b))[\w.-]{0,40}"
 )
+_QUOTED = r"""'\"'\"'.*?(?:'\"'\"'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|'(?:[^']|'\"'\"')*(?:'|$)"""
+"""To its end, or that of a text that was cut. `'"'"'` is a quote as `shlex.quote` writes it."""
+_BARE = r"(?:[^\s,;&\"']|[,;&]+(?=[^\s,;&\"']))+"
+_ASSIGNED = rf"(?:[\w.-]{{1,40}}=)?{_NAME}="
 _NAMED = re.compile(
-    rf"(?P<name>{_NAME})(?P<between>[\"']?\s*[=:]\s*|\s+)(?P<value>(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"'])+)",
+    rf"'(?P<single>{_ASSIGNED})(?:[^']|'\"'\"')*(?:'|$)"
+    rf"|\"(?P<double>{_ASSIGNED})(?:[^\"\\]|\\.)*(?:\"|$)"
+    rf"|(?P<option>(?<![\w.-])--?{_NAME}\s+)(?!--)(?:{_QUOTED}|{_BARE})"
+    rf"|(?P<name>{_NAME}[\"']?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
     re.IGNORECASE,
 )
+_SECRET_WORD = re.compile(rf"(?P<name>{_ASSIGNED}).+", re.IGNORECASE | re.DOTALL)
 _HEADER = re.compile(
     # "Basic authentication required" is prose.
     r"(?i)\b(bearer|basic)\s+(?!(?:auth\w*|tokens?|credentials?|access|realm)\b)[\w.~+/=-]{6,}"
+    r"|\b(authorization[\"']?\s*[:=]\s*[\"']?(?:token|digest|negotiate)?)\s*"
+    r"(?=[\w.~+/=-]*\d)[\w.~+/=-]{6,}"
 )
 _VALUE = re.compile(
     r"eyJ[\w-]{10,}[\w.-]*"  # a JSON web token, or as much of one as is left
-    r"|\b(?:hf|ghp|gho|ghs|glpat|github_pat|xox[abp]|sk)[-_][\w-]{16,}"
-    r"|\bAKIA[0-9A-Z]{12,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"  # name and password in an address
+    r"|\b(?:hf|npm|pypi|gh[oprsu]|glpat|github_pat|xox[abeprs]|sk)[-_][\w-]{16,}"
+    r"|\bA[KS]IA[0-9A-Z]{12,}"
+    r"|\bAIza[\w-]{30,}"
+    r"|(?<=://)[^/?#\s:@]*:[^/?#\s]+(?=@)"  # name and password in an address
+    r"|(?:(?<=http://)|(?<=https://))[^/?#\s@]+(?=@)"  # a token in place of both
+)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
 )
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 
@@ -37,7 +52,8 @@ _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 def masked(text: str) -> str:
     """The text with `***` where a secret stood: after a name that says so, or of a known form.
 
-    A value follows its name after `=` or `:`, or as the next word of an option (`--token abc`).
+    A value follows its name after `=`, `:` or `=>`, or as the next word of an option
+    (`--token abc`). In case of doubt, more is masked than the value.
     """
     return _NAMED.sub(_hidden, without_credentials(text))
 
@@ -54,7 +70,8 @@ def without_credentials(text: str, known: Iterable[str] = ()) -> str:
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST:
             text = text.replace(value, MASKED)
-    return _HEADER.sub(rf"\1 {MASKED}", _VALUE.sub(MASKED, text))
+    text = _VALUE.sub(MASKED, _PRIVATE_KEY.sub(MASKED, text))
+    return _HEADER.sub(lambda match: f"{(match[1] or match[2]).rstrip()} {MASKED}", text)
 
 
 def sendable(secret: str, where: str) -> str:
@@ -75,7 +92,7 @@ def sendable(secret: str, where: str) -> str:
 
 def masked_lines(text: str) -> str:
     """`masked`, line by line: of a long text no line is lost."""
-    return "\n".join(map(masked, text.split("\n")))
+    return "\n".join(map(masked, _PRIVATE_KEY.sub(MASKED, text).split("\n")))
 
 
 def masked_value(name: str, value: str) -> str:
@@ -88,25 +105,24 @@ def masked_command(argv: Sequence[str]) -> list[str]:
     shown: list[str] = []
     hide = False
     for word in argv:
-        shown.append(MASKED if hide and not word.startswith("--") else masked(word))
+        shown.append(MASKED if hide and not word.startswith("--") else _masked_word(word))
         hide = word.startswith("-") and "=" not in word and is_secret(word.lstrip("-"))
     return shown
 
 
 def is_secret(name: str) -> bool:
     """Whether what stands under such a name is not to be shown."""
-    return _SECRET_NAME.fullmatch(name) is not None and not _counts_tokens(name)
+    return _SECRET_NAME.fullmatch(name) is not None
+
+
+def _masked_word(word: str) -> str:
+    """Here the whole rest of `--password=…` is the value, with spaces and commas."""
+    assigned = _SECRET_WORD.fullmatch(word)
+    return f"{assigned['name']}{MASKED}" if assigned is not None else masked(word)
 
 
 def _hidden(match: re.Match[str]) -> str:
-    name, between = match["name"], match["between"]
-    if _counts_tokens(name):
-        return match[0]
-    if between.isspace() and not name.startswith("-"):
-        return match[0]  # prose: "the token was refused"
-    return f"{name}{between}{MASKED}"
-
-
-def _counts_tokens(name: str) -> bool:
-    """`tokens_per_s`, `max_tokens` and `tokenizer` are of language models, not of locks."""
-    return re.search(r"(?i)tokens|tokeni[sz]", name) is not None
+    for group, quote in (("single", "'"), ("double", '"')):
+        if match[group]:
+            return f"{quote}{match[group]}{MASKED}{quote}"
+    return f"{match['option'] or match['name']}{MASKED}"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from cockpit.model.secret import is_secret, masked
+from cockpit.model.secret import is_secret, masked, masked_command, masked_lines
 from tests.growth import growth
 
 SECRET = "s3cr3t-V4lue"
@@ -20,6 +22,20 @@ SECRET = "s3cr3t-V4lue"
         f"postgres://me:{SECRET}@db/x",
         f"https://:{SECRET}@host",
         f"aws_secret_access_key = {SECRET}",
+        f"git+https://{SECRET}@host/repo.git",
+        f"https://me:a@b{SECRET}@host",
+        f"Authorization: token {SECRET}",
+        f"authorization: {SECRET}",
+        f"OPENAI_KEY={SECRET}",
+        f"MYSQL_PWD={SECRET}",
+        f"SSH_PASSPHRASE={SECRET}",
+        f"hf_token => {SECRET}",
+        f"the token password={SECRET}",
+        f"--max-tokens --token {SECRET}",
+        f"--token --hf-token {SECRET}",
+        f"tokens=5,password={SECRET}",
+        f"said\n-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"said\n-----BEGIN RSA PRIVATE KEY-----\n{SECRET}",
     ],
 )
 def test_a_secret_is_not_reported_and_the_rest_is(said: str) -> None:
@@ -27,6 +43,42 @@ def test_a_secret_is_not_reported_and_the_rest_is(said: str) -> None:
     assert SECRET not in told
     assert "***" in told
     assert told.startswith(said[:4])
+
+
+@pytest.mark.parametrize("before", ["", "a b ", "a,", "a;b&", "a'b ", 'a"b ', "'", '"', "a\\'"])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["t", "--password={}"],
+        ["t", "--password", "{}"],
+        ["t", "--env=DB_PASSWORD={}"],
+        ["env", "DB_PASSWORD={}", "t"],
+        ["bash", "-c", "DB_PASSWORD='{}' t"],
+    ],
+)
+def test_no_part_of_a_secret_in_a_command_is_left(argv: list[str], before: str) -> None:
+    """Also in the command as a shell has it, whole or cut."""
+    if argv[0] == "bash":
+        before = before.replace("'", "")
+    words = [word.format(f"{before}{SECRET}") for word in argv]
+    shown = masked_command(words)
+    assert SECRET not in " ".join(shown)
+    assert shown[0] == argv[0]
+    line = shlex.join(words)
+    for text in (line, line[: line.index(SECRET) + len(SECRET)]):
+        assert SECRET not in masked(text)
+        assert masked(text).startswith(argv[0])
+
+
+@pytest.mark.parametrize("said", ['{{"hf_token": "{0}"}}', '{{"hf_token": "{0}', "password: '{0}"])
+@pytest.mark.parametrize("value", [SECRET, f"a b {SECRET}", f'a\\"b {SECRET}', f"a,{SECRET}"])
+def test_no_part_of_a_secret_in_a_document_is_left(said: str, value: str) -> None:
+    assert SECRET not in masked(said.format(value))
+
+
+def test_lines_of_a_private_key_are_one_secret() -> None:
+    key = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"
+    assert masked_lines(f"one\n{key}\ntwo") == "one\n***\ntwo"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +89,9 @@ def test_a_secret_is_not_reported_and_the_rest_is(said: str) -> None:
         "AKIA" + "A1" * 8,
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOi.c2ln",
         "eyJhbGciOiJIUzI1",
+        "npm_" + "x" * 36,
+        "ASIA" + "A1" * 8,
+        "AIza" + "x" * 35,
     ],
 )
 def test_a_known_form_of_token_is_hidden_wherever_it_stands(token: str) -> None:
@@ -51,6 +106,9 @@ def test_a_known_form_of_token_is_hidden_wherever_it_stands(token: str) -> None:
         "tokens_per_s=1200",
         "loss: 0.3 at step 400",
         "http://host:8265/page",
+        "http://host:9090?query=a@b",
+        "authorization: required",
+        "PWD=/home/me --sort-key=name",
     ],
 )
 def test_what_is_no_secret_stays(said: str) -> None:
@@ -64,6 +122,21 @@ def test_a_name_reports_whether_its_value_is_shown() -> None:
     assert not is_secret("lr")
 
 
-@pytest.mark.parametrize("piece", ["a", "eyJ", "token", "token ", "x=", "://a:", "-"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "eyJ",
+        "token",
+        "token ",
+        "x=",
+        "://a:",
+        "-",
+        "'token=",
+        "--token ",
+        "https://",
+        "token=,",
+    ],
+)
 def test_a_long_hostile_text_costs_as_much_as_it_is_long(piece: str) -> None:
     assert growth(lambda: masked(piece * 20_000), lambda: masked(piece * 200_000)) < 25

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cockpit.model.secret import masked_command, masked_lines, without_credentials
+from cockpit.model.secret import masked, masked_command
 from cockpit.model.text import clean
 
 LONGEST = 4_000
@@ -73,8 +73,6 @@ def _safe(value: Any, key: str = "", depth: int = 0) -> Any:
             else _safe(v, str(k), depth + 1)
             for k, v in value.items()
         }
-    if key in _COMMANDS and isinstance(value, str):
-        return masked_lines(_text(_cut(value, LONGEST)))
     if key in _COMMANDS and isinstance(value, list) and all(isinstance(x, str) for x in value):
         return [_text(_cut(word, LONGEST)) for word in masked_command(value)]
     if isinstance(value, list):
@@ -94,8 +92,17 @@ def _is_secret(key: str, value: Any) -> bool:
 
 
 def _text(value: str) -> str:
-    lines = value.split("\n")
-    return "\n".join(without_credentials(_env_line(clean(line))) for line in lines)
+    """Without control characters and secrets. The rest of a value of several lines goes too."""
+    shown: list[str] = []
+    hidden_at: int | None = None
+    for line in map(clean, value.split("\n")):
+        indent = len(line) - len(line.lstrip())
+        if hidden_at is not None and indent > hidden_at:
+            continue
+        without = _env_line(line)
+        hidden_at = None if without == line else indent
+        shown.append(masked(without))
+    return "\n".join(shown)
 
 
 def _env_line(line: str) -> str:
