@@ -35,7 +35,8 @@ _SECRET = re.compile(
     | \.(gcloud|gnupg|huggingface|kube|oci|ray|s3cfg|ssh|terraform\.d|vault-token) | \..*_history
     | id_(rsa|dsa|ecdsa|ed25519).* | .+\.(pem|key|p12|pfx|jks|keystore|ppk|kdbx|kubeconfig)
     | kubeconfig | application_default_credentials\.json | service[-_]account.*\.json
-    | secrets\.(toml|yaml|yml|json)
+    | (client_)?secrets?([-_.].*)?\.(toml|ya?ml|json) | (.+[-_.])?credentials\.(toml|ya?ml|json|ini|csv)
+    | \.kaggle | kaggle\.json | \.modal\.toml | .+\.tfstate(\..+)? | .+\.tfvars(\.json)?
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -130,8 +131,18 @@ def _why_not(root: Path, path: Path, rules: Sequence[_Rule], *, is_folder: bool)
     target = path.resolve()
     if is_folder or not target.is_relative_to(root):
         return Why.LINK
-    parts = target.relative_to(root).parts
-    return Why.SECRET if any(is_secret(part) or _is_skipped(part) for part in parts) else None
+    relative = target.relative_to(root)
+    if any(is_secret(part) or _is_skipped(part) for part in relative.parts):
+        return Why.SECRET
+    above = [root / each for each in reversed(relative.parents)]
+    for rule in rules:
+        for each in above:
+            rule.read(each)  # of folders that are not walked yet
+        if rule.excludes(target, is_folder=False) or any(
+            rule.excludes(each, is_folder=True) for each in above[1:]
+        ):
+            return Why.IGNORED
+    return None
 
 
 class _Rule:

@@ -100,7 +100,8 @@ HELD_SECRETS = (
     ".netrc", ".kube/config", ".git-credentials", ".config/gcloud/token", ".docker/config.json",
     "tls.pem", "server.key", "id_rsa", "id_ed25519.bak", "cert.p12", "kubeconfig",
     ".ray/auth_token", "a.kubeconfig", ".bash_history", "service-account-1.json", "secrets.toml",
-    ".pypirc",
+    ".pypirc", "client_secret_1.json", "secret.yaml", "credentials.json", "gcp-credentials.json",
+    ".kaggle/kaggle.json", "terraform.tfstate.backup", "prod.tfvars",
 )  # fmt: skip
 
 
@@ -117,7 +118,17 @@ def test_file_that_usually_holds_credentials_is_never_uploaded(code: Path, name:
 
 
 @pytest.mark.parametrize(
-    "name", [".env.example", "environment.py", "keys.py", "env", "monkey.py", "id_map.json"]
+    "name",
+    [
+        ".env.example",
+        "environment.py",
+        "keys.py",
+        "env",
+        "monkey.py",
+        "id_map.json",
+        "credentials",
+        "secrets.py",
+    ],
 )
 def test_file_with_a_similar_name_is_uploaded(name: str) -> None:
     assert not is_secret(name)
@@ -140,6 +151,19 @@ def test_links_that_leave_the_folder_or_lead_to_a_secret_are_not_followed(code: 
     assert names(chosen) == ["same", "train.py", "deep/model.py"]
     assert sorted(left_out(chosen, Why.LINK)) == ["away", "chain", "folder/", "inner/", "up"]
     assert left_out(chosen, Why.SECRET) == [".env", "repository", "settings"]
+
+
+def test_links_to_files_that_are_ignored_are_not_followed(code: Path) -> None:
+    write(code, "private/rows.csv", "z/own/rows.csv", "z/b.log", text=SECRET)
+    (code / ".gitignore").write_text("private/\n*.log\n")
+    (code / "z/.gitignore").write_text("own\n")
+    (code / "a").symlink_to("private/rows.csv")
+    (code / "b").symlink_to("z/own/rows.csv")
+    (code / "c").symlink_to("z/b.log")
+    chosen = folder(code)
+    assert names(chosen) == [".gitignore", "train.py", "deep/model.py", "z/.gitignore"]
+    assert {"a", "b", "c"} < set(left_out(chosen, Why.IGNORED))
+    assert "a" in names(folder(code, ignore_files=False))
 
 
 def test_launching_through_a_link_to_the_folder_uploads_the_same(code: Path) -> None:
