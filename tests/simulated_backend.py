@@ -46,6 +46,8 @@ class ScriptedBackend:
         group, replicas, expected = request.group, request.replicas, request.expected
         if expected is not None and expected != self.replicas:
             raise ChangedError(group, self.replicas, expected)
+        for pod, of in zip(request.remove, request.remove_uids, strict=False):
+            self._require(pod, of)
         self.asked.append(("scale", group, str(replicas), *request.remove))
         self.uids.append(request.uid)
         return Scaled(group, self.replicas, self.replicas if replicas is None else replicas)
@@ -93,7 +95,8 @@ class ScriptedBackend:
         self.asked.append(("evict_pod", pod, f"{grace_s:g}"))
         self.uids.append(uid)
 
-    async def isolate(self, pod: str, name: str) -> None:
+    async def isolate(self, pod: str, name: str, *, uid: str) -> None:
+        self._require(pod, uid)
         self.asked.append(("isolate", pod, name))
 
     async def rejoin(self, name: str) -> None:

@@ -177,7 +177,7 @@ class Backend(Protocol):
         """
         ...
 
-    async def isolate(self, pod: str, name: str) -> None:
+    async def isolate(self, pod: str, name: str, *, uid: str) -> None:
         """Let nothing in or out of the pod, by a network policy of this name."""
         ...
 

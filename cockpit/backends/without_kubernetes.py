@@ -57,7 +57,7 @@ class WithoutKubernetes:
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self._refuse("Only a Kubernetes pod can be evicted.")
 
-    async def isolate(self, pod: str, name: str) -> None:
+    async def isolate(self, pod: str, name: str, *, uid: str) -> None:
         self._refuse("There are no network policies here.")
 
     async def rejoin(self, name: str) -> None:

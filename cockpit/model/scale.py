@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cockpit.format import plural
 from cockpit.model.cluster import Pod, WorkerGroup
-from cockpit.model.error import UsageError
+from cockpit.model.error import ReplacedError, UsageError
 from cockpit.model.text import one_line
 
 
@@ -28,6 +28,9 @@ class ScaleRequest(Struct, frozen=True):
     """Only for the cluster of this UID (`ClusterSeen.uid`); empty: for any."""
     expected: int | None = None
     """Only if this number of replicas is requested now; else the backend raises ChangedError."""
+    remove_uids: tuple[str, ...] = ()
+    """The UIDs of the pods in `remove`, in its order: no other pod of that name is removed. Empty:
+    any is."""
 
 
 class ScalePlan(Struct, frozen=True):
@@ -82,10 +85,15 @@ def plan_scale(
     return ScalePlan(group, before, after, low, high, tuple(line for line in lines if line))
 
 
-def require_removable(group: str, remove: Iterable[str], pods: Iterable[Pod]) -> None:
-    """Raises UsageError for a name in `remove` of no living pod, or of one of another group."""
+def require_removable(
+    group: str, remove: Sequence[str], pods: Iterable[Pod], uids: Sequence[str] = ()
+) -> None:
+    """Raises UsageError for a name in `remove` of no living pod, or of one of another group.
+
+    Raises ReplacedError for a pod that does not have its UID of `uids`.
+    """
     living = {pod.name: pod for pod in pods if pod.ended_s is None}
-    for name in remove:
+    for name, uid in zip(remove, uids or [""] * len(remove), strict=True):
         pod = living.get(name)
         if pod is None:
             names = sorted(pod.name for pod in living.values() if pod.group == group)
@@ -96,6 +104,8 @@ def require_removable(group: str, remove: Iterable[str], pods: Iterable[Pod]) ->
             )
         if pod.group != group:
             raise UsageError(f"Pod {name} is of group {pod.group}, not of {group}.")
+        if uid and pod.uid != uid:
+            raise ReplacedError("Pod", name)
 
 
 def require_bounds(group: str, replicas: int | None, low: int, high: int) -> None:

@@ -171,10 +171,14 @@ async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: 
         assert len(pods()) == 3
         with pytest.raises(UsageError, match="not of gpu"):
             await backend.scale(ScaleRequest("gpu", 2, remove=(pods(HEAD_GROUP)[0].name,)))
+        with pytest.raises(ReplacedError, match=f"Pod {first.name} was replaced"):
+            await backend.scale(
+                ScaleRequest("gpu", 2, remove=(first.name,), remove_uids=("another",))
+            )
         newest = pods()[-1]
         await backend.scale(ScaleRequest("gpu", 2))
         await until(lambda: newest.name not in {pod.name for pod in pods()}, 10)
-        await backend.scale(ScaleRequest("gpu", 1, remove=(first.name,)))
+        await backend.scale(ScaleRequest("gpu", 1, remove=(first.name,), remove_uids=(first.uid,)))
         await until(lambda: len(pods()) == 1, 10)
         assert first.name not in {pod.name for pod in pods()}
         reread = status(NAME)

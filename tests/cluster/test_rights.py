@@ -151,7 +151,7 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
         viewer.cordon("node-1", True),
         viewer.create_rayjob(RayJobSpec("refused", "true")),
         viewer.evict_pod(pod, uid=uid_of(granted, pod), grace_s=0),
-        viewer.isolate(pod, "refused"),
+        viewer.isolate(pod, "refused", uid=uid_of(granted, pod)),
         viewer.hold("refused", 1),
     ):
         with pytest.raises(NotAllowedError):
@@ -213,7 +213,7 @@ async def test_an_operator_may_do_every_verb(
         await operator.hold("another", 10)
     await operator.release("rights")
     assert await operator.holder() == ""
-    await operator.isolate(pod, "cockpit-rights")
+    await operator.isolate(pod, "cockpit-rights", uid=uid_of(granted, pod))
     await operator.rejoin("cockpit-rights")
     await operator.rejoin("cockpit-rights")
     await operator.evict_pod(pod, uid=uid_of(granted, pod), grace_s=0)

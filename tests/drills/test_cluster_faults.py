@@ -17,7 +17,7 @@ from cockpit.drills.faults.fault import Order, Victims
 from cockpit.drills.plan.plan import FaultSpec, TargetSpec
 from cockpit.model.cluster import Node, WorkerGroup
 from cockpit.model.drill import Verdict
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, ReplacedError
 from cockpit.model.event import GroupsListed, NodesListed, PodsListed
 from tests.drills.ground import ScriptedContext, experiment, plan, trained
 from tests.events import HEAD, ONE, TWO
@@ -90,3 +90,24 @@ async def test_scale_down_counts_replicas_of_several_hosts(least: int, error: st
         return
     prepared = await preparing
     assert prepared.lines == ("Scale group slice from 2 to 1 for 1 s, without slice-0.",)
+
+
+async def test_scale_down_and_isolation_leave_a_pod_that_was_replaced_alone(tmp_path: Path) -> None:
+    """The request contains the UID of the pod in the plan."""
+    backend = ScriptedBackend(replaced={TWO.name: "of-another"})
+    group = WorkerGroup("workers", desired=2, ready=2, min=0, max=4)
+    ground = ScriptedContext(
+        [*trained(), GroupsListed(at_s=1.0, source="backend", groups=(group,))], backend
+    )
+    two = replace(ground.store.pods[TWO.name], uid="of-two", group="workers")
+    order = Order("drill-1.1", {"for_s": 1.0}, Random(1))
+    for name in ("scale-down", "network-isolate"):
+        prepared = await fault(name).prepare(ground, Victims((two,)), order)
+        with pytest.raises(ReplacedError, match=f"Pod {TWO.name} was replaced"):
+            await prepared.apply()
+    assert not backend.asked
+    backend.replaced = {}
+    for name in ("scale-down", "network-isolate"):
+        prepared = await fault(name).prepare(ground, Victims((two,)), order)
+        await prepared.apply()
+    assert [call[0] for call in backend.asked] == ["scale", "isolate"]

@@ -193,9 +193,9 @@ class KubeRayBackend:
         request = fault.evict(self.client, self._ref, pod, uid, ceil(grace_s))
         await self._named(pod, precondition.guarded("Pod", pod, request))
 
-    async def isolate(self, pod: str, name: str) -> None:
-        labels = mapping(mapping(await self._pod(pod), "metadata"), "labels")
-        await fault.isolate(self.client, self._ref, pod, name, labels)
+    async def isolate(self, pod: str, name: str, *, uid: str) -> None:
+        precondition.require("Pod", pod, await self._pod(pod), uid)
+        await self._named(pod, fault.isolate(self.client, self._ref, pod, name, uid))
 
     async def rejoin(self, name: str) -> None:
         await fault.rejoin(self.client, self._ref, name)

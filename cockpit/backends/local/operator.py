@@ -132,8 +132,11 @@ class Operator:
         return answer
 
     async def _scale(self, request: ScaleRequest) -> dict[str, Any]:
-        for pod in request.remove:
+        uids = request.remove_uids or [""] * len(request.remove)
+        for pod, uid in zip(request.remove, uids, strict=True):
             self._pods.check_removable(pod, request.group)
+            if uid:
+                self._pods.require_uid(pod, uid)
         before = self.spec.group(request.group).desired
         if request.expected is not None and before != request.expected:
             raise ChangedError(request.group, before, request.expected)

@@ -48,13 +48,16 @@ def run(args: argparse.Namespace) -> int:
         if session.store.pods:  # they may not be listed without the right to
             require_removable(group.name, args.remove, session.store.pods.values())
         wanted = None if args.replicas is None else wanted_replicas(args.replicas, group)
-        uid = session.store.uid
+        uid, pods = session.store.uid, session.store.pods
+        uids = tuple(pods[name].uid for name in args.remove) if pods else ()
         plan = plan_scale(
             group, wanted, min_replicas=args.min, max_replicas=args.max, remove=args.remove
         )
         if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
             return confirm.not_confirmed(args)
-        request = ScaleRequest(group.name, wanted, args.min, args.max, tuple(args.remove), uid)
+        request = ScaleRequest(
+            group.name, wanted, args.min, args.max, tuple(args.remove), uid, remove_uids=uids
+        )
         done = session.call(ClusterActions.on(session).scale(request))
         what = unit(done.after, group)
         print(f"Group {done.group}: {done.before} → {what}.", file=sys.stderr)

@@ -147,8 +147,10 @@ async def scale_down(context: DrillContext, victims: Victims, order: Order) -> P
     """A user or an autoscaler removes workers during a run."""
     for_s = float(order.values["for_s"])
     leaving: dict[str, list[str]] = {}
+    uids: dict[str, list[str]] = {}
     for pod in victims.pods:
         leaving.setdefault(pod.group, []).append(pod.name)
+        uids.setdefault(pod.group, []).append(pod.uid)
     groups = await context.ask(lambda store: {name: store.groups.get(name) for name in leaving})
     uid = await context.ask(lambda store: store.uid)
     before: dict[str, int] = {}
@@ -171,7 +173,12 @@ async def scale_down(context: DrillContext, victims: Victims, order: Order) -> P
     async def apply() -> None:
         for name, pods in leaving.items():
             request = ScaleRequest(
-                name, after[name], remove=tuple(pods), uid=uid, expected=before[name]
+                name,
+                after[name],
+                remove=tuple(pods),
+                remove_uids=tuple(uids[name]),
+                uid=uid,
+                expected=before[name],
             )
             await context.backend.scale(request)
 

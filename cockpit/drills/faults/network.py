@@ -83,8 +83,8 @@ async def isolate(context: DrillContext, victims: Victims, order: Order) -> Prep
     }
 
     async def apply() -> None:
-        for pod, name in names.items():
-            await context.backend.isolate(pod, name)
+        for pod in victims.pods:
+            await context.backend.isolate(pod.name, names[pod.name], uid=pod.uid)
 
     return Prepared(
         lines=tuple(

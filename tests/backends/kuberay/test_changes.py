@@ -157,7 +157,7 @@ def uid_of(place: Place, plural: str, name: str) -> str:
     return str(place.ask("GET", place.path(plural, name))["metadata"]["uid"])
 
 
-@pytest.mark.parametrize("how", ["delete_pod", "evict_pod"])
+@pytest.mark.parametrize("how", ["delete_pod", "evict_pod", "isolate"])
 async def test_pod_replaced_just_before_the_request_is_left_alone(place: Place, how: str) -> None:
     """The UID is part of the request itself: a check before it would be subject to a race."""
     place.ready_cluster()
@@ -179,9 +179,10 @@ async def test_pod_replaced_just_before_the_request_is_left_alone(place: Place, 
 
         backend._pod = raced  # type: ignore[method-assign,assignment]
         with pytest.raises(ReplacedError, match=f"Pod {name} was replaced since the plan"):
-            # Raised only for the API server's 409, with which it deletes nothing. Whether the new
+            # Raised only for the API server's refusal, with which it changes nothing. Whether the new
             # pod is there later proves nothing: now and then its simulated node has ended it.
-            await getattr(backend, how)(name, uid=shown, grace_s=0)
+            more: dict[str, Any] = {"name": "no-net"} if how == "isolate" else {"grace_s": 0}
+            await getattr(backend, how)(name, uid=shown, **more)
 
 
 async def test_cluster_created_again_under_its_name_is_left_alone(place: Place) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cockpit.backends.kuberay.resources.scale import Plan, forget, plan
-from cockpit.model.error import UsageError
+from cockpit.model.error import ReplacedError, UsageError
 from cockpit.model.scale import ScaleRequest
 from tests.backends.kuberay.recorded_moment import Moment
 
@@ -152,3 +152,12 @@ def test_with_the_autoscaler_a_lowered_number_changes_nothing_but_the_number() -
 def test_a_suspended_cluster_reports_that_no_pod_comes() -> None:
     made = ask(Moment.of("suspended"), 2)
     assert made.warning == "The cluster is suspended: there are no pods until it is unsuspended."
+
+
+def test_a_pod_that_replaced_the_one_to_remove_is_left_alone() -> None:
+    moment = Moment.of("ready")
+    pod = moment.workers[0]
+    asked = {"remove": (pod.name,), "remove_uids": (pod.uid,)}
+    assert ask(moment, **asked).removed == (pod.name,)
+    with pytest.raises(ReplacedError, match=f"Pod {pod.name} was replaced"):
+        ask(moment, **{**asked, "remove_uids": ("of-the-one-before",)})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.fields import checked
 from cockpit.backends.kuberay.resources import objects, precondition
@@ -34,18 +31,21 @@ async def evict(client: KubeClient, ref: ClusterRef, pod: str, uid: str, grace_s
         ) from error
 
 
-async def isolate(
-    client: KubeClient, ref: ClusterRef, pod: str, name: str, labels: Mapping[str, Any]
-) -> None:
+async def isolate(client: KubeClient, ref: ClusterRef, pod: str, name: str, uid: str) -> None:
     """A policy that selects only this pod and allows no traffic.
 
     It requires a CNI that enforces policies. The pod gets a label for the selector, which is
     removed with the policy.
     """
-    marked = {"metadata": {"labels": {MARK: name}}}
-    await client.patch(
-        f"/api/v1/namespaces/{ref.namespace}/pods/{checked('pod', pod)}", marked, kind="merge"
-    )
+    # A patch with another UID than the object's is refused: it is immutable.
+    marked = {"metadata": {"uid": uid, "labels": {MARK: name}}}
+    path = f"/api/v1/namespaces/{ref.namespace}/pods/{checked('pod', pod)}"
+    try:
+        await client.patch(path, marked, kind="merge")
+    except KubeError as error:
+        if error.status in (409, 422):
+            precondition.require("Pod", pod, await client.get(path), uid)
+        raise
     await client.create(
         _policies(ref),
         {

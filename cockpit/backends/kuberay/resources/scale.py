@@ -69,7 +69,7 @@ def plan(
     least = old.min if request.min_replicas is None else request.min_replicas
     most = old.max if request.max_replicas is None else request.max_replicas
     require_bounds(old.name, request.replicas, least, most)
-    going = _replicas_of(request.remove, pods, old)
+    going = _replicas_of(request, pods, old)
     wanted = old.replicas if request.replicas is None else request.replicas
     if request.replicas is None and going:
         wanted = max(0, old.wanted - len(going))
@@ -129,13 +129,13 @@ def _item(raw: Mapping[str, Any], name: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _replicas_of(
-    names: Sequence[str], pods: Sequence[Pod], old: GroupSpec
+    request: ScaleRequest, pods: Sequence[Pod], old: GroupSpec
 ) -> dict[str, tuple[str, ...]]:
     """By replica, all pods that are removed with the named ones: a replica's hosts together."""
-    require_removable(old.name, names, pods)
+    require_removable(old.name, request.remove, pods, request.remove_uids)
     known = {pod.name: pod for pod in pods}
     going: dict[str, tuple[str, ...]] = {}
-    for name in names:
+    for name in request.remove:
         replica = known[name].replica if old.hosts > 1 else ""
         together = tuple(pod.name for pod in pods if replica and pod.replica == replica)
         going[replica or name] = together or (name,)
