@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from cockpit.backends.protocol import Scaled
 from cockpit.cli.screen.connection import connection
 from cockpit.config import paths
 from cockpit.drills.plan.plan import DrillPlan
-from cockpit.launch import submission
+from cockpit.launch import resubmit, submission
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
@@ -270,3 +272,23 @@ async def test_a_dashboard_that_is_down_is_noted_as_a_failed_launch() -> None:
     with pytest.raises(UnreachableError):
         await actions.submit(submission.bundled_spec("checkpointed"))
     assert lines()[0]["result"] == "failed"
+
+
+async def test_each_resubmission_of_a_lost_job_is_in_the_audit_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = submission.script_spec(("python", "t.py", "--token", "s3same"), Path.cwd())
+
+    async def stay(*of: object, on_submit: Callable[[str], None]) -> Job:
+        on_submit("second")
+        on_submit("third")
+        return job("third")
+
+    monkeypatch.setattr(resubmit, "stay", stay)
+    told: list[Event] = []
+    await ClusterActions(backend(), emit=told.append).stay(spec, 2, print)
+    assert [(line["action"], line["before"], line["after"]) for line in lines()] == [
+        ("resubmit", spec.submission_id, "second: python t.py --token ***"),
+        ("resubmit", "second", "third: python t.py --token ***"),
+    ]
+    assert [one.reason for one in told if isinstance(one, Notice)] == ["Asked", "Asked"]

@@ -178,11 +178,19 @@ class ClusterActions:
         spec: LaunchSpec,
         times: int,
         log: Callable[[str], None],
-        on_submit: Callable[[str], None],
+        on_submit: Callable[[str], None] = lambda job_id: None,
     ) -> Job:
         """Until the job is over; it is sent again when the cluster has lost it (`resubmit`)."""
+        before = spec.submission_id
+
+        def note(job_id: str) -> None:
+            nonlocal before
+            self._write(self._of_cluster("resubmit", before, f"{job_id}: {spec.shown_command}"))
+            before = job_id
+            on_submit(job_id)
+
         async with self._dashboard() as dashboard:
-            return await resubmit.stay(dashboard, spec, times, log, on_submit=on_submit)
+            return await resubmit.stay(dashboard, spec, times, log, on_submit=note)
 
     async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
         """Make a RayJob resource of the job; the resource's name."""

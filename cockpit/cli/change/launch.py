@@ -21,7 +21,6 @@ from cockpit.launch import settings_file, submission
 from cockpit.launch.folder import Folder, Why, folder
 from cockpit.launch.job import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions, resource_name
-from cockpit.launch.resubmit import stay
 from cockpit.launch.room import beside, shortage
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.recovery import FAST, PROFILES, profile
@@ -172,7 +171,8 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
     async with Dashboard(backend.dashboard) as dashboard:
         if words := beside(await dashboard.jobs()):
             log(words)
-        job = await ClusterActions(backend).submit(spec)
+        actions = ClusterActions(backend)
+        job = await actions.submit(spec)
         if args.output == "table":
             print(job.id, flush=True)
         else:
@@ -180,7 +180,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         if not args.follow and not args.resubmit:
             return int(ExitCode.DONE)
         if args.resubmit:
-            ended = await stay(dashboard, spec, args.resubmit, log)
+            ended = await actions.stay(spec, args.resubmit, log)
         else:
             await follow_job(dashboard, job.id)
             ended = await dashboard.job(job.id)
