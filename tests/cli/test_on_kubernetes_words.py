@@ -283,6 +283,23 @@ def test_a_protected_cluster_asks_for_its_name(
     assert len(changes(cluster)) == (0 if code else 1)
 
 
+def test_command_in_a_pod_of_a_protected_cluster_is_confirmed_first(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(PROTECTED)
+    flags = ["exec", "trainer-gpu-a", "--cluster", "trainer"]
+    command = ["--", "t", "--token", "s3same"]
+    assert cli.main([*flags, *command]) == 2, "nobody can be asked"
+    assert cli.main([*flags, "--yes", *command]) == 4
+    assert cli.main([*flags, "--dry-run", *command]) == 0
+    said = capsys.readouterr().err
+    assert "Run t --token '***' in pod trainer-gpu-a." in said
+    assert "s3same" not in said
+    assert changes(cluster) == []
+    assert cli.main([*flags, "--yes", "--i-mean", "trainer", *command]) == 7
+    assert len(changes(cluster)) == 1
+
+
 def test_what_ends_nothing_is_not_asked_for_a_name_on_a_protected_cluster(cluster: Cluster) -> None:
     configure(PROTECTED)
     assert cli.main(["uncordon", "node-2", "--yes"]) == 0

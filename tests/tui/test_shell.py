@@ -14,8 +14,10 @@ import pytest
 
 from cockpit.actions import audit
 from cockpit.actions.cluster import SHELL
+from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.tui.changes import shell
+from cockpit.tui.dialogs.confirm import Confirm
 from tests.bench.terminal import Terminal
 from tests.tui.conftest import Open
 from tests.tui.local_shell import LocalShell
@@ -101,6 +103,24 @@ async def test_shell_of_the_screen_is_in_the_audit_log(cockpit: Open) -> None:
     [line] = [json.loads(text) for text in audit.path().read_text().splitlines()]
     assert (line["action"], line["kind"], line["after"]) == ("exec", "Pod", "/bin/sh")
     assert shell_of == [SHELL]
+
+
+async def test_shell_on_a_protected_cluster_needs_its_name_typed(cockpit: Open) -> None:
+    simulation = kube()
+    name = simulation.backend.ref.name
+    async with cockpit(simulation=simulation, protected=[ClusterPattern(cluster=name)]) as seen:
+        await seen.press("4", "x")
+        await seen.until(lambda: isinstance(seen.app.screen, Confirm))
+        dialog = seen.app.screen
+        assert isinstance(dialog, Confirm)
+        assert dialog.typed == name
+        await seen.press("y", "enter")
+        assert seen.app.screen is dialog, "y is no answer here"
+        assert not audit.path().exists()
+        await seen.press("escape")
+        await seen.until(lambda: seen.app.screen is not dialog)
+        assert not audit.path().exists()
+        assert "A scripted pod has no shell." not in seen.toasts
 
 
 async def test_a_pod_without_a_shell_reports_it_and_the_screen_stays(cockpit: Open) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import threading
@@ -13,8 +14,10 @@ from cockpit.actions.cluster import SHELL, ClusterActions
 from cockpit.backends.protocol import Terminal
 from cockpit.cli.options import confirm, connect
 from cockpit.launch.closest_name import did_you_mean
+from cockpit.model.cluster import is_protected
 from cockpit.model.error import ExitCode, UsageError
-from cockpit.model.text import clean
+from cockpit.model.secret import masked_command
+from cockpit.model.text import clean, one_line
 from cockpit.session.session import Session
 
 CHUNK = 65_536
@@ -30,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "-t", "--tty", action="store_true", help="allocate a terminal for the command"
     )
+    confirm.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,6 +57,11 @@ def run(args: argparse.Namespace) -> int:
                 f"There is no pod {args.pod!r}{did_you_mean(args.pod, session.store.pods) or '.'}",
                 todo="cockpit pods lists them.",
             )
+        ref = session.backend.ref
+        if args.dry_run or is_protected(ref, args.protected):
+            plan = [f"Run {shlex.join(masked_command(argv))} in pod {one_line(args.pod)}."]
+            if not confirm.confirmed(args, plan, ref, destroys=True):
+                return confirm.not_confirmed(args)
         if on_terminal:
             return _on_terminal(session, args.pod, argv)
         if args.stdin:

@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from cockpit.actions.cluster import SHELL
+from cockpit.model.cluster import is_protected
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
-from cockpit.tui.changes.changes import allowed
+from cockpit.tui.changes.changes import allowed, confirmation
 
 if TYPE_CHECKING:
     from cockpit.backends.protocol import Terminal
@@ -35,6 +36,10 @@ async def open_shell(app: AppBase, pod: str) -> None:
     actions = allowed(app, "exec", "No shell was opened.")
     session = app.session
     assert session is not None
+    if is_protected(session.backend.ref, app.protected) and not await app.push_screen_wait(
+        confirmation(app, "Open a shell?", [f"Open a shell in pod {pod}."], "Open")
+    ):
+        return
     app.notify(f"Opening a shell in {pod} …", timeout=3, markup=False)
     columns, rows = shutil.get_terminal_size()
     terminal = await app.submit(actions.attach(pod, SHELL, tty=True, rows=rows, columns=columns))
