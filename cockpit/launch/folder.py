@@ -35,7 +35,8 @@ _SECRET = re.compile(
     | \.(gcloud|gnupg|huggingface|kube|oci|ray|s3cfg|ssh|terraform\.d|vault-token) | \..*_history
     | id_(rsa|dsa|ecdsa|ed25519).* | .+\.(pem|key|p12|pfx|jks|keystore|ppk|kdbx|kubeconfig)
     | kubeconfig | application_default_credentials\.json | service[-_]account.*\.json
-    | (client_)?secrets?([-_.].*)?\.(toml|ya?ml|json) | (.+[-_.])?credentials\.(toml|ya?ml|json|ini|csv)
+    | (client_)?secrets?([-_.].*)?\.(toml|ya?ml|json)
+    | (.+[-_.])?credentials\.(toml|ya?ml|json|ini|csv)
     | \.kaggle | kaggle\.json | \.modal\.toml | .+\.tfstate(\..+)? | .+\.tfvars(\.json)?
     """,
     re.IGNORECASE | re.VERBOSE,

@@ -22,7 +22,8 @@ from cockpit.sources.mlflow.http import MlflowHttp
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
-from cockpit.sources.ray.http import Http
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import Http, NoDataError
 from tests.sources.raw_server import RawServer, http
 
 GZIP = "Content-Encoding: gzip"
@@ -150,6 +151,35 @@ async def test_answer_that_trickles_is_given_up(client: str) -> None:
         async with asyncio.timeout(5):
             with pytest.raises(CockpitError, match=r"in time|within"):
                 await ask()
+
+
+async def tail(server: RawServer, lines: int = 10) -> list[bytes]:
+    found: list[bytes] = []
+    async with (
+        Dashboard(DashboardRoute(server.url)) as dashboard,
+        dashboard.stream_log("n", "x.log", lines=lines, follow=False, torn=True) as batches,
+    ):
+        async for batch in batches:
+            found += batch
+    return found
+
+
+async def test_last_lines_of_a_log_are_not_more_than_twice_what_was_requested() -> None:
+    answer = http(200, gzip.compress(b"line\n" * 5_000_000, 9), GZIP)
+    async with RawServer(lambda head: answer).serve() as server:
+        assert await tail(server) == [b"line"] * 20
+    async with RawServer(lambda head: http(200, b"a\n" * 10 + b"torn")).serve() as server:
+        assert await tail(server) == [*[b"a"] * 10, b"torn"]
+
+
+async def test_last_lines_of_a_log_that_trickle_are_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cockpit.sources.ray.dashboard.TAIL_S", 0.3)
+    server = RawServer(lambda head: http(200, b"x" * 1000), chunk_bytes=1, pause_s=0.02)
+    async with server.serve(), asyncio.timeout(5):
+        with pytest.raises(NoDataError, match=r"did not come within 0\.3 s"):
+            await tail(server)
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])

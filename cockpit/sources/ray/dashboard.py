@@ -6,6 +6,7 @@ thing) and AnswerError (Ray's own failure), all CockpitError.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -20,7 +21,7 @@ from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
-from cockpit.sources.ray.http import AnswerError, Http, MissingError, RouteOf
+from cockpit.sources.ray.http import AnswerError, Http, MissingError, NoDataError, RouteOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 LAST_WORD_S = 600.0
 """How long Ray may take to send a complete log file; by default Ray stops after 30 s."""
+TAIL_S = 60.0
+"""How long the last lines of a log may take in total."""
 UPLOAD_TIMEOUT_S = 300.0
 DEAD_WORKERS = 1_000
 SUBMIT_TIMEOUT_S = 60.0
@@ -212,19 +215,40 @@ class Dashboard:
         text after the last newline only with `torn`, since it may be incomplete. Following does not
         end while Ray is healthy, even long after the writer has ended. `idle_s` without a byte
         raises NoDataError, and the response may also just end. Ray does not support offsets: to
-        resume, request enough lines and drop known ones.
+        resume, request enough lines and drop known ones. Of the last lines alone, without
+        `follow`, at most twice as many are read, and without `idle_s` NoDataError is raised after
+        TAIL_S.
         """
+        is_tail = lines > 0 and not follow
         params = {"node_id": node_id, "filename": filename, "lines": str(lines)}
         if follow:
             params |= {"interval": str(interval_s)}
         else:
             params |= {"timeout": str(int(LAST_WORD_S))}
         path = f"/api/v0/logs/{'stream' if follow else 'file'}"
-        async with (
-            self._http.stream(path, params=params, idle_s=idle_s) as chunks,
-            aclosing(_split_lines(chunks, limit_bytes=limit_bytes, torn=torn)) as split,
-        ):
-            yield split
+        most = 2 * lines if is_tail else None
+        try:
+            async with (
+                asyncio.timeout(TAIL_S if is_tail and idle_s is None else None),
+                self._http.stream(path, params=params, idle_s=idle_s) as chunks,
+                aclosing(_split_lines(chunks, limit_bytes=limit_bytes, torn=torn)) as split,
+            ):
+                yield split if most is None else _at_most(split, most)
+        except TimeoutError as error:
+            raise NoDataError(
+                f"the log {one_line(filename)} is not read",
+                f"its last {lines} lines did not come within {TAIL_S:g} s",
+            ) from error
+
+
+async def _at_most(
+    batches: AsyncGenerator[list[bytes], None], most: int
+) -> AsyncGenerator[list[bytes], None]:
+    async for batch in batches:
+        yield batch[:most]
+        most -= len(batch)
+        if most <= 0:
+            return
 
 
 def _submission(raw: Mapping[str, Any]) -> Submission:

@@ -109,7 +109,12 @@ class DeathsSource(PollingSource):
     async def _read(self, file: LogFile) -> tuple[str, ...]:
         found: list[str] = []
         async with self._dashboard.stream_log(
-            file.node_id, file.name, lines=TAIL_LINES, follow=False, torn=True
+            file.node_id,
+            file.name,
+            lines=TAIL_LINES,
+            follow=False,
+            limit_bytes=4 * LINE_LIMIT,  # bytes of UTF-8
+            torn=True,
         ) as batches:
             async for batch in batches:
                 found += [line.decode(errors="replace") for line in batch]

@@ -178,10 +178,10 @@ async def test_pod_replaced_just_before_the_request_is_left_alone(place: Place, 
             return raw
 
         backend._pod = raced  # type: ignore[method-assign,assignment]
+        more: dict[str, Any] = {"name": "no-net"} if how == "isolate" else {"grace_s": 0}
         with pytest.raises(ReplacedError, match=f"Pod {name} was replaced since the plan"):
-            # Raised only for the API server's refusal, with which it changes nothing. Whether the new
-            # pod is there later proves nothing: now and then its simulated node has ended it.
-            more: dict[str, Any] = {"name": "no-net"} if how == "isolate" else {"grace_s": 0}
+            # Raised only where the API server refuses the UID, and then it changes nothing. Whether
+            # the new pod is there later proves nothing: its simulated node may have ended it.
             await getattr(backend, how)(name, uid=shown, **more)
 
 
