@@ -89,15 +89,18 @@ def record(
     return ""
 
 
-def done_since(prefix: str, ref: ClusterRef, since_s: float) -> tuple[float, ...]:
-    """When such actions were done on the cluster, from the newest part of the log."""
+def done_within(prefix: str, ref: ClusterRef, within_s: float) -> tuple[float, ...]:
+    """How many seconds ago such actions were done on the cluster, from the newest part of the log.
+
+    Its times are those of this host's clock, which the cluster's may differ from.
+    """
     try:
         with path().open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - READ_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return ()
-    found = []
+    found, now_s = [], time.time()
     for line in text.splitlines():
         try:
             read = json.loads(line)
@@ -105,8 +108,8 @@ def done_since(prefix: str, ref: ClusterRef, since_s: float) -> tuple[float, ...
             is_done = read["result"] == DONE and read["cluster"] == str(ref)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if is_done and at_s >= since_s and action.startswith(prefix):
-            found.append(at_s)
+        if is_done and now_s - at_s <= within_s and action.startswith(prefix):
+            found.append(now_s - at_s)
     return tuple(found)
 
 

@@ -87,7 +87,10 @@ class GuardActions(DrillActions):
 
     def changes_s(self) -> tuple[float, ...]:
         """When guards of this machine have changed this cluster in the last hour."""
-        return audit.done_since(PREFIX, self._backend.ref, self._clock() - HOUR_S)
+        now_s = self._clock()
+        return tuple(
+            now_s - age_s for age_s in audit.done_within(PREFIX, self._backend.ref, HOUR_S)
+        )
 
     def notice(self, decision: Decision, line: str) -> None:
         """Show the decision among the events, and in the recording."""

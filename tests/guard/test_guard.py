@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -222,7 +223,12 @@ async def test_dry_run_names_the_change_and_does_nothing() -> None:
     assert line.startswith("restart, run demo, attempt 1 (dry run): Rank 1 never called")
 
 
-async def test_budget_holds_after_the_guard_was_started_again() -> None:
+@pytest.mark.parametrize("ahead_s", [0.0, 7200.0, -7200.0])
+async def test_budget_holds_after_the_guard_was_started_again(
+    ahead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the clock of this host, which the audit log has, is not the cluster's."""
+    monkeypatch.setattr(audit, "time", SimpleNamespace(time=lambda: 100.0 + ahead_s))
     await watched(replace(RESTART, budget=1)).poll()
     again = watched(replace(RESTART, budget=1))
     await again.poll()

@@ -157,7 +157,6 @@ def test_a_suspended_cluster_reports_that_no_pod_comes() -> None:
 def test_a_pod_that_replaced_the_one_to_remove_is_left_alone() -> None:
     moment = Moment.of("ready")
     pod = moment.workers[0]
-    asked = {"remove": (pod.name,), "remove_uids": (pod.uid,)}
-    assert ask(moment, **asked).removed == (pod.name,)
+    assert ask(moment, remove=(pod.name,), remove_uids=(pod.uid,)).removed == (pod.name,)
     with pytest.raises(ReplacedError, match=f"Pod {pod.name} was replaced"):
-        ask(moment, **{**asked, "remove_uids": ("of-the-one-before",)})
+        ask(moment, remove=(pod.name,), remove_uids=("of-the-one-before",))
