@@ -16,9 +16,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from cockpit.launch.settings_file import decoded
+from cockpit.model import limited_yaml
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.error import UsageError
-from cockpit.model.text import one_line
+from cockpit.model.text import as_sentence, one_line
 
 INSTALLERS = ("pip", "uv", "conda")
 """Fields that install packages; Ray takes one of them."""
@@ -147,11 +148,14 @@ def read_file(path: str) -> JobEnvironment:
     name = one_line(path)
     with _opened(path) as stream:
         try:
-            raw = yaml.safe_load(stream)
+            raw = limited_yaml.loads(stream.read())
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             where = f" (line {mark.line + 1})" if mark is not None else ""
             raise UsageError(f"{name} is not YAML or JSON{where}.") from error
+        except (ValueError, OverflowError) as error:  # too large, or an invalid date or number
+            why = as_sentence(one_line(str(error)))
+            raise UsageError(f"{name} is not a runtime environment.", why) from error
     if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
         raise UsageError(f"{name} is not a runtime environment.", todo=f"For example: {_EXAMPLE}")
     env_vars, modules = raw.get("env_vars") or {}, raw.get("py_modules") or []

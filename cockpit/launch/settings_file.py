@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from cockpit.launch.job import BundledJob
+from cockpit.model import limited_json
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
@@ -65,8 +66,8 @@ def parsed(text: str, name: str) -> SettingsFile:
     """Parse JSON if the text begins with an object, else TOML. Raises UsageError."""
     kind = "JSON" if name.endswith(".json") or text.lstrip().startswith("{") else "TOML"
     try:
-        raw = json.loads(text) if kind == "JSON" else tomllib.loads(text)
-    except ValueError as error:  # both kinds' errors are ones
+        raw = limited_json.loads(text) if kind == "JSON" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not {kind}.", f"{one_line(str(error))}.") from error
     if not isinstance(raw, dict):
         raise UsageError(f"{name} is no table of settings.", todo=f"For example: {_EXAMPLE}")

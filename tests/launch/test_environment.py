@@ -11,6 +11,10 @@ from cockpit.launch import environment
 from cockpit.launch.environment import JobEnvironment, packages, read_file, size_bytes, variables
 from cockpit.model.error import UsageError
 
+ALIASES = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+MULTIPLIED = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]", *ALIASES])
+"""9**9 values in 500 bytes."""
+
 
 def test_variables_come_from_flags_files_and_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +95,11 @@ def test_a_file_is_a_runtime_environment_as_ray_has_it(tmp_path: Path) -> None:
         ("working_dir: [a]", "not a folder or a URI"),
         ("pip: 7", "is not a list of packages"),
         ("{pip: [a], uv: [b]}", "cannot be combined"),
+        ("env_vars: " + "[" * 20_000 + "]" * 20_000, "is not a runtime environment"),
+        (MULTIPLIED, "is not a runtime environment"),
+        ("config: &a [*a]", "is not a runtime environment"),
+        (f"env_vars: {{A: {'9' * 5_000}}}", "is not a runtime environment"),
+        ("env_vars: {A: 2020-99-99}", "is not a runtime environment"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -35,6 +35,8 @@ def test_a_setting_that_is_called_job_is_one_where_there_are_settings_alone() ->
     [
         ('{"settings": ', "x.json is not JSON.\nExpecting value: line 1 column 14"),
         ("[1, 2]", "x.json is no table of settings."),
+        ('{"a": ' * 20_000, "x.json is not JSON."),
+        ('{"a": ' * 20_000 + "1" + "}" * 20_000, "x.json is not JSON."),
         ('{"settings": {}}', "x.json has no settings."),
         ('{"job": 3, "settings": {"epochs": 5}}', "job in x.json is no name."),
         ('{"epochs": [5, 6]}', "epochs in x.json is [5, 6].\nA setting is a string, a number"),

@@ -15,15 +15,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from cockpit.model import limited_yaml
 from cockpit.model.error import UnreachableError, UsageError
-from cockpit.model.text import one_line
+from cockpit.model.limited_json import LimitError
+from cockpit.model.text import as_sentence, one_line
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IN_CLUSTER = "in-cluster"
-MAX_CHARACTERS = 16 << 20
-MAX_DEPTH = 64
-MAX_VALUES = 200_000
-"""Of a kubeconfig with 5,000 clusters, aliases expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +125,12 @@ def _load(path: Path) -> Mapping[str, Any] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The kubeconfig {path} cannot be read.", one_line(str(error))) from error
-    # The C loader is ten times faster; a build of PyYAML without it has the other.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        why = _too_much(text, loader)
-        if why:
-            raise UsageError(f"The kubeconfig {path} is not a kubeconfig.", why)
-        document = yaml.load(text, loader)
+        document = limited_yaml.loads(text)
+    except LimitError as error:
+        raise UsageError(
+            f"The kubeconfig {path} is not a kubeconfig.", as_sentence(str(error))
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
@@ -150,38 +147,6 @@ def _load(path: Path) -> Mapping[str, Any] | None:
     if not isinstance(document, dict):
         raise UsageError(f"The kubeconfig {path} is not a kubeconfig.", "It is not a mapping.")
     return document
-
-
-def _too_much(text: str, loader: Any) -> str:
-    """Why the document is not to be loaded; empty when it may be.
-
-    PyYAML composes recursively in C, and 100,000 brackets end the process. Aliases of aliases make
-    a document of 500 bytes one of 9**9 values. The events of its parser are read without either.
-    """
-    import yaml
-
-    if len(text) > MAX_CHARACTERS:
-        return f"It has more than {MAX_CHARACTERS:,} characters."
-    sizes: dict[str, int] = {}
-    within: list[tuple[str | None, int]] = [(None, 0)]
-    for event in yaml.parse(text, loader):
-        anchor, size = getattr(event, "anchor", None), 0
-        if isinstance(event, yaml.CollectionStartEvent):
-            within.append((anchor, 1))
-        elif isinstance(event, yaml.AliasEvent):
-            size = sizes.get(event.anchor or "", MAX_VALUES)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = within.pop()
-        elif isinstance(event, yaml.ScalarEvent):
-            size = 1
-        if anchor is not None and size and not isinstance(event, yaml.AliasEvent):
-            sizes[anchor] = size
-        within[-1] = (within[-1][0], within[-1][1] + size)
-        if len(within) > MAX_DEPTH:
-            return f"It is nested more than {MAX_DEPTH} levels deep."
-        if within[-1][1] > MAX_VALUES:
-            return f"It has more than {MAX_VALUES:,} values."
-    return ""
 
 
 def _entries(

@@ -1,0 +1,55 @@
+"""YAML of unknown origin, decoded within limits.
+
+PyYAML composes recursively in C, and 100,000 brackets end the process. Aliases of aliases make a
+document of 500 bytes one of 9**9 values. The events of its parser are read without either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cockpit.model.limited_json import MAX_DEPTH, LimitError
+
+MAX_CHARACTERS = 16 << 20
+MAX_VALUES = 200_000
+"""Of a kubeconfig with 5,000 clusters, aliases expanded."""
+
+
+def loads(text: str) -> Any:
+    """The decoded document, of plain types.
+
+    Raises LimitError, yaml.YAMLError, and ValueError or OverflowError for an invalid date or
+    number.
+    """
+    import yaml
+
+    # The C loader is ten times faster; a build of PyYAML without it has the other.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    _check(text, loader)
+    return yaml.load(text, loader)
+
+
+def _check(text: str, loader: Any) -> None:
+    import yaml
+
+    if len(text) > MAX_CHARACTERS:
+        raise LimitError(f"it has more than {MAX_CHARACTERS:,} characters")
+    sizes: dict[str, int] = {}
+    within: list[tuple[str | None, int]] = [(None, 0)]
+    for event in yaml.parse(text, loader):
+        anchor, size = getattr(event, "anchor", None), 0
+        if isinstance(event, yaml.CollectionStartEvent):
+            within.append((anchor, 1))
+        elif isinstance(event, yaml.AliasEvent):
+            size = sizes.get(event.anchor or "", MAX_VALUES)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = within.pop()
+        elif isinstance(event, yaml.ScalarEvent):
+            size = 1
+        if anchor is not None and size and not isinstance(event, yaml.AliasEvent):
+            sizes[anchor] = size
+        within[-1] = (within[-1][0], within[-1][1] + size)
+        if len(within) > MAX_DEPTH:
+            raise LimitError(f"it is nested more than {MAX_DEPTH} levels deep")
+        if within[-1][1] > MAX_VALUES:
+            raise LimitError(f"it has more than {MAX_VALUES:,} values")
