@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
+from training.checkpoint import rank_part
+from training.checkpoint.manifest import Damaged
 from training.jobs import deepspeed
 from training.jobs.deepspeed import Settings
 from training.loop.world import alone
 from training.models.mlp import MLP
-from training.parallel.zero import Zero
+from training.parallel.zero import TAG, Zero, _InMemory
 from training.stop import Stop
 
 SETTINGS = Settings(
@@ -69,3 +74,23 @@ def test_what_deepspeed_cannot_do_here_is_refused(
 ) -> None:
     with pytest.raises(Stop, match=why):
         Zero(MLP((1, 8, 8), 10), alone("false"), settings, zero=settings)
+
+
+def test_deepspeed_reads_only_files_that_a_manifest_lists(tmp_path: Path) -> None:
+    """It unpickles them, and finds them by patterns: a planted file would be one of them."""
+    asked: list[str] = []
+
+    class Real:
+        def load(self, path: str, map_location: Any = None) -> str:
+            asked.append(path)
+            return "states"
+
+    name, planted = "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"
+    states = {name: memoryview(b"states")}
+    rank_part.write(LocalFileSystem(), str(tmp_path), states, rank=0, world_size=1, step=4)
+    (tmp_path / planted).write_bytes(b"planted")
+    engine = _InMemory(Real())
+    assert engine.load(f"{tmp_path}/{TAG}/{name}", map_location="cpu") == "states"
+    with pytest.raises(Damaged, match=f"{planted} is not listed in any manifest"):
+        engine.load(f"{tmp_path}/{TAG}/{planted}")
+    assert asked == [f"{tmp_path}/{TAG}/{name}"]

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from training.checkpoint.manifest import Damaged, files
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.parallel import IncompatibleCheckpoint
@@ -143,6 +144,13 @@ class _InMemory:
 
     def save(self, state_dict: Any, path: str) -> None:
         self.files[Path(path).name] = state_dict
+
+    def load(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        """DeepSpeed finds its files by patterns, and unpickles them: only listed ones are read."""
+        file = Path(path)
+        if file.name not in files(file.parent):
+            raise Damaged(f"{file.name} is not listed in any manifest")
+        return self._real.load(path, *args, **kwargs)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Nothing is written."""
