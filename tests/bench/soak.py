@@ -46,7 +46,8 @@ def measure() -> Table:
     return Table(
         "A soak",
         f"{result.seconds:g} s with seed {result.seed} on a Kubernetes with a RayCluster of two "
-        "workers: a run of 2 ranks, a fault a minute from the catalogue, and beside them: "
+        "workers: a run of 2 ranks, drills from the catalogue one after another, at most one a "
+        "minute, and beside them: "
         f"{', '.join(result.disturbances)}. One screen in tmux all the while; the state directory "
         "is a disk of 64 MB.",
         lines,

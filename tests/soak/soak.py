@@ -1,11 +1,11 @@
 """Faults against a run on the test Kubernetes while one screen of cockpit watches it.
 
 `python -m tests.soak.soak --seconds 3600 --log soak.log` or `pytest -m soak`. One screen for all of
-the time, which records; a drill a minute, drawn at random from the catalogue, each a process of its
-own; and beside them, at fixed parts of the time: the API server and the dashboard restart, the
-terminal is cut and attached again, a second screen's terminal is closed, the clock of cockpit's
-processes is an hour ahead, the disk of the state directory is full. In the end nothing may be left
-of any of it.
+the time, which records; drills one after another, at most one a minute, drawn at random from the
+catalogue, each a process of its own; and beside them, at fixed parts of the time: the API server
+and the dashboard restart, the terminal is cut and attached again, a second screen's terminal is
+closed, the clock of cockpit's processes is an hour ahead, the disk of the state directory is full.
+In the end nothing may be left of any of it.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ class Soak:
     def asked(self, *argv: str) -> Any:
         """The decoded response of a verb that reads; None without one."""
         done = self.cockpit(*argv, "-o", "json")
-        if "Traceback" in done.stderr:
-            self.problem(f"cockpit {argv[0]} printed a traceback: {done.stderr[-600:]}")
+        if is_defect(done.stderr):
+            self.problem(f"cockpit {argv[0]} hit a defect: {done.stderr[-600:]}")
         try:
             return json.loads(done.stdout)
         except ValueError:
@@ -257,8 +257,8 @@ class Soak:
         began_s = time.monotonic()
         done = self.cockpit(*argv, timeout_s=DRILL_TIMEOUT_S)
         took_s = time.monotonic() - began_s
-        if "Traceback" in done.stderr:
-            self.problem(f"the drill {fault} printed a traceback: {done.stderr[-800:]}")
+        if is_defect(done.stderr):
+            self.problem(f"the drill {fault} hit a defect: {done.stderr[-800:]}")
         try:
             said = json.loads(done.stdout)
             outcome = Outcome(fault, said["verdict"], said["why"], done.returncode, took_s)
@@ -420,6 +420,11 @@ class Soak:
                 except OSError:
                     continue
         return found
+
+
+def is_defect(errors: str) -> bool:
+    """Whether a verb ended with an exception: without --debug it prints one line."""
+    return "cockpit hit a defect" in errors or "Traceback" in errors
 
 
 def run_is_over(status: Mapping[str, Any]) -> bool:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.cli import main as cli
 from tests.soak.clock import SteppedClock
 from tests.soak.disk import SIZE_BYTES, SmallDisk
-from tests.soak.soak import REMAINS, run_is_over
+from tests.soak.soak import REMAINS, is_defect, run_is_over
 from tests.soak.usage import Sampler, Usage, memory_growth
 
 
@@ -85,6 +86,21 @@ def test_a_run_is_launched_only_where_it_is_known_that_none_continues(
     sources: list[dict[str, object]], run: dict[str, str] | None, over: bool
 ) -> None:
     assert run_is_over({"sources": sources, "run": run}) is over
+
+
+def test_a_verb_that_hits_a_defect_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As each verb reports it, without a traceback; a refusal is no defect."""
+
+    def broken(_: object) -> int:
+        raise KeyError("x")
+
+    assert cli.main(["no-such-verb"]) == 2
+    assert not is_defect(capsys.readouterr().err)
+    monkeypatch.setattr("cockpit.cli.read.config.run", broken)
+    assert cli.main(["themes"]) == 1
+    assert is_defect(capsys.readouterr().err)
 
 
 def test_the_script_that_looks_for_remains_is_python() -> None:
