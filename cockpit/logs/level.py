@@ -1,4 +1,4 @@
-"""How bad a line of a log is, and how much of its start only names where it comes from."""
+"""How bad a line of a log is, and how much of its start only names its time and origin."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ _BAD = re.compile(
     r"|\b[A-Z]\w*(?:Error|Exception)\b"
 )
 _WARNING = re.compile(r"\b(?:WARNING|WARN|\w+Warning)\b")
-# Ray marks each line of a worker with where it came from: `(RayTrainWorker pid=12, ip=10.0.0.3)`.
-_ORIGIN = re.compile(r"^\([^()]*\bpid=\d+[^()]*\)")
+# Ray marks each line of a worker with where it came from: `(RayTrainWorker pid=12, ip=10.0.0.3)`;
+# a row of merged logs begins with its time and what wrote it (`cockpit.logs.merge.text_of`).
+_ORIGIN = re.compile(
+    r"^\([^()]*\bpid=\d+[^()]*\)|^(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}|-{18})  \S.*?(?=  )"
+)
 
 
 def level(line: str) -> str:

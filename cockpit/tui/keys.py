@@ -156,6 +156,15 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("logs", "l", "l", "logs", "Show the log of the job, or of the rank's pod", _ONE_CLUSTER),
     Key(
+        "all_logs",
+        "v",
+        "v",
+        "all logs",
+        "Show all logs of the run, merged by time",
+        _ONE_CLUSTER,
+        footer=False,
+    ),
+    Key(
         "object",
         "y",
         "y",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cockpit.cli.read import all_logs, logs
+from cockpit.logs import merge
 from cockpit.logs.block import LineFilter
 from cockpit.logs.types import Kind, Log, Row
 from cockpit.model.error import UsageError
@@ -44,9 +45,9 @@ def test_flags_that_contradict_are_refused(argv: tuple[str, ...]) -> None:
 
 
 def test_text_has_time_writers_count_and_the_mark_of_the_first_error() -> None:
-    text = all_logs.text_of(Row(0.0, "ValueError: x", "bad", RANKS, 6, first_error=True))
+    text = merge.text_of(Row(0.0, "ValueError: x", "bad", RANKS, 6, first_error=True))
     assert TIME.sub("", text) == "ranks 0-2 (6 lines)  >> FIRST ERROR: ValueError: x"
-    assert all_logs.text_of(Row(None, "a", "", RANKS[:1])) == f"{'-' * 18}  rank 0  a"
+    assert merge.text_of(Row(None, "a", "", RANKS[:1])) == f"{'-' * 18}  rank 0  a"
 
 
 def test_json_array_is_complete_with_and_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,21 +61,21 @@ def test_json_array_is_complete_with_and_without_rows(capsys: pytest.CaptureFixt
 
 
 def test_rows_of_later_lines_mark_no_second_first_error() -> None:
-    merge = all_logs.Merge(LineFilter(), UTC)
-    at = merge.add(RANKS[0])
+    found = merge.Merge(LineFilter(), UTC)
+    at = found.add(RANKS[0])
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-    merge.take(at, [f"{now} ERROR one"])
-    assert [row.first_error for row in merge.rows()] == [True]
-    merge.take(at, [f"{now} ERROR two"])
-    assert [(row.text, row.first_error) for row in merge.rows()] == [("ERROR two", False)]
+    found.take(at, [f"{now} ERROR one"])
+    assert [row.first_error for row in found.rows()] == [True]
+    found.take(at, [f"{now} ERROR two"])
+    assert [(row.text, row.first_error) for row in found.rows()] == [("ERROR two", False)]
 
 
 def test_the_first_error_is_that_of_all_lines_and_named_when_the_filter_leaves_it_out() -> None:
-    merge = all_logs.Merge(LineFilter(re.compile("two")), UTC)
-    at = merge.add(RANKS[0])
+    found = merge.Merge(LineFilter(re.compile("two")), UTC)
+    at = found.add(RANKS[0])
     day = f"{datetime.now(UTC):%Y-%m-%d}"
-    merge.take(at, [f"{day} 00:00:01 ERROR one", f"{day} 00:00:02 ERROR two"])
-    assert [(row.text, row.first_error) for row in merge.rows()] == [("ERROR two", False)]
-    error = merge.unshown_error()
+    found.take(at, [f"{day} 00:00:01 ERROR one", f"{day} 00:00:02 ERROR two"])
+    assert [(row.text, row.first_error) for row in found.rows()] == [("ERROR two", False)]
+    error = found.unshown_error()
     assert error is not None
     assert error.text == "ERROR one"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from cockpit.actions.drills import DrillActions
 from cockpit.backends.pod_log import PodLogSource
 from cockpit.backends.protocol import Backend
+from cockpit.backends.run_log import RunLogSource
 from cockpit.config import file
 from cockpit.drills.plan.plan import parse_blast_radius
 from cockpit.session import monitored
@@ -47,6 +49,10 @@ def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | 
         run = current_run(store)
         return run.submission_id if run is not None else ""
 
+    def job_and_pods(store: Store, run: str) -> tuple[str, list[str]]:
+        of = store.runs.get(run)
+        return of.submission_id if of is not None else "", [*store.pods]
+
     def source(stream: str) -> Source | None:
         kind, _, name = stream.partition(":")
         if kind == "job":
@@ -59,6 +65,8 @@ def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | 
             )
         if kind in ("pod", "previous"):
             return PodLogSource(backend, name, previous=kind == "previous")
+        if kind == "all":
+            return RunLogSource(backend, name, lambda: session.ask(partial(job_and_pods, run=name)))
         return None
 
     return source

@@ -20,8 +20,8 @@ Via = Literal["job", "rayjob"]
 LogSource: TypeAlias = "Callable[[str], Source | None]"
 """Return the source that follows a stream, or None if it cannot be followed.
 
-Streams are `job:ID`, `rank:N`, `pod:NAME`, and `previous:NAME`: the pod's container before its last
-restart.
+Streams are `job:ID`, `rank:N`, `pod:NAME`, `previous:NAME` (the pod's container before its last
+restart), and `all:RUN` (all logs of a run, merged by time).
 """
 
 

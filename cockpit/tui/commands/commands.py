@@ -44,7 +44,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("uncordon", "uncordon NODE", "allow new pods on a node again", ("machine",)),
     Command("shell", "shell POD", "a shell in a pod", ("pod",)),
     Command("describe", "describe [POD]", "describe an object, with its events", ("pod",)),
-    Command("logs", "logs JOB|POD|RANK", "follow a log", ("job", "pod")),
+    Command(
+        "logs",
+        "logs [JOB|POD|RANK]",
+        "follow a log; without a name all logs of the run, merged by time",
+        ("job", "pod"),
+    ),
     Command("mark", "mark [TEXT]", "mark this moment"),
     Command("theme", "theme [NAME]", "switch the theme", ("theme",)),
     Command("save", "save", "save the UI as SVG and text"),

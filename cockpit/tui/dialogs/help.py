@@ -23,6 +23,10 @@ HERE: dict[str, dict[str, str]] = {
 }
 """By view and key: a shorter description for views where the general one is too wide."""
 NOTES: dict[str, tuple[tuple[str, str], ...]] = {
+    "jobs": (
+        ("e", "In a log: the next error; in all logs of a run, the first one"),
+        ("n N", "In a log: the next and the previous match of the filter"),
+    ),
     "drills": (
         ("esc", "Close the panel of a drill that has ended"),
         ("Preview", "In a form: the dry run. It shows the targets, and asks"),

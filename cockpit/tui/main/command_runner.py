@@ -16,7 +16,7 @@ from cockpit.tui.views.fleet.view import FleetView
 from cockpit.tui.views.hang.page import HangPage
 from cockpit.tui.views.ranks.page import RankScreen
 
-_MAY_BE_ALONE = ("theme", "describe", "drill")
+_MAY_BE_ALONE = ("theme", "describe", "drill", "logs")
 
 
 async def run(screen: Viewing, line: str) -> None:
@@ -46,8 +46,10 @@ async def run(screen: Viewing, line: str) -> None:
             await changes.resume(app, first)
         case "delete":
             await changes.delete(app, first)
-        case "logs":
+        case "logs" if first:
             await show_log_of(screen, first)
+        case "logs":
+            await screen.action_all_logs()
         case "hang":
             app.push_screen(HangPage())
         case "rank":

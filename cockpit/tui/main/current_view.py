@@ -48,6 +48,10 @@ class Viewing(Screen[None]):
     async def show_log(self, stream: str) -> None:
         raise NotImplementedError
 
+    async def action_all_logs(self) -> None:
+        """Show all logs of the run."""
+        raise NotImplementedError
+
     async def action_view(self, name: str) -> None:
         """Show the view of that name."""
         raise NotImplementedError

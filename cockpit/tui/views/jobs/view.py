@@ -1,4 +1,7 @@
-"""View 5: jobs, and below them the log of one of them, or of a pod."""
+"""View 5: jobs, and below them the log of one of them, or of a pod.
+
+All logs of a run take the whole view.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.log.view import LogView
 from cockpit.tui.widgets.table.table import LineTable
 
+ALL = "all:"
+"""The prefix of the streams of all logs of a run."""
+
 
 class JobsView(SortedView):
     NAME = "jobs"
@@ -28,7 +34,7 @@ class JobsView(SortedView):
     JobsView LineTable:focus, JobsView LogView:focus { border-top: solid $border; }
     JobsView #jobs { max-height: 40%; }
     JobsView #log { height: 1fr; }
-    .-tiny JobsView #jobs { display: none; }
+    .-tiny JobsView #jobs, JobsView.-all #jobs { display: none; }
     """
 
     def __init__(self) -> None:
@@ -52,12 +58,21 @@ class JobsView(SortedView):
         if not _awaits_submission(state.store, self.stream):
             self._start_source()
         log = self.query_one(LogView)
-        entitle(log, f"Log · {self.stream}{self._state(state)}" if self.stream else "Log")
+        entitle(log, f"{self._heading(state)}{self._state(state)}")
         log.show(state.store.logs.get(self.stream, self._empty))
+
+    def _heading(self, state: ViewState) -> str:
+        if not self.stream.startswith(ALL):
+            return f"Log · {self.stream}" if self.stream else "Log"
+        run = state.store.runs.get(self.stream.removeprefix(ALL))
+        of = f"run {run.name or run.id}" if run is not None else "the newest run or job"
+        return f"All logs of {of}, by time · e first error · esc jobs"
 
     def _state(self, state: ViewState) -> str:
         source = state.store.sources.get(self.stream)
         if source is None:
+            if self.stream.startswith(ALL) and self.stream not in state.store.logs:
+                return " · reading" if self.stream in self._sources else " · not available here"
             waits = _awaits_submission(state.store, self.stream)
             return " · waiting until the operator has submitted the job" if waits else ""
         if not source.ok:
@@ -67,6 +82,19 @@ class JobsView(SortedView):
     def follow(self, stream: str) -> None:
         """Show that log; its source is started on first use."""
         self.stream = stream
+        self.set_class(stream.startswith(ALL), "-all")
+        if stream.startswith(ALL):
+            self.query_one(LogView).focus(scroll_visible=False)
+
+    def back(self) -> bool:
+        """From all logs to the jobs."""
+        if not self.has_class("-all"):
+            return False
+        self.query_one(LogView).set_filter("")
+        self.stream = ""
+        self.remove_class("-all")
+        self.query_one(LineTable).focus(scroll_visible=False)
+        return True
 
     def _start_source(self) -> None:
         connection, session, stream = self.cockpit.connection, self.cockpit.session, self.stream
@@ -79,6 +107,7 @@ class JobsView(SortedView):
     def forget(self) -> None:
         super().forget()
         self.stream = ""
+        self.remove_class("-all")
         self._sources.clear()
 
     def filter(self, text: str) -> None:

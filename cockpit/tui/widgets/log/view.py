@@ -17,6 +17,7 @@ from textual.strip import Strip
 
 from cockpit.format import count, plural
 from cockpit.logs.level import level, origin_cells
+from cockpit.logs.merge import FIRST_ERROR
 from cockpit.store.store import LogBuffer
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.theme import Palette
@@ -46,6 +47,7 @@ class LogView(ScrollView, can_focus=True):
         Binding("right", "side(1)", "Right", show=False),
         Binding("n", "match(1)", "Next match", show=False),
         Binding("N", "match(-1)", "Match before", show=False),
+        Binding("e", "error", "First error", show=False),
     ]
 
     def __init__(
@@ -158,6 +160,15 @@ class LogView(ScrollView, can_focus=True):
             if pattern.search(self._log.line(place)):
                 return self._go(place)
         return None
+
+    def action_error(self) -> None:
+        """To the error that is marked as the first of all logs, else to the next error."""
+        shown = [self._log.line(place) for place in range(len(self._log))]
+        marked = [place for place, line in enumerate(shown) if FIRST_ERROR in line]
+        bad = marked or [place for place, line in enumerate(shown) if level(line) == "bad"]
+        below = [place for place in bad if place > self.scroll_offset.y]
+        if bad:
+            self._go((below or bad)[0])
 
     # The inherited wheel handlers animate, which repaints the log several times a notch.
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -1,0 +1,70 @@
+"""Several logs as one: their lines are parsed, filtered, merged by time and folded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+
+from cockpit.logs.block import Block, FirstError, LineFilter, merged
+from cockpit.logs.fold import folded
+from cockpit.logs.line import LineParser
+from cockpit.logs.types import Log, Row
+from cockpit.model.clock import server_time
+from cockpit.model.text import one_line
+
+FIRST_ERROR = ">> FIRST ERROR: "
+
+
+class Merge:
+    """The logs that are read, each with its parser and the lines that pass the filter."""
+
+    def __init__(self, kept: LineFilter, zone: tzinfo) -> None:
+        self.logs: list[Log] = []
+        self.read_lines: list[int] = []
+        self._kept, self._zone = kept, zone
+        self._parsers: list[LineParser] = []
+        self._blocks: list[Block] = []
+        self._first = FirstError()
+        self._marked = False
+
+    def add(self, log: Log) -> int:
+        """The number of the log for `take`."""
+        self.logs.append(log)
+        self.read_lines.append(0)
+        self._parsers.append(LineParser(server_time, self._zone))
+        self._blocks.append(Block(log))
+        return len(self.logs) - 1
+
+    def take(self, index: int, lines: Sequence[str]) -> None:
+        self.read_lines[index] += len(lines)
+        for line in self._parsers[index].parse(lines):
+            self._first.see(index, self.logs[index], line)
+            if self._kept.keeps(line):
+                self._blocks[index].append(line)
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of all lines since the last call, which are dropped from memory after it."""
+        blocks, self._blocks = self._blocks, [Block(log) for log in self.logs]
+        first = None if self._marked else self._first.entry
+        for row in folded(merged(blocks), self.logs, first):
+            self._marked = self._marked or row.first_error
+            yield row
+
+    def unshown_error(self) -> Row | None:
+        """The first error of the lines that were read, if the filter left it out."""
+        first = self._first.entry
+        if first is None or self._marked:
+            return None
+        at_s = None if first.at_s == -math.inf else first.at_s
+        return Row(at_s, first.text, first.level, (self.logs[first.log],), first_error=True)
+
+
+def text_of(row: Row) -> str:
+    """`11-23 12:00:00.123  ranks 0-3 (8 lines)  text`."""
+    at = "-" * 18
+    if row.at_s is not None:
+        at = f"{datetime.fromtimestamp(row.at_s):%m-%d %H:%M:%S.%f}"[:18]
+    mark = FIRST_ERROR if row.first_error else ""
+    many = f" ({row.count} lines)" if row.count > len(row.logs) else ""
+    return f"{at}  {one_line(row.writers, 60)}{many}  {mark}{row.text}"

@@ -1,0 +1,71 @@
+"""All logs of a run as one view: opened by its key and its command."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from cockpit.logs.merge import text_of
+from cockpit.logs.types import Kind, Log, Row
+from cockpit.model.event import Event, LogLines, SourceHealth
+from tests.tui.conftest import Open, Seen
+from tests.tui.simulated import RUN, START_S
+
+RANKS = tuple(Log(Kind.RANK, f"rank {rank}", rank) for rank in range(2))
+DRIVER = (Log(Kind.DRIVER, "driver"),)
+
+
+class AllLogs:
+    """A source of 60 rows, of which one is the first error."""
+
+    name = f"all:{RUN}"
+
+    async def events(self) -> AsyncIterator[Event]:
+        rows = [Row(START_S + n, f"epoch {n} begins", "", RANKS, 2) for n in range(60)]
+        rows[5] = Row(START_S + 5, "ValueError: bad batch", "bad", RANKS[:1], first_error=True)
+        rows[50] = Row(START_S + 50, "RuntimeError: peer", "bad", RANKS[1:])
+        rows[59] = Row(START_S + 59, "job goes on", "", DRIVER)
+        lines = tuple(map(text_of, rows))
+        yield LogLines(at_s=START_S + 60, source=self.name, stream=self.name, lines=lines)
+        yield SourceHealth(at_s=START_S + 60, source=self.name, ok=True)
+
+
+def with_logs(seen: Seen) -> None:
+    connection = seen.app.connection
+    assert connection is not None
+    seen.app.connection = replace(
+        connection, log_source=lambda stream: AllLogs() if stream == AllLogs.name else None
+    )
+
+
+async def test_key_shows_all_logs_of_the_run_in_the_whole_view(cockpit: Open) -> None:
+    async with cockpit(size=(120, 30)) as seen:
+        with_logs(seen)
+        await seen.press("v")
+        await seen.sees(
+            "All logs of run digits, by time", "11-21 08:00:59.000  driver  job goes on"
+        )
+        assert "ENTRYPOINT" not in seen.text
+        await seen.press("e")
+        await seen.sees("rank 0  >> FIRST ERROR: ValueError: bad batch")
+        await seen.press("/", *"peer", "enter")
+        await seen.sees("rank 1  RuntimeError: peer")
+        assert "epoch 49" not in seen.text
+        await seen.press("escape")
+        await seen.sees("ENTRYPOINT", "Log · job:")
+
+
+async def test_command_without_a_name_shows_all_logs(cockpit: Open) -> None:
+    async with cockpit(size=(80, 24)) as seen:
+        with_logs(seen)
+        await seen.press(*":logs", "enter")
+        await seen.sees("All logs of run digits", "job goes on")
+        await seen.press(*":logs demo-head", "enter")
+        await seen.sees("Log · pod:demo-head", "ENTRYPOINT")
+
+
+async def test_where_logs_cannot_be_read_the_view_reports_it(cockpit: Open) -> None:
+    async with cockpit(size=(100, 24)) as seen:
+        await seen.press("v")
+        await seen.sees("All logs of run digits, by time", "not available here")
