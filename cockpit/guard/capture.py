@@ -8,6 +8,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cockpit.guard.policy import Trigger, Trouble
+from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.text import lines
 from cockpit.insight.hang.verdict import verdict
 from cockpit.store.store import Store
@@ -29,7 +30,7 @@ def captured(store: Store, trouble: Trouble, now_s: float) -> dict[str, Any]:
         }
         for rank, one in sorted(run.hang.dumps.items())
     }
-    text = lines(found)
+    text = lines(found, changes(store, run, found))
     return {
         "at_s": now_s,
         **to_builtins(trouble),

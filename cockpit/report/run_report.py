@@ -10,7 +10,7 @@ from cockpit.insight.metrics.progress import gpus_of
 from cockpit.model.run import RunSummary
 from cockpit.report.charts import curves
 from cockpit.report.document import Document, Section
-from cockpit.report.sections import attempts, diagnosis, events, experiments, overview, ranks
+from cockpit.report.sections import attempts, diagnosis, events, experiments, hang, overview, ranks
 from cockpit.report.sections.comparison import compared
 from cockpit.report.sections.diagnosis import measured
 from cockpit.report.time_range import as_it_ran, extent
@@ -43,6 +43,7 @@ def report(
         diagnosis.goodput_section(useful, gpus_of(run)),
         diagnosis.bottleneck_section(run),
         compared(store, run, past),
+        hang.hang(store, run, when.end_s),
         attempts.phases(run),
         attempts.attempts(store, run),
         attempts.drills(store, run),

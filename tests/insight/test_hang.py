@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.hang.advice import actions
+from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.place import Place, place
 from cockpit.insight.hang.text import _stack, lines
 from cockpit.insight.hang.types import Confidence, Kind, Verdict
 from cockpit.insight.hang.verdict import verdict
 from cockpit.model.alert import Severity
-from cockpit.model.event import AttemptStarted, RankSampled, RanksDumped, RunSeen
+from cockpit.model.event import AttemptStarted, Notice, RankSampled, RanksDumped, RunSeen
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
 from cockpit.model.run import Placement, RankSample, RunState
 from cockpit.recorder import codec
@@ -53,10 +54,11 @@ def hung(
     groups: Sequence[ProcessGroup] = (WORLD,),
     silent: tuple[int, ...] = (),
     ranks: int = 4,
+    host: str = "",
 ) -> Store:
     store = Store()
     store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
-    places = tuple(Placement(rank, "", "", 1) for rank in range(ranks))
+    places = tuple(Placement(rank, "", host, 1) for rank in range(ranks))
     store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
     event = RanksDumped(
         at_s=100.0,
@@ -117,6 +119,41 @@ def test_text_shows_what_to_do_and_how_far_each_rank_is_in_the_group() -> None:
     assert "cockpit resume JOB" in cut[5]
     assert "  … 14 more numbers" in cut
     assert "  … 2 more groups" in cut
+
+
+def test_changes_before_the_hang_are_listed_with_their_age_and_later_ones_are_not() -> None:
+    store = hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)])
+    began_s = 100.0 - 31.0
+    for at_s, name in ((began_s - 601, "old"), (began_s - 12, "w-1"), (began_s + 20, "later")):
+        store.apply(
+            Notice(at_s=at_s, source="t", kind="Pod", name=name, reason="Killed", message="by 9")
+        )
+    run = store.runs["r"]
+    found = judged(store)
+    assert changes(store, run, found) == [
+        "1 m 08 s before: attempt 1 started with 4 ranks",
+        "12.0 s before: Pod w-1: Killed: by 9",
+    ]
+    text = lines(found, changes(store, run, found))
+    assert text[text.index("Before the hang:") + 2] == "  12.0 s before: Pod w-1: Killed: by 9"
+
+
+def test_wide_text_has_the_cause_beside_the_others_and_no_longer_line() -> None:
+    waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
+    found = judged(hung([dump(1, 0, 2, waits=False), *waiting]))
+    wide = lines(found, width=120)
+    assert any("Rank 1 (cause, user code):" in line and "Ranks 0, 2, 3" in line for line in wide)
+    assert any("→ loop (train.py:11)" in line and "loop (train.py:12)" in line for line in wide)
+    for width in (40, 80, 120):
+        assert max(map(len, lines(found, width=width))) <= width
+
+
+def test_evidence_has_the_node_and_process_of_the_cause() -> None:
+    found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)], host="10.0.0.4"))
+    assert found.evidence[0] == "rank 1: 10.0.0.4, pid 1; 1 % CPU, kernel state S"
+    waiting = [dump(0, 1, 3, waits=True)]
+    silent = judged(hung(waiting, silent=(1,), host="10.0.0.4"))
+    assert "rank 1: 10.0.0.4, pid 1; it sends nothing" in silent.evidence
 
 
 def test_hang_replaces_the_finding_of_a_hung_run() -> None:

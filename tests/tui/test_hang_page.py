@@ -8,6 +8,7 @@ from cockpit.model.alert import Alert
 from cockpit.model.event import AlertRaised, RanksDumped
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
 from cockpit.store.selectors import current_run
+from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.views.hang.page import HangPage
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S
@@ -50,6 +51,16 @@ def hangs(seen: Seen) -> None:
     store.apply(event)
 
 
+def raised(seen: Seen) -> None:
+    """The alert of that hang."""
+    run = current_run(seen.app.store)
+    assert run is not None
+    [finding] = hang.find(run, START_S + 60)
+    alert = Alert(alert_id(finding), finding, START_S + 60)
+    seen.app.store.apply(AlertRaised(at_s=START_S + 60, source="insight", alert=alert))
+    seen.app.tick()
+
+
 async def test_command_shows_the_verdict_and_both_stacks(cockpit: Open) -> None:
     async with cockpit(size=(120, 40)) as seen:
         await seen.press(*":hang", "enter")
@@ -61,14 +72,40 @@ async def test_command_shows_the_verdict_and_both_stacks(cockpit: Open) -> None:
         await seen.sees("Kind: user code. Confidence: high.", "→ loop (a.py:1)", "→ loop (a.py:2)")
 
 
+async def test_wide_page_has_both_stacks_side_by_side_and_what_changed_before(
+    cockpit: Open,
+) -> None:
+    async with cockpit(size=(200, 50)) as seen:
+        hangs(seen)
+        await seen.press(*":hang", "enter")
+        await seen.sees("Before the hang:", "attempt 1 started with 2 ranks")
+        [row] = [line for line in seen.text.split("\n") if "(cause, user code):" in line]
+        assert "Rank 0 (waiting):" in row
+
+
+async def test_keys_of_the_page_kill_the_cause_and_show_all_logs(cockpit: Open) -> None:
+    async with cockpit(size=(120, 40)) as seen:
+        hangs(seen)
+        await seen.press(*":hang", "enter")
+        await seen.press("K")
+        await seen.sees("rank 1")
+        await seen.until(lambda: isinstance(seen.app.screen, Confirm))
+        await seen.press("escape", "v")
+        await seen.sees("All logs of run digits")
+
+
+async def test_overview_has_the_verdict_and_how_to_open_the_page(cockpit: Open) -> None:
+    async with cockpit(size=(80, 24)) as seen:
+        hangs(seen)
+        raised(seen)
+        await seen.sees(
+            "Rank 1 never called all_reduce #3", ":hang shows the stacks", "STALLED for"
+        )
+
+
 async def test_enter_on_the_alert_opens_the_page(cockpit: Open) -> None:
     async with cockpit(size=(120, 40)) as seen:
         hangs(seen)
-        run = current_run(seen.app.store)
-        assert run is not None
-        [finding] = hang.find(run, START_S + 60)
-        alert = Alert(alert_id(finding), finding, START_S + 60)
-        seen.app.store.apply(AlertRaised(at_s=START_S + 60, source="insight", alert=alert))
-        seen.app.tick()
+        raised(seen)
         await seen.press("8", "enter")
         await seen.until(lambda: isinstance(seen.app.screen, HangPage))

@@ -6,6 +6,7 @@ import argparse
 
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
+from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.text import lines
 from cockpit.insight.hang.verdict import verdict
 from cockpit.model.error import ExitCode, UsageError
@@ -32,15 +33,17 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("telemetry", "ray"))
         of = _chosen(session.store, args.run)
         found = verdict(of, session.clock()) if of is not None else None
+        before = changes(session.store, of, found) if of is not None and found is not None else []
     if args.output != "table":
-        row = {"run": of.id if of else None, "name": of.name if of else None, "verdict": found}
+        named = {"run": of.id if of else None, "name": of.name if of else None}
+        row = {**named, "verdict": found, "before": before}
         tables.print_json(row, indent=2 if args.output == "json" else None)
     elif of is None:
         print("No training run.")
     elif found is None:
         print(f"Run {of.name or of.id} is {of.state.value}: no rank reports a hang.")
     else:
-        print("\n".join(lines(found)))
+        print("\n".join(lines(found, before)))
     return 1 if args.fail and found is not None and found.is_late else int(ExitCode.DONE)
 
 

@@ -8,16 +8,25 @@ from cockpit import format
 from cockpit.insight.hang.types import GroupState
 from cockpit.insight.hang.waits import Wait
 from cockpit.model.hang import ProcessGroup
+from cockpit.model.run import Placement
 from cockpit.store.hang import RankDump
 
 
-def usage_text(rank: int, dump: RankDump) -> str:
+def rank_text(rank: int, placed: Placement | None, dump: RankDump | None) -> str:
+    """`rank 1: 10.0.0.4, pid 12; 1 % CPU, 119 B/s of I/O, kernel state S`."""
+    where = f"{placed.node_ip}, pid {placed.pid}" if placed is not None and placed.node_ip else ""
+    return f"rank {rank}: {'; '.join(part for part in (where, _usage(dump)) if part)}"
+
+
+def _usage(dump: RankDump | None) -> str:
+    if dump is None:
+        return "it sends nothing"
     cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
     state = dump.training.state if dump.training is not None else ""
     parts = [f"{cpu:.0f} % CPU"] if cpu is not None else []
     parts += [f"{format.bytes_text(io)}/s of I/O"] if io is not None else []
     parts += [f"kernel state {state}"] if state else []
-    return f"rank {rank}: {', '.join(parts)}" if parts else f"rank {rank}: no usage known"
+    return ", ".join(parts) or "no usage known"
 
 
 def collective_text(wait: Wait) -> str:

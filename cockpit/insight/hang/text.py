@@ -1,20 +1,28 @@
-"""A verdict as lines of text, for the verb and the screen."""
+"""A verdict as lines of text, for the verb, the UI and the report."""
 
 from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from cockpit import format
 from cockpit.insight.hang.advice import actions
 from cockpit.insight.hang.sentence import group_name
-from cockpit.insight.hang.types import GroupState, Verdict
+from cockpit.insight.hang.types import GroupState, StackGroup, Verdict
 from cockpit.model.hang import Stack
 
 GROUPS, SEQUENCES = 4, 6
 """Process groups that are shown, and different sequence numbers in one."""
 INNER, OUTER = 10, 3
 """Frames of a stack that are shown."""
+BESIDE = 110
+"""From this width on, two stacks are side by side."""
+_GAP = "   "
 
 
-def lines(found: Verdict) -> list[str]:
+def lines(found: Verdict, changes: Sequence[str] = (), width: int = 0) -> list[str]:
+    """The sentence first. `changes`: see `cockpit.insight.hang.before`. A `width` wraps lines."""
     late = "" if found.is_late else ", not late yet"
     text = [
         found.sentence,
@@ -26,14 +34,48 @@ def lines(found: Verdict) -> list[str]:
         text += ["", f"Group {group_name(of)}, newest collective called:", *_group(of)]
     if len(found.groups) > GROUPS:
         text += [f"  … {format.plural(len(found.groups) - GROUPS, 'more group')}"]
-    for group in found.stacks:
-        mark = f"cause, {group.place.value}" if group.is_cause else "waiting"
-        ranks = format.ranks(group.ranks)
-        text += ["", f"{ranks[:1].upper()}{ranks[1:]} ({mark}):"]
-        text += [f"  {line}" for line in _stack(group.stack)]
+    stacks = [line for block in _stacks(found.stacks, width) for line in ("", *block)]
+    rest = ["", "Before the hang:", *(f"  {one}" for one in changes)] if changes else []
     if found.evidence:
-        text += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
-    return text
+        rest += ["", "Evidence:", *(f"  {one}" for one in found.evidence)]
+    if not width:
+        return text + stacks + rest
+    if width < BESIDE:
+        stacks = _wrapped(stacks, width)
+    return [*_wrapped(text, width), *stacks, *_wrapped(rest, width)]
+
+
+def _wrapped(text: Iterable[str], width: int) -> list[str]:
+    """Continuation lines are indented as far as their line, and by two more cells."""
+    wrapped: list[str] = []
+    for line in text:
+        indent = line[: len(line) - len(line.lstrip())]
+        following = f"{indent}  " if indent else ""
+        wrapped += textwrap.wrap(line, width, subsequent_indent=following) or [""]
+    return wrapped
+
+
+def _stacks(groups: Sequence[StackGroup], width: int) -> list[list[str]]:
+    """The cause beside the most common other stack, where there is room for both."""
+    blocks = [_stack_group(group) for group in groups]
+    if width < BESIDE or len(blocks) < 2:
+        return blocks
+    cells = (width - len(_GAP)) // 2
+    pairs = zip_longest(blocks[::2], blocks[1::2], fillvalue=[""])
+    return [
+        [
+            f"{left[:cells]:{cells}}{_GAP}{right[:cells]}".rstrip()
+            for left, right in zip_longest(one, other, fillvalue="")
+        ]
+        for one, other in pairs
+    ]
+
+
+def _stack_group(group: StackGroup) -> list[str]:
+    mark = f"cause, {group.place.value}" if group.is_cause else "waiting"
+    ranks = format.ranks(group.ranks)
+    heading = f"{ranks[:1].upper()}{ranks[1:]} ({mark}):"
+    return [heading, *(f"  {line}" for line in _stack(group.stack))]
 
 
 def _group(of: GroupState) -> list[str]:

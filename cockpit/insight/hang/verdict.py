@@ -25,8 +25,8 @@ from cockpit.insight.hang.sentence import (
     group_name,
     has_or_have,
     is_or_are,
+    rank_text,
     ranks_text,
-    usage_text,
 )
 from cockpit.insight.hang.types import Confidence, GroupState, Kind, StackGroup, Verdict
 from cockpit.insight.hang.waits import Mismatch, Wait, cycle, waits
@@ -297,8 +297,10 @@ class _Case:
 
     def _evidence(self, causes: Collection[int]) -> Iterable[str]:
         for rank in sorted(causes)[:3]:
-            if (known := self._dumps.get(rank)) is not None:
-                yield usage_text(rank, known)
+            view, known = self._run.ranks.get(rank), self._dumps.get(rank)
+            placed = view.placement if view is not None else None
+            if placed is not None or known is not None:
+                yield rank_text(rank, placed, known)
         if self._waits.implausible:
             yield f"ignored for implausible sequences: {format.ranks(self._waits.implausible)}"
         missing = Counter(d.dump.missing for d in self._dumps.values() if d.dump.missing)

@@ -1,46 +1,128 @@
-"""The page of `:hang`, and of enter on the alert `hang`: the verdict, drawn again every second."""
+"""The page of `:hang`, and of enter on the alert `hang`: the verdict on the run, live."""
 
 from __future__ import annotations
 
-from textual.content import Content
+from typing import ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.text import lines
 from cockpit.insight.hang.types import Confidence, Verdict
 from cockpit.insight.hang.verdict import verdict
 from cockpit.model.text import clean
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
-from cockpit.tui.app_base import AppBase
-from cockpit.tui.dialogs.reading import Reading
+from cockpit.store.store import Store
+from cockpit.tui.keys import BY_ID, Key
+from cockpit.tui.main.titles import entitle
+from cockpit.tui.view_state import ShowsLogs, ViewState
+from cockpit.tui.views.detail_screen import DetailScreen
 
-EVERY_S = 1.0
+_KEYS = (
+    Key("back", "escape", "esc", "back", "Back"),
+    Key(
+        "kill",
+        "K",
+        "K",
+        "kill",
+        "Kill the pod of the rank that is the cause (asks)",
+        verb="delete_pod",
+    ),
+    Key("all_logs", "v,l", "v", "all logs", "Show all logs of the run, merged by time"),
+    Key("scroll_lines", "j,down", "j k", "scroll", "Scroll by a line; g and G to the ends"),
+    BY_ID["save"],
+    BY_ID["help"],
+    BY_ID["quit"],
+)
 _STYLES = {Confidence.HIGH: "$bad", Confidence.MEDIUM: "$bad", Confidence.LOW: "$warning"}
 
 
-class HangPage(Reading):
+class HangPage(DetailScreen):
+    NAME = "Hang"
+    KEYS = _KEYS
+    DEFAULT_CSS = """
+    HangPage > VerticalScroll { height: 1fr; border-top: solid $border-blurred;
+        border-title-color: $foreground; border-title-style: bold;
+        border-title-background: $surface; background: $surface; padding: 0 1; }
+    HangPage Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("K", "kill", "Kill the pod of the cause"),
+        Binding("v,l", "all_logs", "All logs of the run"),
+        Binding("j,down", "scroll_lines(1)", "Down"),
+        Binding("k,up", "scroll_lines(-1)", "Up"),
+        Binding("pagedown,space", "scroll_page(1)", "A page down"),
+        Binding("pageup,b", "scroll_page(-1)", "A page up"),
+        Binding("g,home", "scroll_to_end(False)", "Top"),
+        Binding("G,end", "scroll_to_end(True)", "Bottom"),
+    ]
+
     def __init__(self) -> None:
-        super().__init__("Hang", "")
+        super().__init__()
+        self._shown = Content()
+        self._causes: tuple[int, ...] = ()
 
-    def on_mount(self) -> None:
-        self._draw()
-        self.set_interval(EVERY_S, self._draw)
+    def compose_page(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False):
+            yield Static()
 
-    def _draw(self) -> None:
-        app = self.app
-        assert isinstance(app, AppBase)
-        state = app.view_state()
+    def redraw(self, state: ViewState) -> None:
+        super().redraw(state)
         run = current_run(state.store)
         found = verdict(run, state.now_s) if run is not None else None
-        self.fill(content(run, found))
+        self._causes = found.ranks if found is not None else ()
+        box = self.query_one(VerticalScroll)
+        entitle(box, f"Hang · run {run.name or run.id}" if run is not None else "Hang")
+        text = content(state.store, run, found, box.scrollable_content_region.width)
+        if not text.is_same(self._shown):
+            self._shown = text
+            box.query_one(Static).update(text)
+
+    def action_kill(self) -> None:
+        from cockpit.tui.changes import drills
+
+        if self._causes:
+            self.cockpit.attempt(drills.kill(self.cockpit, f"rank:{self._causes[0]}"))
+        else:
+            self.notify("No rank is known to be the cause.", timeout=4)
+
+    async def action_all_logs(self) -> None:
+        below = self.app.screen_stack[0]
+        run = current_run(self.cockpit.store)
+        if isinstance(below, ShowsLogs):
+            self.dismiss(None)
+            await below.show_log(f"all:{run.id if run is not None else ''}")
+
+    def action_scroll_lines(self, lines: int = 1) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_scroll_page(self, by: int) -> None:
+        box = self.query_one(VerticalScroll)
+        box.scroll_relative(y=by * max(1, box.size.height - 1), animate=False)
+
+    def action_scroll_to_end(self, bottom: bool) -> None:
+        box = self.query_one(VerticalScroll)
+        (box.scroll_end if bottom else box.scroll_home)(animate=False)
 
 
-def content(run: RunView | None, found: Verdict | None) -> Content:
-    """The sentence in color, then the evidence and the stacks."""
+def content(store: Store, run: RunView | None, found: Verdict | None, width: int) -> Content:
+    """The sentence in color and headings in bold, in lines of at most `width` cells."""
     if run is None:
         return Content("No training run.")
     if found is None:
         return Content(f"Run {clean(run.name or run.id)} is {run.state.value}: no rank hangs.")
-    sentence, *rest = map(clean, lines(found))
-    return Content("\n").join(
-        [Content.styled(sentence, f"bold {_STYLES[found.confidence]}"), *map(Content, rest)]
-    )
+    known = [clean(line) for line in lines(found, changes(store, run, found), max(40, width))]
+    end = known.index("") if "" in known else len(known)
+    style = f"bold {_STYLES[found.confidence]}"
+    text = [Content.styled(line, style) for line in known[:end]]
+    for line in known[end:]:
+        is_heading = line.endswith(":") and not line.startswith(" ")
+        text.append(
+            Content.styled(line, "bold" if is_heading else "$accent" if "→" in line else "")
+        )
+    return Content("\n").join(text)

@@ -76,7 +76,7 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
         state.append(phase)
     if (stalled := stall(run, view_state.now_s)) is not None:
         since = format.age(view_state.now_s - stalled.since_s)
-        state.append(Content.styled(f"  STALLED: no progress for {since}", "bold $bad"))
+        state.append(Content.styled(f"  STALLED for {since}", "bold $bad"))
     lines = [Content.assemble(*state)]
     reports = only_reports(run)
     heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
@@ -160,11 +160,14 @@ def alarms(view_state: ViewState, most: int) -> Content | None:
         )
         for alert in raised[:most]
     ]
+    if raised[0].finding.kind == "hang":
+        lines[1:most] = [HANG_HINT, *lines[1 : most - 1]]
     if len(raised) > most:
         lines.append(Content.styled(f"  {len(raised) - most} more (8 shows all)", "$muted"))
     return Content("\n").join(lines)
 
 
+HANG_HINT = Content.styled("  :hang shows the stacks of the ranks, v all logs", "$muted")
 _SEVERITY_STYLES = {
     Severity.CRITICAL: "bad",
     Severity.WARNING: "warning",
