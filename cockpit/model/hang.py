@@ -80,6 +80,9 @@ class Dump(Struct, frozen=True):
     cpu_percent: float | None = None
     """Of the process and its children; 100 is one core."""
     io_bytes_per_s: float | None = None
+    major_faults_per_s: float | None = None
+    """Pages that the kernel read back from a disk for the process."""
+    swapped_bytes: int | None = None
     missing: str = ""
     """Why there are no collectives."""
     threads: tuple[Thread, ...] = ()

@@ -26,6 +26,7 @@ def measured() -> Table:
         healthy = played(variants(HEALTHY), False, Path(folder))
     lines = [line(name, of) for name, of in by_scenario(hangs).items()]
     right = sum(is_right(each) for each in hangs.values())
+    lines += [healthy_line(name, of) for name, of in by_scenario(healthy).items()]
     alarms = [name for name, each in healthy.items() if each.verdict is not None]
     lines += [
         Line("hangs explained", f"{right} of {len(hangs)}", "all", right == len(hangs)),
@@ -38,8 +39,10 @@ def measured() -> Table:
     ]
     return Table(
         "Which hangs are explained",
-        f"Real processes with gloo, 2 to 4 ranks each. The watchdog runs {SPEED:g} times as fast "
-        "as usual; times are from the last progress to the verdict, at the usual speed.",
+        "Real processes with gloo, 2 to 4 ranks each: of each scenario, how many had the verdict "
+        "with the right kind and ranks, the kinds of the verdicts, and the time. The watchdog runs "
+        f"{SPEED:g} times as fast as usual; times are from the last progress to the verdict, at "
+        "the usual speed.",
         lines,
         began,
     )
@@ -68,6 +71,13 @@ def line(name: str, of: list[Watched]) -> Line:
     target = "right" if slow else f"right, ≤ {VERDICT_WITHIN_S:g} s"
     value = f"{right} of {len(of)}: {', '.join(kinds)}{when}"
     return Line(f"`{name}`", value, target, right == len(of) and in_time)
+
+
+def healthy_line(name: str, of: list[Watched]) -> Line:
+    kinds = sorted(each.verdict.kind.value for each in of if each.verdict is not None)
+    none = len(of) - len(kinds)
+    value = f"{none} of {len(of)}: none" + (f"; {', '.join(kinds)}" if kinds else "")
+    return Line(f"healthy: `{name}`", value, "none", not kinds)
 
 
 if __name__ == "__main__":

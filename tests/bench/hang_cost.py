@@ -2,7 +2,8 @@
 
 CPU time of the watchdog's thread while the rank makes progress: once a second it compares its
 counters. Then of a dump, which is taken only when progress is late, with a full flight recorder.
-And of the verdict on 1,000 ranks, from the line of the stream on.
+And of the verdict on 1,000 ranks, from the line of the stream on; and after what time a hang of
+1,000 simulated ranks is explained.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cockpit.model.run import Placement, RunState
 from cockpit.sources.telemetry.events import event_of
 from cockpit.store.store import Store
 from tests.bench.table import Line, Table, load, show
+from tests.hangs import simulated
 from training.telemetry import wire
 from training.telemetry.hang.watchdog import Watchdog
 from training.telemetry.head.hang_round import HangRound
@@ -31,7 +33,9 @@ SHARE_TARGET = 0.0005
 POLLS = 2_000
 DUMPS = 20
 GROUPS = 64
+MANY_GROUPS = 600
 RANKS = 1_000
+CLOCKS_APART_S, VERDICT_WITHIN_S = 300.0, 30.0
 FULL = 2_000
 """Entries of the flight recorder."""
 
@@ -45,15 +49,20 @@ def measured() -> Table:
         for _ in range(GROUPS - 1):
             dist.new_group([0])
         lines.append(polling(f"a poll with {GROUPS} process groups"))
+        for _ in range(MANY_GROUPS - GROUPS):
+            dist.new_group([0])
+        lines.append(polling(f"a poll with {MANY_GROUPS:,} process groups, of which 512 are read"))
         for _ in range(FULL):
             dist.all_reduce(torch.ones(1024))
         record = dumping(lines)
         dist.destroy_process_group()
     judging(lines, record)
+    lines.append(detecting())
     return Table(
         "What the watchdog for hangs costs",
         f"Processor time, the median of {POLLS} polls and {DUMPS} dumps. A rank polls once a "
-        "second.",
+        f"second. Last: {RANKS:,} watchdogs on a simulated clock, a step a second, clocks up to "
+        f"{CLOCKS_APART_S:g} s apart, from the last step to the verdict.",
         lines,
         began,
     )
@@ -136,6 +145,16 @@ def judging(lines: list[Line], record: wire.Hang) -> None:
         took_s = statistics.median(_taken_s(act) for _ in range(DUMPS))
         size = f", {len(line) / 1024:.0f} KiB" if act is read else ""
         lines.append(Line(words, f"{took_s * 1e3:.0f} ms{size}"))
+
+
+def detecting() -> Line:
+    found = simulated.hung(RANKS, clocks_apart_s=CLOCKS_APART_S)
+    named = "none" if found.verdict is None else f"{found.verdict.kind.value}, rank 777"
+    is_right = found.verdict is not None and found.verdict.ranks == (777,)
+    in_time = is_right and found.after_s <= VERDICT_WITHIN_S
+    words = f"a hang of {RANKS:,} simulated ranks is explained after"
+    value = f"{found.after_s:.0f} s ({named})"
+    return Line(words, value, f"≤ {VERDICT_WITHIN_S:g} s", in_time)
 
 
 def _taken_s(act: Callable[[], None]) -> float:

@@ -278,13 +278,28 @@ def _slow_steps(rank: int, _: Path) -> None:
         dist.all_reduce(torch.ones(8))
 
 
-def _independent(rank: int, _: Path) -> None:
-    """The trials of a sweep do not wait for each other."""
+def _sweep(rank: int, _: Path) -> None:
+    """The trials of a Tune sweep do not wait for each other, and end one after the other."""
     group = [dist.new_group([other]) for other in range(dist.get_world_size())][rank]
     assert isinstance(group, dist.ProcessGroup)
     for _step in range(40 * (rank + 1)):
         time.sleep(STEP_S)
         dist.all_reduce(torch.ones(8), group=group)
+
+
+def _resized(rank: int, folder: Path) -> None:
+    """An elastic run goes on with fewer ranks, and later with all of them again."""
+    world = dist.get_world_size()
+    steps()
+    for size, name in ((max(1, world - 1), "fewer"), (world, "all")):
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        if rank >= size:
+            time.sleep(3.0)  # its replacement starts
+            continue
+        time.sleep(1.0)
+        dist.init_process_group("gloo", f"file://{folder}/{name}", rank=rank, world_size=size)
+        steps(40)
 
 
 def _growing_steps(rank: int, _: Path) -> None:
@@ -312,8 +327,9 @@ HEALTHY: dict[str, Run] = {
     "all-evaluate": _all_evaluate,
     "recurring-pauses": _recurring_pauses,
     "slow-steps": _slow_steps,
-    "independent": _independent,
+    "tune-sweep": _sweep,
     "growing-steps": _growing_steps,
+    "elastic-resize": _resized,
 }
 
 WORLDS = (2, 3, 4)

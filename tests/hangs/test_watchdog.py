@@ -112,6 +112,10 @@ def test_dump_survives_the_wire() -> None:
     again = decode(encode(Record(1, 5.0, record)))
     assert again is not None
     assert again.body == record
+    [dump] = record.dumps
+    assert dump.swapped_bytes is not None
+    assert dump.swapped_bytes >= 0
+    assert (dump.major_faults_per_s or 0.0) >= 0.0
 
 
 def wait_for_ever(ready: threading.Event, end: threading.Event) -> None:

@@ -193,6 +193,57 @@ def test_rank_that_lies_about_its_sequence_is_ignored() -> None:
     assert any("implausible" in line for line in found.evidence)
 
 
+def test_rank_that_reports_less_than_the_collective_it_is_in_is_not_the_cause() -> None:
+    ranks = [dump(rank, 1, 3, waits=True) for rank in (0, 2)]
+    liar = dump(3, 1, 3, waits=True, reached=(Reached(0, 1, 1),))
+    assert judged(hung([dump(1, 0, 2, waits=False), *ranks, liar])).ranks == (1,)
+    assert judged(hung([*ranks, dump(1, 1, 3, waits=True), liar])).kind is Kind.NETWORK
+
+
+def test_collectives_newer_than_the_last_progress_are_no_hang() -> None:
+    """A rank of thousands of process groups: the watchdog does not count the calls of all."""
+    young = (Collective(0, 3, "all_reduce", "float32 [8]", 0.2),)
+    ranks = [dump(rank, 1, 3, waits=True, collectives=young) for rank in (0, 2, 3)]
+    found = judged(hung([dump(1, 0, 2, waits=False), *ranks]))
+    assert found.confidence is Confidence.LOW
+    assert "the ranks make progress in other groups" in found.evidence[-1]
+
+
+def test_rank_whose_memory_is_swapped_out_is_named_after_twice_its_longest_pause() -> None:
+    swapped = {"swapped_bytes": 3 << 30, "major_faults_per_s": 220.0, "longest_s": 10.0}
+    late = dump(1, 0, 2, waits=False, **swapped)
+    found = judged(hung([late, dump(0, 1, 3, waits=True, longest_s=10.0)]))
+    assert (found.kind, found.ranks, found.confidence) == (Kind.SWAPPED, (1,), Confidence.MEDIUM)
+    assert "3.0 GiB swapped out, 220 major page faults/s" in found.evidence[0]
+    mapped = dump(1, 0, 2, waits=False, major_faults_per_s=220.0)  # a data set in a mapped file
+    assert judged(hung([mapped, dump(0, 1, 3, waits=True)])).kind is Kind.USER
+    waiting = [dump(0, 1, 3, waits=True, longest_s=10.0)]
+    assert judged(hung([late, *waiting], silent=(1,))).kind is Kind.SWAPPED
+
+
+def test_thread_in_uninterruptible_sleep_waits_for_storage() -> None:
+    asleep = dump(1, 0, 2, waits=False, threads=(Thread("", 0, "D", is_training=True),))
+    found = judged(hung([asleep, dump(0, 1, 3, waits=True)]))
+    assert (found.kind, found.ranks) == (Kind.STORAGE, (1,))
+    assert "kernel state D" in found.evidence[0]
+
+
+def test_rank_with_an_xid_is_a_gpu_fault_even_if_it_sends_nothing() -> None:
+    for dumps, silent, causes in (
+        ([dump(rank, 1, 3, waits=True) for rank in range(4)], (), (1,)),
+        ([dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)], (1,), (1,)),
+    ):
+        store = hung(dumps, silent=silent)
+        sample = RankSample(
+            rank=1, attempt=1, at_s=-1.0, step=1, first_step=1, steps_total=1, gpu_xid=79
+        )
+        store.apply(RankSampled(at_s=1.0, source="t", run_id="r", samples=(sample,)))
+        found = judged(store)
+        assert (found.kind, found.ranks) == (Kind.GPU, causes)
+        assert "rank 1: Xid 79 of its GPU" in found.evidence
+        assert any("cockpit cordon NODE" in line for line in actions(found))
+
+
 def test_finished_rank_is_named() -> None:
     waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
     found = judged(hung([dump(1, 3, 2, waits=False), *waiting]))

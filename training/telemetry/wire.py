@@ -341,6 +341,10 @@ class Dump:
     """Of the process and its children, since a few seconds ago; 100 is one core."""
     io_bytes_per_s: float | None = None
     """Read and written by the process, in the same time."""
+    major_faults_per_s: float | None = None
+    """Pages that the kernel read back from a disk for the process, in the same time."""
+    swapped_bytes: int | None = None
+    """Memory of the process that the kernel has swapped out."""
     missing: str = ""
     """Why there are no collectives."""
     threads: tuple[Thread, ...] = ()

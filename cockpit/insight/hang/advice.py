@@ -21,6 +21,11 @@ def actions(found: Verdict) -> list[str]:
             return ["Read what Ray's controller and raylets log: cockpit logs --all"]
         case Kind.RESOURCES:
             return ["Scale up a worker group, or stop what uses it: cockpit scale GROUP N"]
+        case Kind.SWAPPED:
+            less = (
+                "Use less memory, or ranks with more: cockpit nodes shows what its node has in use"
+            )
+            return [_restart(found), less]
         case Kind.GPU | Kind.FROZEN:
             return [_restart(found), "If it hangs again on this node: cockpit cordon NODE"]
     return [_restart(found), "If it hangs at the same place again, stop the job: cockpit stop JOB"]

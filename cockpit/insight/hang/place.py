@@ -21,10 +21,12 @@ class Place(StrEnum):
     LOCK = "lock"
     FINISHED = "finished"
     """The training function has returned."""
+    SWAPPED = "swapped out"
+    """Its process waits for the kernel to read its memory back from a disk."""
     USER = "user code"
 
 
-SLOW = frozenset({Place.DATA, Place.STORAGE, Place.EVALUATION, Place.CHILD})
+SLOW = frozenset({Place.DATA, Place.STORAGE, Place.EVALUATION, Place.CHILD, Place.SWAPPED})
 """Places where a rank may take long without a hang."""
 
 _LIBRARIES = (

@@ -26,6 +26,9 @@ def _usage(dump: RankDump | None) -> str:
     parts = [f"{cpu:.0f} % CPU"] if cpu is not None else []
     parts += [f"{format.bytes_text(io)}/s of I/O"] if io is not None else []
     parts += [f"kernel state {state}"] if state else []
+    if swapped := dump.dump.swapped_bytes:
+        faults = dump.dump.major_faults_per_s or 0.0
+        parts.append(f"{format.bytes_text(swapped)} swapped out, {faults:.0f} major page faults/s")
     return ", ".join(parts) or "no usage known"
 
 

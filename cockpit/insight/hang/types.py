@@ -20,6 +20,7 @@ class Kind(StrEnum):
     CHILD = "child process"
     EVALUATION = "evaluation"
     FROZEN = "frozen"
+    SWAPPED = "swapped out"
     GPU = "GPU fault"
     NETWORK = "network"
     DEADLOCK = "deadlock"

@@ -38,6 +38,8 @@ from cockpit.store.run import AttemptView, RunView
 
 BUSY_CPU_PERCENT = 8.0
 BUSY_IO_BYTES_PER_S = 100_000.0
+SWAPPED_BYTES, SWAPPED_FAULTS_PER_S = 64 << 20, 50.0
+"""From these on, the pages that it waits for are the reason why a rank makes no progress."""
 LONGEST_TIMES = 2.0
 """A pause in a place where a rank may take long, against the longest pause before."""
 LACKING_S, STARTING_S = 25.0, 120.0
@@ -144,16 +146,20 @@ class _Case:
         return max(of, key=lambda wait: wait.collective.age_s, default=None)
 
     def _kind(self, causes: Collection[int]) -> Kind:
-        if causes and all(rank in self._view.silent for rank in causes):
-            return Kind.FROZEN
-        for rank in causes:
-            known = self._run.ranks.get(rank)
-            if known is not None and known.sample is not None and known.sample.gpu_xid:
-                return Kind.GPU
+        if self._xids(causes):
+            return Kind.GPU
         places = Counter(self._places[rank] for rank in causes if rank in self._places)
+        if causes and all(rank in self._view.silent for rank in causes):
+            return Kind.SWAPPED if Place.SWAPPED in places else Kind.FROZEN
         if not places:
             return Kind.SKIPPED
         return _KIND_OF.get(places.most_common(1)[0][0], Kind.SKIPPED)
+
+    def _xids(self, ranks: Iterable[int]) -> dict[int, int]:
+        """The Xid errors of their GPUs, by rank."""
+        views = {rank: self._run.ranks.get(rank) for rank in ranks}
+        samples = {rank: view.sample for rank, view in views.items() if view is not None}
+        return {rank: one.gpu_xid for rank, one in samples.items() if one and one.gpu_xid}
 
     def _mismatch(self, found: Mismatch) -> Verdict:
         told = [f"{format.ranks(ranks)} called {what}" for what, ranks in found.called.items()]
@@ -178,13 +184,16 @@ class _Case:
     def _network(self, found: list[Wait]) -> Verdict:
         wait = max(found, key=lambda each: each.collective.age_s)
         ranks = sorted({each.rank for each in found})
+        faulty = self._xids(ranks)
+        cause = "the cause is the network or the transport"
+        if faulty:
+            cause = f"the GPU of {format.ranks(faulty)} reported an Xid error"
         sentence = (
             f"{ranks_text(ranks)} {has_or_have(ranks)} waited in {collective_text(wait)} for "
-            f"{wait.collective.age_s:.0f} s, and all members of the group have called it: the "
-            "cause is the network or the transport."
+            f"{wait.collective.age_s:.0f} s, and all members of the group have called it: {cause}."
         )
-        kind = Kind.GPU if self._kind(ranks) is Kind.GPU else Kind.NETWORK
-        return self._made(kind, ranks, [sentence, *self._where(ranks)], True)
+        kind, causes = (Kind.GPU, list(faulty)) if faulty else (Kind.NETWORK, ranks)
+        return self._made(kind, causes, [sentence, *self._where(causes)], True)
 
     def _progressing(self, wait: Wait, unknown: set[int]) -> Verdict:
         sentence = (
@@ -236,6 +245,8 @@ class _Case:
         Without a rank that waits for another, there is no verdict before the pace is known, or
         after a rank has finished: the others may do the remaining work.
         """
+        if self._is_unseen_progress():
+            return Confidence.LOW
         pace_unknown = all(dump.dump.usual_s is None for dump in self._dumps.values())
         finished = Place.FINISHED in self._places.values()
         if self._idle_s < self._bound_s or (not structural and (pace_unknown or finished)):
@@ -250,6 +261,14 @@ class _Case:
                 return Confidence.MEDIUM
         slow_s = median([dump.slow_bound_s for dump in of])
         return Confidence.MEDIUM if self._idle_s >= slow_s else Confidence.LOW
+
+    def _is_unseen_progress(self) -> bool:
+        """Whether ranks called collectives after the last progress that their watchdogs noticed.
+
+        A watchdog counts the calls of a limited number of process groups.
+        """
+        ages_s = [wait.collective.age_s for wait in self._waits.waits]
+        return bool(ages_s) and max(ages_s) < min(self._idle_s, self._bound_s) / 2
 
     def _where(self, causes: Collection[int]) -> list[str]:
         """The place of the causes, and that of most of the others."""
@@ -301,6 +320,8 @@ class _Case:
             placed = view.placement if view is not None else None
             if placed is not None or known is not None:
                 yield rank_text(rank, placed, known)
+        for rank, xid in sorted(self._xids(causes).items())[:3]:
+            yield f"rank {rank}: Xid {xid} of its GPU"
         if self._waits.implausible:
             yield f"ignored for implausible sequences: {format.ranks(self._waits.implausible)}"
         missing = Counter(d.dump.missing for d in self._dumps.values() if d.dump.missing)
@@ -309,6 +330,8 @@ class _Case:
         usual = [d.dump.usual_s for d in self._dumps.values() if d.dump.usual_s is not None]
         pace = f"progress every {median(usual):.1f} s" if usual else "its pace is not known yet"
         yield f"no progress for {self._idle_s:.0f} s; {pace}, so the bound is {self._bound_s:.0f} s"
+        if self._is_unseen_progress():
+            yield "the collectives are newer than that: the ranks make progress in other groups"
 
     def _groups(self) -> list[GroupState]:
         found: dict[tuple[ProcessGroup, int], list[Wait]] = defaultdict(list)
@@ -357,6 +380,7 @@ _KIND_OF = {
     Place.CHILD: Kind.CHILD,
     Place.RAY: Kind.RAY,
     Place.REPORT: Kind.REPORT,
+    Place.SWAPPED: Kind.SWAPPED,
     Place.LOCK: Kind.LOCK,
     Place.USER: Kind.USER,
     Place.FINISHED: Kind.SKIPPED,
@@ -365,7 +389,15 @@ _KIND_OF = {
 
 
 def _place(dump: RankDump) -> Place:
-    return Place.FINISHED if dump.training is None else place(dump.stack(dump.training))
+    if dump.training is None:
+        return Place.FINISHED
+    swapped, faults = dump.dump.swapped_bytes or 0, dump.dump.major_faults_per_s or 0.0
+    if swapped >= SWAPPED_BYTES and faults >= SWAPPED_FAULTS_PER_S:
+        return Place.SWAPPED
+    found = place(dump.stack(dump.training))
+    # In uninterruptible sleep a thread waits for a disk or a file system, whatever called it.
+    is_waiting = dump.training.state == "D" and found in (Place.USER, Place.LOCK)
+    return Place.STORAGE if is_waiting else found
 
 
 def _is_busy(dump: RankDump) -> bool:

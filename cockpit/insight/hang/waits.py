@@ -92,10 +92,14 @@ def _waiting(by_rank: Mapping[int, Collective], but: set[int]) -> dict[int, Coll
 
 
 def _reached(view: HangView) -> dict[ProcessGroup, dict[int, int]]:
+    """A rank that is in a collective has called it, whatever else it reports."""
     found: dict[ProcessGroup, dict[int, int]] = defaultdict(dict)
     for rank, dump in view.dumps.items():
         for one in dump.dump.reached:
             found[dump.groups[one.group]][rank] = one.enqueued
+        for each in dump.dump.collectives:
+            of_group = found[dump.group(each)]
+            of_group[rank] = max(each.seq, of_group.get(rank, 0))
     return found
 
 

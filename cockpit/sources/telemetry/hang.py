@@ -68,6 +68,8 @@ def _dump(one: wire.Dump) -> Dump:
         slow_bound_s=one.slow_bound_s,
         cpu_percent=_finite(one.cpu_percent),
         io_bytes_per_s=_finite(one.io_bytes_per_s),
+        major_faults_per_s=_finite(one.major_faults_per_s),
+        swapped_bytes=one.swapped_bytes,
         missing=one_line(one.missing),
         threads=tuple(
             Thread(one_line(thread.name), thread.stack, one_line(thread.state), thread.is_training)

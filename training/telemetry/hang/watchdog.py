@@ -127,10 +127,10 @@ class Watchdog:
         self._dumps = 0
         self._next_s = 0.0
         """Of `idle_s`: when the next dump is due."""
-        self._usage: deque[tuple[float, float, float]] = deque(
+        self._usage: deque[tuple[float, float, float, float]] = deque(
             maxlen=round(times.usage_s / times.poll_s) + 1
         )
-        """While progress is late: when, seconds of CPU, and bytes of I/O."""
+        """While progress is late: when, seconds of CPU, bytes of I/O, and major page faults."""
         self._sent_s: float | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="telemetry-hang", daemon=True)
@@ -164,7 +164,7 @@ class Watchdog:
         pauses_s = self._times.pauses_s
         pause_s = pauses_s[min(max(0, self._dumps - 2), len(pauses_s) - 1)]
         self._next_s = self._pace.bound_s if self._dumps == 1 else idle_s + pause_s
-        cpu_percent, io_bytes_per_s = self._used()
+        cpu_percent, io_bytes_per_s, major_faults_per_s = self._used()
         groups, reached, collectives, missing = flight_recorder.read()
         threads, found = stacks(self._owner())
         dump = Dump(
@@ -179,6 +179,8 @@ class Watchdog:
             slow_bound_s=self._pace.slow_bound_s,
             cpu_percent=cpu_percent,
             io_bytes_per_s=io_bytes_per_s,
+            major_faults_per_s=major_faults_per_s,
+            swapped_bytes=_swapped_bytes(),
             missing=missing,
             threads=threads,
             reached=reached,
@@ -190,12 +192,14 @@ class Watchdog:
         self._sent_s = self._clock()
         self._emit(record)
 
-    def _used(self) -> tuple[float | None, float | None]:
+    def _used(self) -> tuple[float | None, float | None, float | None]:
         if len(self._usage) < 2:
-            return None, None
-        (began_s, cpu, io), (now_s, cpu_now, io_now) = self._usage[0], self._usage[-1]
+            return None, None, None
+        began_s, cpu, io, faults = self._usage[0]
+        now_s, cpu_now, io_now, faults_now = self._usage[-1]
         elapsed_s = max(self._times.poll_s / 2, now_s - began_s)
-        return 100 * (cpu_now - cpu) / elapsed_s, (io_now - io) / elapsed_s
+        used = (100 * (cpu_now - cpu), io_now - io, faults_now - faults)
+        return used[0] / elapsed_s, used[1] / elapsed_s, used[2] / elapsed_s
 
     def _send(self, number: int) -> None:
         self._sent_s = self._clock()
@@ -211,8 +215,20 @@ class Watchdog:
                 return
 
 
-def _usage() -> tuple[float, float]:
-    """Return the seconds of CPU of this process and its children, and the bytes of its I/O."""
+def _swapped_bytes() -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        for line in (
+            Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        ):
+            if line.startswith("VmSwap:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _usage() -> tuple[float, float, float]:
+    """Return the seconds of CPU of this process and its children, the bytes of its I/O, and the
+    pages that were read back from a disk for it.
+    """
     own = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = own.ru_utime + own.ru_stime
     with suppress(OSError, ValueError, IndexError):
@@ -225,4 +241,4 @@ def _usage() -> tuple[float, float]:
     with suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
         io_bytes = float(sum(int(line.split()[1]) for line in lines[:2]))
-    return cpu_s, io_bytes
+    return cpu_s, io_bytes, float(own.ru_majflt)
