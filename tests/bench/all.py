@@ -34,6 +34,7 @@ MEASUREMENTS = (
     "hang_corpus",
     "cause_corpus",
     "guard_cost",
+    "all_logs",
     "chart_cost",
     "recorder_cost",
     "many_runs",

@@ -1,4 +1,4 @@
-"""`cockpit logs --all` on 1,000 ranks × 1,000 lines: `python -m tests.bench.all_logs [RANKS]`.
+"""All logs of 1,000 ranks × 1,000 lines: `python -m tests.bench.all_logs [RANKS]`.
 
 A dashboard in another process serves the logs over real sockets; it is the tests' fake, which
 answers faster than a Ray head that fetches each log from the agent of its node.
@@ -12,12 +12,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
+from cockpit.backends.run_log import RunLogSource
+from cockpit.model.cluster import DashboardRoute
+from cockpit.store.store import Store
 from tests.bench.process import COCKPIT
 from tests.bench.table import Line, Table, load, say, show
+from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import FakeDashboard, Fault, node
 
 RANKS, LINES, RANKS_A_NODE = 1_000, 1_000, 8
@@ -32,6 +36,7 @@ class Printed:
     """Until a screen of rows was printed, the start of the process included."""
     whole_s: float
     lines: int
+    cpu_s: float
     memory_mb: float
     """The most that the process had resident."""
 
@@ -41,6 +46,8 @@ def measure(ranks: int = RANKS) -> Table:
     with serving(ranks) as address:
         say("the first screen …")
         short = printed(address)
+        say("the view …")
+        view = viewed(address)
         say(f"all {ranks * LINES:,} lines …")
         whole = printed(address, "--lines", str(LINES))
     promised = ranks == RANKS
@@ -51,7 +58,16 @@ def measure(ranks: int = RANKS) -> Table:
         [
             line("until the first screen", short.first_s, "s", FIRST_SCREEN_S, promised),
             Line("until the last line of each log's 50 is printed", f"{short.whole_s:.1f} s"),
+            Line("processor time of that, the start of cockpit included", f"{short.cpu_s:.1f} s"),
             line("resident memory of that, maximum", short.memory_mb, "MB", MEMORY_MB, promised),
+            line(
+                "in the UI: until the rows are in the store",
+                view.first_s,
+                "s",
+                FIRST_SCREEN_S,
+                promised,
+            ),
+            line("in the UI: memory, maximum", view.memory_mb, "MB", MEMORY_MB, promised),
             Line("`--lines 1000`: until the first screen", f"{whole.first_s:.1f} s"),
             Line("`--lines 1000`: until all is printed", f"{whole.whole_s:.1f} s"),
             Line("`--lines 1000`: rows", f"{whole.lines:,}"),
@@ -83,7 +99,38 @@ def printed(address: str, *flags: str) -> Printed:
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode or lines < SCREEN_LINES:
         raise subprocess.CalledProcessError(child.returncode, argv)
-    return Printed(first_s, time.perf_counter() - began, lines, used.ru_maxrss / 1e3 * 1.024)
+    whole_s, cpu_s = time.perf_counter() - began, used.ru_utime + used.ru_stime
+    return Printed(first_s, whole_s, lines, cpu_s, used.ru_maxrss / 1e3 * 1.024)
+
+
+def viewed(address: str) -> Printed:
+    """The source of the UI's view, in a process of its own, until its first rows are in a store."""
+    argv = [sys.executable, "-m", "tests.bench.all_logs", "--view", address]
+    began = time.perf_counter()
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        lines = int(child.stdout.readline())
+        first_s = time.perf_counter() - began
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode or lines < SCREEN_LINES:
+        raise subprocess.CalledProcessError(child.returncode, argv)
+    cpu_s = used.ru_utime + used.ru_stime
+    return Printed(first_s, first_s, lines, cpu_s, used.ru_maxrss / 1e3 * 1.024)
+
+
+async def view(address: str) -> None:
+    async def known() -> tuple[str, Sequence[str]]:
+        return "", ()
+
+    source = RunLogSource(ScriptedBackend(route=DashboardRoute(address)), "", known)
+    store = Store()
+    async with aclosing(source.events()) as events:
+        async for event in events:
+            store.apply(event)
+            if lines := sum(len(log.lines) for log in store.logs.values()):
+                print(lines, flush=True)
+                return
 
 
 @contextmanager
@@ -151,6 +198,8 @@ def state(ranks: int, nodes: list[str], now_s: float) -> str:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         asyncio.run(serve(int(sys.argv[2])))
+    elif sys.argv[1:2] == ["--view"]:
+        asyncio.run(view(sys.argv[2]))
     else:
         count = int(sys.argv[1]) if len(sys.argv) > 1 else RANKS
         sys.exit(show(lambda: measure(count)))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from cockpit.logs.level import level
 from cockpit.logs.line import LINE_LIMIT, Line, LineParser
 
 AT_S = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC).timestamp()
@@ -124,3 +125,21 @@ def test_long_line_is_cut_and_torn_json_is_text() -> None:
 
 def test_empty_lines_are_left_out() -> None:
     assert parsed("", " \t", "\x1b[0m") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        *(
+            (f"x {word} y", "bad")
+            for word in (
+                *("ERROR", "CRITICAL", "FATAL", "Traceback", "Segmentation fault", "core dumped"),
+                *("OOMKilled", "out of memory", "ValueError", "MyOwnException"),
+            )
+        ),
+        *((f"x {word} y", "warning") for word in ("WARNING", "WARN", "UserWarning")),
+        ("MirrorErrors are Warnings of WARNed", ""),
+    ],
+)
+def test_level_of_each_word(line: str, expected: str) -> None:
+    assert level(line) == expected

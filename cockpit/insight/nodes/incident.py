@@ -55,7 +55,7 @@ _OF_ALERT = {
     "slowed-rank": Kind.SLOW,
     "hang": Kind.HANG,
 }
-_HANGS_OF_NODES = (HangKind.FROZEN, HangKind.STORAGE, HangKind.GPU)
+_HANGS_OF_NODES = (HangKind.FROZEN, HangKind.SWAPPED, HangKind.STORAGE, HangKind.GPU)
 """Other kinds of hang are caused by the code, whatever the node."""
 _RANK = re.compile(r"[Rr]anks? (\d+)")
 _DEATH = re.compile(r"ranks? (\d+(?:, \d+)*): (?:its process died|its node died|killed, its node)")
