@@ -33,6 +33,10 @@ class RankDump(Struct, frozen=True):
         return next((thread for thread in self.dump.threads if thread.is_training), None)
 
 
+PAST = 3
+"""Attempts whose last dumps are kept: the verdict on their end needs them."""
+
+
 class HangView(Struct):
     """Empty while all ranks make progress."""
 
@@ -40,6 +44,13 @@ class HangView(Struct):
     dumps: dict[int, RankDump] = field(default_factory=dict)
     silent: tuple[int, ...] = ()
     at_s: float | None = None
+    past: dict[int, HangView] = field(default_factory=dict)
+    """By attempt: what its ranks had sent last, of earlier attempts that made no progress."""
+
+    def of(self, attempt: int) -> HangView | None:
+        """The dumps of that attempt; None without any."""
+        found = self if attempt == self.attempt else self.past.get(attempt)
+        return found if found is not None and found.dumps else None
 
     def take(self, event: RanksDumped) -> None:
         if event.attempt < self.attempt:
@@ -57,6 +68,10 @@ class HangView(Struct):
             self.silent = ()
 
     def begin(self, attempt: int) -> None:
+        if self.dumps:
+            self.past[self.attempt] = HangView(self.attempt, self.dumps, self.silent, self.at_s)
+            for old in sorted(self.past)[:-PAST]:
+                del self.past[old]
         self.attempt, self.dumps, self.silent = attempt, {}, ()
 
     def progressed(self, samples: Iterable[RankSample]) -> None:

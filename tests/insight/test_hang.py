@@ -15,7 +15,7 @@ from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.place import Place, place
 from cockpit.insight.hang.text import _stack, lines
 from cockpit.insight.hang.types import Confidence, Kind, Verdict
-from cockpit.insight.hang.verdict import verdict
+from cockpit.insight.hang.verdict import last_verdict, verdict
 from cockpit.model.alert import Severity
 from cockpit.model.event import AttemptStarted, Notice, RankSampled, RanksDumped, RunSeen
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
@@ -306,6 +306,30 @@ def test_run_that_lacks_resources_is_explained() -> None:
     assert found is not None
     assert (found.kind, found.confidence) == (Kind.RESOURCES, Confidence.HIGH)
     assert message in found.sentence
+
+
+def test_attempt_that_ended_in_a_hang_has_its_verdict_after_the_next_one_was_late_too() -> None:
+    store = hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)], host="10.0.0.4")
+    run = store.runs["r"]
+    for number in range(2, 7):
+        store.apply(
+            AttemptStarted(at_s=200.0, source="t", run_id="r", attempt=number, placements=())
+        )
+        late = RanksDumped(
+            at_s=300.0,
+            source="t",
+            run_id="r",
+            attempt=number,
+            dumps=(dump(0, 0, 1, waits=False, reached=(), collectives=()),),
+            stacks=(LOOP,),
+        )
+        store.apply(late)
+        first = last_verdict(run, run.attempts[1])
+        assert (first is not None) == (number <= 4), "the last three attempts are kept"
+        if first is not None:
+            assert (first.ranks, first.kind) == ((1,), Kind.USER)
+            assert first.evidence[0].startswith("rank 1: 10.0.0.4, pid 1;")
+    assert last_verdict(run, run.attempts[6]) is not None
 
 
 def test_sample_after_a_dump_is_progress() -> None:

@@ -60,9 +60,8 @@ def verdict(run: RunView, now_s: float) -> Verdict | None:
 
 def last_verdict(run: RunView, attempt: AttemptView) -> Verdict | None:
     """Return why the attempt made no progress when it ended; None where it did, or is not known."""
-    if not run.hang.dumps or attempt.number != run.hang.attempt:
-        return None
-    return _Case(run, run.hang).verdict()
+    view = run.hang.of(attempt.number)
+    return None if view is None else _Case(run, view).verdict()
 
 
 def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | None:
@@ -156,10 +155,14 @@ class _Case:
         return _KIND_OF.get(places.most_common(1)[0][0], Kind.SKIPPED)
 
     def _xids(self, ranks: Iterable[int]) -> dict[int, int]:
-        """The Xid errors of their GPUs, by rank."""
+        """The Xid errors of their GPUs in this attempt, by rank."""
         views = {rank: self._run.ranks.get(rank) for rank in ranks}
         samples = {rank: view.sample for rank, view in views.items() if view is not None}
-        return {rank: one.gpu_xid for rank, one in samples.items() if one and one.gpu_xid}
+        return {
+            rank: one.gpu_xid
+            for rank, one in samples.items()
+            if one and one.gpu_xid and one.attempt == self._view.attempt
+        }
 
     def _mismatch(self, found: Mismatch) -> Verdict:
         told = [f"{format.ranks(ranks)} called {what}" for what, ranks in found.called.items()]
@@ -315,9 +318,10 @@ class _Case:
         return f"in `{function}` ({where}" + (f", `{inner}`" if inner else "")
 
     def _evidence(self, causes: Collection[int]) -> Iterable[str]:
+        attempt = self._run.attempts.get(self._view.attempt)
+        places = {of.rank: of for of in attempt.placements} if attempt is not None else {}
         for rank in sorted(causes)[:3]:
-            view, known = self._run.ranks.get(rank), self._dumps.get(rank)
-            placed = view.placement if view is not None else None
+            placed, known = places.get(rank), self._dumps.get(rank)
             if placed is not None or known is not None:
                 yield rank_text(rank, placed, known)
         for rank, xid in sorted(self._xids(causes).items())[:3]:
