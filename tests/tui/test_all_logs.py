@@ -47,6 +47,9 @@ async def test_key_shows_all_logs_of_the_run_in_the_whole_view(cockpit: Open) ->
             "All logs of run digits, by time", "11-21 08:00:59.000  driver  job goes on"
         )
         assert "ENTRYPOINT" not in seen.text
+        assert "stop job" not in seen.text, "no job is selected"
+        await seen.press("y")
+        await seen.until(lambda: "Nothing is selected" in seen.toasts)
         await seen.press("e")
         await seen.sees("rank 0  >> FIRST ERROR: ValueError: bad batch")
         await seen.press("/", *"peer", "enter")

@@ -16,10 +16,13 @@ from tests.tui.simulated import START_S
 
 def hangs(seen: Seen) -> None:
     """Rank 1 of the run sleeps, and rank 0 waits for it."""
-    store = seen.app.store
-    run = current_run(store)
+    run = current_run(seen.app.store)
     assert run is not None
     assert run.attempt is not None
+    seen.app.store.apply(dumped(run.id, run.attempt.number))
+
+
+def dumped(run_id: str, attempt: int) -> RanksDumped:
     dumps = tuple(
         Dump(
             rank,
@@ -39,16 +42,15 @@ def hangs(seen: Seen) -> None:
         Stack(("all_reduce (torch/distributed/distributed_c10d.py:1)", "loop (a.py:2)"), 1),
         Stack(("loop (a.py:1)",), 0, "time.sleep"),
     )
-    event = RanksDumped(
+    return RanksDumped(
         at_s=START_S + 60,
         source="telemetry",
-        run_id=run.id,
-        attempt=run.attempt.number,
+        run_id=run_id,
+        attempt=attempt,
         dumps=dumps,
         stacks=stacks,
         groups=(ProcessGroup("0", "default_pg", (0, 1)),),
     )
-    store.apply(event)
 
 
 def raised(seen: Seen) -> None:

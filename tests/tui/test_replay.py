@@ -20,7 +20,8 @@ from cockpit.tui.replay.session import connection
 from cockpit.tui.terminal.screenshot import text_of
 from cockpit.tui.terminal.symbols import Symbols, use_symbols
 from tests.recorder.test_recorder import record, script
-from tests.tui.simulated import START_S
+from tests.tui.simulated import RUN, START_S
+from tests.tui.test_hang_page import dumped
 
 Compare = Callable[..., bool]
 
@@ -97,6 +98,16 @@ async def test_the_screen_shows_the_run_as_it_was(path: Path) -> None:
         assert "RUNNING" in seen.text
         assert "PAUSED" in seen.text
         assert "1 m 00 s of 3 m 20 s · 10×" in seen.text
+
+
+async def test_hang_is_explained_as_it_was(tmp_path: Path) -> None:
+    until_s = START_S + 50
+    events = [event for event in script(200) if event.at_s <= until_s]
+    record(tmp_path / "hung.cockpit", [*events, dumped(RUN, 1)])
+    async with replayed(tmp_path / "hung.cockpit", 60) as seen:
+        await seen.press(*":hang", "enter")
+        await seen.until(lambda: "Rank 1 never called all_reduce #3 of group" in seen.text)
+        assert "attempt 1 started with 2 ranks" in seen.text
 
 
 async def test_space_continues_and_holds(path: Path) -> None:

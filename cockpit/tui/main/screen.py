@@ -66,7 +66,9 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def keys_here(self, state: ViewState) -> tuple[keys.Key, ...]:
         """The footer's keys of this view."""
-        return keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
+        known = keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
+        view = self.views.get(self.shown)
+        return known if view is None else view.usable(known)
 
     # -- moving between views
 

@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from cockpit.model.text import one_line
 from cockpit.tui.app_base import AppBase
+from cockpit.tui.keys import Key
 from cockpit.tui.view_state import Target, ViewState
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,10 @@ class View(Vertical):
     def target(self) -> Target | None:
         """The selected object."""
         return None
+
+    def usable(self, known: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Those of the view's keys that do something now."""
+        return known
 
     def back(self) -> bool:
         """Leave or close what is open in the view; whether there was something."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -39,6 +40,8 @@ _KEYS = (
     BY_ID["help"],
     BY_ID["quit"],
 )
+USER_FRAME = re.compile(r"→ \S+(?: \(\S+\))?")
+"""Another stack may be beside it."""
 _STYLES = {Confidence.HIGH: "$bad", Confidence.MEDIUM: "$bad", Confidence.LOW: "$warning"}
 
 
@@ -122,7 +125,6 @@ def content(store: Store, run: RunView | None, found: Verdict | None, width: int
     text = [Content.styled(line, style) for line in known[:end]]
     for line in known[end:]:
         is_heading = line.endswith(":") and not line.startswith(" ")
-        text.append(
-            Content.styled(line, "bold" if is_heading else "$accent" if "→" in line else "")
-        )
+        shown = Content.styled(line, "bold" if is_heading else "")
+        text.append(shown.highlight_regex(USER_FRAME, style="$accent"))
     return Content("\n").join(text)

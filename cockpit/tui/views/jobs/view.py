@@ -10,9 +10,10 @@ from textual.app import ComposeResult
 from cockpit.model.text import one_line
 from cockpit.session.session import Source
 from cockpit.store.store import LogBuffer, Store
+from cockpit.tui.keys import Key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES
-from cockpit.tui.view_state import ViewState
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.jobs.rows import job_columns, job_rows
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.log.view import LogView
@@ -85,6 +86,15 @@ class JobsView(SortedView):
         self.set_class(stream.startswith(ALL), "-all")
         if stream.startswith(ALL):
             self.query_one(LogView).focus(scroll_visible=False)
+
+    def target(self) -> Target | None:
+        """No job while its row is hidden."""
+        return None if self.has_class("-all") else super().target()
+
+    def usable(self, known: tuple[Key, ...]) -> tuple[Key, ...]:
+        if not self.has_class("-all"):
+            return known
+        return tuple(key for key in known if key.everywhere or key.id == "filter")
 
     def back(self) -> bool:
         """From all logs to the jobs."""
