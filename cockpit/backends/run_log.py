@@ -22,12 +22,16 @@ from cockpit.sources.ray.log_follower import Follower, Trouble
 from cockpit.sources.ray.logs import job_log, node_log
 from cockpit.sources.ray.run_logs import Place, RunLogs, Unread
 
-LINES, SHOWN_LINES = 50, 10_000
-"""The fewest lines that are read of each log, and how many the UI shows of all of them."""
+LINES = 50
+"""Of each log, where no number is given."""
+FEWEST_LINES, SHOWN_LINES = 10, 10_000
+"""In the UI: of each log, and of all of them together at first."""
 FOLLOWED = 64
 """Logs that are followed at one time. Each keeps a connection, and the dashboard polls its file."""
 TICK_S = 1.0
 """Between two reads of what was followed: lines that arrive together are folded."""
+CATCH_UP_S = 3.0
+"""For the last lines of the logs that are followed, so that the first rows are in order."""
 PODS = 100
 """Pods whose own output is read, the first by name."""
 RANKS_EVERY = 10
@@ -83,9 +87,8 @@ class AllLogs:
         Raises NotAllowedError.
         """
         self._lines = lines
-        if follow:
-            self._start(self._places)
-        rest = [at for at in self._places if at not in self._tasks]
+        followed = sorted(self._places, key=self._order)[:FOLLOWED] if follow else []
+        rest = [at for at in self._places if at not in followed]
         unread, failed = await asyncio.gather(
             run_logs.read_tails(
                 self._dashboard,
@@ -98,9 +101,11 @@ class AllLogs:
         self._note_unread([*self._unread, *unread, *failed])
         if follow and rest:
             self._note(f"Not followed: {len(rest)} logs; the driver's log has what its ranks print")
-        if self._behind:
+        if followed:
+            # After the others: the cost of a request grows with the connections that are open.
+            self._start({at: self._places[at] for at in followed})
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._caught_up.wait(), TICK_S)
+                await asyncio.wait_for(self._caught_up.wait(), CATCH_UP_S)
 
     async def ticks(self) -> AsyncGenerator[None, None]:
         """Yield when there may be new lines, until the job is over; forever without a job."""
@@ -156,10 +161,13 @@ class AllLogs:
             self._note(f"Not read: {one_line(names, 1000)}")
 
     def _start(self, places: Mapping[int, Place]) -> None:
-        for at in sorted(places, key=lambda at: ORDER.index(places[at].log.kind)):
+        for at in sorted(places, key=self._order):
             if sum(not task.done() for task in self._tasks.values()) < FOLLOWED:
                 self._behind.add(at)
                 self._tasks[at] = asyncio.create_task(self._follow(at, places[at]))
+
+    def _order(self, at: int) -> int:
+        return ORDER.index(self.merge.logs[at].kind)
 
     def _is_going(self) -> bool:
         """Until the driver's log ends; without one, until every log has ended."""
@@ -249,7 +257,7 @@ class RunLogSource:
             await logs.find(job, pods)
 
     async def _lines(self, logs: AllLogs, notes: list[str]) -> AsyncGenerator[Event, None]:
-        lines = max(LINES, SHOWN_LINES // max(1, len(logs.merge.logs)))
+        lines = max(FEWEST_LINES, SHOWN_LINES // max(1, len(logs.merge.logs)))
         try:
             await logs.read(lines, follow=True)
         except NotAllowedError as error:
