@@ -18,6 +18,7 @@ VERBS = (
     Verb("demo", "cluster.demo", "a local Ray cluster, a run on it, and the UI", "Start"),
     Verb("local", "cluster.local", "a local cluster without a run: up, down, status", "Start"),
     Verb("doctor", "cluster.doctor", "check what cockpit needs, and how to fix it", "Start"),
+    Verb("preflight", "cluster.preflight", "check the pods that a job would use", "Start"),
     Verb("clusters", "read.clusters", "all clusters, over all contexts", "Read"),
     Verb("contexts", "read.clusters", "the contexts of the kubeconfig", "Read"),
     Verb("status", "read.snapshot", "the state of the cluster, the run and the sources", "Read"),

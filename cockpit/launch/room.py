@@ -45,14 +45,14 @@ def _per_pod(there: Resources, each: Mapping[str, float]) -> int:
 
 def reserved(spec: LaunchSpec) -> dict[str, float]:
     """CPUs and GPUs that each worker reserves, as far as they are in the settings."""
-    given = _given(spec)
+    given = settings(spec)
     flags = {"CPU": "cpus-per-worker", "GPU": "gpus-per-worker"}
     return {
         name: count for name, flag in flags.items() if (count := float(given.get(flag, "0"))) > 0
     }
 
 
-def _given(spec: LaunchSpec) -> dict[str, str]:
+def settings(spec: LaunchSpec) -> dict[str, str]:
     """The settings of a bundled job by flag; of another command, nothing."""
     if not spec.metadata.get(BUNDLED):
         return {}
@@ -64,7 +64,7 @@ def workers(spec: LaunchSpec) -> int | None:
     name = spec.metadata.get(BUNDLED, "")
     if not name or name in ALONE or not (job := bundled_job(name)).has("workers"):
         return None
-    given = _given(spec)
+    given = settings(spec)
     counts = [
         int(given.get(one.replace("_", "-"), job.setting(one).default_text))
         for one in ("min_workers", "workers")

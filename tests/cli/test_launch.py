@@ -11,8 +11,8 @@ import pytest
 
 from cockpit.cli import main as cli
 from cockpit.cli.change import launch_list
-from cockpit.cli.change.launch import _spec
 from cockpit.cli.change.launch import arguments as launch_arguments
+from cockpit.cli.change.launch_spec import spec as spec_of
 from cockpit.cli.options import connect
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
 from cockpit.launch.room import beside, shortage
@@ -28,7 +28,7 @@ def spec(*argv: str) -> LaunchSpec:
     """The submission for these arguments."""
     parser = cli.Parser()
     launch_arguments(parser, "launch")
-    return _spec(parser.parse_args(argv))
+    return spec_of(parser.parse_args(argv))
 
 
 @pytest.mark.parametrize("count", ["0", "-1"])

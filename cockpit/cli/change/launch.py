@@ -5,25 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-
-from msgspec.structs import replace
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Backend
-from cockpit.cli.change import launch_environment
+from cockpit.cli.change import launch_environment, launch_spec
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
 from cockpit.format import bytes_text
-from cockpit.launch import settings_file, submission
+from cockpit.launch import submission
 from cockpit.launch.folder import Folder, Why, folder
-from cockpit.launch.job import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions, resource_name
 from cockpit.launch.room import beside, shortage
 from cockpit.model.error import ExitCode, UsageError
-from cockpit.model.recovery import FAST, PROFILES, profile
 from cockpit.model.run import JobStatus
 from cockpit.model.text import one_line
 from cockpit.session.session import Session
@@ -40,27 +35,9 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.epilog = (
         "cockpit launch --list prints the jobs; cockpit launch JOB --list, the settings of one."
     )
-    parser.add_argument("job", nargs="?", help="a bundled job's name: see --list")
-    parser.add_argument(
-        "command", nargs="*", help="after --: any command, run in a copy of this folder"
-    )
+    launch_spec.arguments(parser)
     parser.add_argument(
         "--list", action="store_true", help="the bundled jobs; with a job's name, its settings"
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="training workers (ranks)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job"
-    )
-    parser.add_argument(
-        "--settings",
-        metavar="FILE",
-        help="settings of the job as JSON or TOML; - reads them from standard input; --set wins",
-    )
-    parser.add_argument(
-        "--recovery",
-        choices=tuple(PROFILES),
-        default=FAST.name,
-        help=f"the recovery profile (default {FAST.name}; see docs/recovery.md)",
     )
     parser.add_argument("--follow", "-f", action="store_true", help="print its log until it ends")
     parser.add_argument(
@@ -70,7 +47,6 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         metavar="N",
         help="keep running, and submit it again up to N times when the head was lost",
     )
-    launch_environment.arguments(parser)
     how = parser.add_argument_group("on Kubernetes")
     how.add_argument(
         "--via", choices=("job", "rayjob"), default="job", help="over HTTP, or as a RayJob resource"
@@ -114,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
             "A RayJob has --retries, and its operator for it.",
             "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
         )
-    spec = replace(_spec(args), recovery=profile(args.recovery))
+    spec = launch_spec.spec(args)
     uploads = folder(spec.directory) if spec.directory is not None else None
     # It deletes nothing, so it needs no confirmation; it prints what it does.
     args.yes = args.yes or uploads is None or not is_large(uploads)
@@ -211,41 +187,8 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
     return None
 
 
-def _spec(args: argparse.Namespace) -> submission.LaunchSpec:
-    wants = launch_environment.given(args)
-    if args.command:
-        if args.set or args.settings or args.workers is not None:
-            raise UsageError(
-                "--set, --settings and --workers are for bundled jobs, not for a command."
-            )
-        command = (args.job, *args.command) if args.job else args.command
-        return submission.script_spec(command, Path.cwd(), environment=wants)
-    given = settings_file.read(args.settings) if args.settings else None
-    name = args.job or (given.job if given else "")
-    if not name:
-        raise UsageError(
-            "Nothing was named to launch.",
-            f"Bundled jobs: {', '.join(sorted(job.name for job in bundled_jobs()))}.",
-            "cockpit launch --list, or: cockpit launch -- python train.py",
-        )
-    settings: dict[str, str] = {}
-    if given is not None:
-        given.require(bundled_job(name))
-        settings |= given.settings
-    settings |= {key.replace("-", "_"): value for key, value in map(_pair, args.set)}
-    return submission.bundled_spec(name, settings, args.workers, environment=wants)
-
-
-def _pair(text: str, flag: str = "--set", example: str = "epochs=5") -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator or not key:
-        pair = "KEY=VALUE" if flag == "--set" else "GROUP=N"
-        raise UsageError(f"{flag} {text!r} is not {pair}.", todo=f"For example: {flag} {example}")
-    return key, value
-
-
 def _number_of(text: str) -> tuple[str, int]:
-    group, number = _pair(text, "--replicas", "gpu=2")
+    group, number = launch_spec.pair(text, "--replicas", "gpu=2")
     if not number.isdecimal():
         raise UsageError(f"--replicas {text!r} is not GROUP=N.", todo="For example: gpu=2")
     return group, int(number)

@@ -1,10 +1,11 @@
 """Run scripts inside pods, which act on processes, files and networks.
 
-The scripts are `cockpit.drills.pod_scripts`: Python modules that use only the standard library, for
-Python 3.9 or newer. They are sent as text with each call, after the text of the modules that they
-import; nothing is installed. A script prints what it did; on a failure it prints one line on
-standard error and exits with 1, or with 3 if a permission is missing. A lasting effect is ended
-after its duration by a background process that the script starts, even if cockpit has ended.
+The scripts are `cockpit.drills.pod_scripts` and `cockpit.preflight.pod_scripts`: Python modules
+that use only the standard library, for Python 3.9 or newer. They are sent as text with each call,
+after the text of the modules that they import; nothing is installed. A script prints what it did;
+on a failure it prints one line on standard error and exits with 1, or with 3 if a permission is
+missing. A lasting effect is ended after its duration by a background process that the script
+starts, even if cockpit has ended.
 """
 
 from __future__ import annotations
@@ -28,29 +29,31 @@ NOT_ALLOWED = 3
 
 _FUTURE = "from __future__ import annotations\n"
 _NEIGHBOUR = re.compile(
-    r"^from cockpit\.drills\.pod_scripts\.(\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
+    r"^from cockpit\.(\w+)\.pod_scripts\.(\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
 )
+DRILLS = "drills"
 
 
 @cache
-def source(script: str) -> str:
-    """The text of `pod_scripts/SCRIPT.py`, after that of the neighbours that it imports from."""
-    parts: dict[str, str] = {}
+def source(script: str, package: str = DRILLS) -> str:
+    """The text of `PACKAGE/pod_scripts/SCRIPT.py`, after that of the scripts it imports from."""
+    parts: dict[tuple[str, str], str] = {}
 
-    def add(name: str) -> None:
-        text = (files("cockpit.drills") / "pod_scripts" / f"{name}.py").read_text(encoding="utf-8")
+    def add(package: str, name: str) -> None:
+        folder = files(f"cockpit.{package}") / "pod_scripts"
+        text = (folder / f"{name}.py").read_text(encoding="utf-8")
         for neighbour in _NEIGHBOUR.findall(text):
             if neighbour not in parts:
-                add(neighbour)
-        parts[name] = _NEIGHBOUR.sub("", text).replace(_FUTURE, "")
+                add(*neighbour)
+        parts[package, name] = _NEIGHBOUR.sub("", text).replace(_FUTURE, "")
 
-    add(script)
+    add(package, script)
     return _FUTURE + "".join(parts.values())
 
 
-def argv(script: str, *arguments: str) -> tuple[str, ...]:
+def argv(script: str, *arguments: str, package: str = DRILLS) -> tuple[str, ...]:
     """The command line to run in the pod."""
-    return (PYTHON, "-c", source(script), *arguments)
+    return (PYTHON, "-c", source(script, package), *arguments)
 
 
 def undo(text: str, pod: str, script: str, *arguments: str, anywhere: bool = False) -> Undo:

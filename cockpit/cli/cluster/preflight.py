@@ -1,0 +1,94 @@
+"""`cockpit preflight [JOB]`: check the pods that a job would use."""
+
+from __future__ import annotations
+
+import argparse
+
+from msgspec.structs import replace
+
+from cockpit.cli.change import launch_spec
+from cockpit.cli.options import connect
+from cockpit.cli.output import tables
+from cockpit.launch.closest_name import did_you_mean
+from cockpit.model.error import ExitCode, UsageError
+from cockpit.preflight.demand import Demand, demand
+from cockpit.preflight.finding import failed
+from cockpit.preflight.preflight import VERB_S, check
+from cockpit.preflight.target import Target, target
+from cockpit.store.store import Store
+
+COMMAND_AFTER_DASHES = True
+COLUMNS = ("name", "state", "found", "fix")
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    launch_spec.arguments(parser)
+    what = parser.add_argument_group("what is checked")
+    what.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a module that the job imports, in addition to those that are found",
+    )
+    what.add_argument("--storage", metavar="DIR", help="the folder of checkpoints in the pods")
+    what.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="check the head and the pods of this worker group only",
+    )
+    what.add_argument(
+        "--timeout",
+        type=float,
+        default=VERB_S,
+        metavar="S",
+        help=f"maximum time for the answers of the pods (default {VERB_S:g})",
+    )
+    tables.arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.timeout > 0:
+        raise UsageError(f"A timeout of {args.timeout:g} s is too short.", "It is above 0.")
+    wanted = _demand(args)
+    with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
+        connect.wait_for(session, ("backend",))
+        chosen = _target(session.store, args)
+        found = session.call(
+            check(
+                session.backend,
+                chosen,
+                wanted,
+                timeout_s=args.timeout,
+                read_only=args.read_only,
+            )
+        )
+    tables.print_rows([tables.as_json(one) for one in found], COLUMNS, args.output)
+    return int(ExitCode.FAILED if failed(found) else ExitCode.DONE)
+
+
+def _demand(args: argparse.Namespace) -> Demand:
+    named = args.job or args.command or args.settings
+    if not named and (args.set or args.workers is not None):
+        raise UsageError(
+            "--set and --workers are for a bundled job, and none is named.",
+            todo="For example: cockpit preflight checkpointed --workers 2",
+        )
+    wanted = demand(launch_spec.spec(args)) if named else Demand(modules=("ray",))
+    return replace(
+        wanted,
+        modules=(*wanted.modules, *args.module),
+        storage=args.storage or wanted.storage,
+    )
+
+
+def _target(store: Store, args: argparse.Namespace) -> Target:
+    for name in args.group:
+        if store.groups and name not in store.groups:
+            raise UsageError(
+                f"There is no worker group {name!r}{did_you_mean(name, store.groups) or '.'}",
+                f"Groups: {', '.join(store.groups)}.",
+            )
+    return target(store.pods.values(), store.groups.values(), only_groups=args.group)

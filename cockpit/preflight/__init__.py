@@ -1,0 +1,1 @@
+"""Checks of the pods that a job would use, before it is launched."""

@@ -1,0 +1,131 @@
+"""All checks of the pods that a job would use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from cockpit.backends.protocol import Backend
+from cockpit.model.cluster import Node
+from cockpit.model.error import CockpitError
+from cockpit.model.text import as_sentence, one_line
+from cockpit.preflight.checks import clocks, memory, placement, software, storage
+from cockpit.preflight.demand import Demand
+from cockpit.preflight.facts import Answer
+from cockpit.preflight.finding import Finding, State, listed
+from cockpit.preflight.survey import answered, survey
+from cockpit.preflight.target import Target
+from cockpit.sources.ray.dashboard import Dashboard
+
+LAUNCH_S = 3.0
+"""The maximum time before a launch."""
+VERB_S = 30.0
+READ_ONLY = "not tried in read-only mode, since it writes a file."
+
+
+async def check(
+    backend: Backend,
+    target: Target,
+    demand: Demand,
+    *,
+    timeout_s: float = VERB_S,
+    read_only: bool = False,
+) -> list[Finding]:
+    """Ask the pods and Ray's dashboard, and return the finding of each check.
+
+    Takes `timeout_s` at most: what has not answered by then is reported as not checked.
+    """
+    if demand.only_head:
+        target = replace(target, workers=(), waiting=0)
+    (why_not, answers), nodes = await asyncio.gather(
+        _from_inside(backend, target, demand, timeout_s, read_only=read_only),
+        _nodes(backend, timeout_s) if target.nodes is None else _given(target.nodes),
+    )
+    target = replace(target, nodes=nodes)
+    bounded = backend.ref.backend != "address"
+    return list(
+        findings(
+            target,
+            demand,
+            answers,
+            no_exec=why_not,
+            no_write=READ_ONLY if read_only else "",
+            bounded=bounded,
+        )
+    )
+
+
+def findings(
+    target: Target,
+    demand: Demand,
+    answers: Mapping[str, Answer],
+    *,
+    no_exec: str = "",
+    no_write: str = "",
+    bounded: bool = True,
+) -> Iterator[Finding]:
+    """The finding of each check. Pure.
+
+    `no_exec`, `no_write`: why no command was run in the pods, and why nothing was written.
+    """
+    facts = answered(answers)
+    yield from placement.ready(target)
+    if no_exec:
+        found = f"Versions, modules, storage, /dev/shm and clocks: {no_exec}"
+        yield Finding("pods from inside", State.SKIPPED, found)
+    elif mute := {pod: of.error for pod, of in answers.items() if of.facts is None}:
+        why = next(iter(mute.values()))
+        found = f"{listed(mute)} not checked from inside: {one_line(why)}"
+        yield Finding("pods from inside", State.WARNING, found, pods=tuple(mute))
+    head = target.head.name if target.head is not None else ""
+    yield from software.versions(facts, head)
+    yield from software.modules(facts, demand)
+    yield from storage.storage(answers, demand, no_write)
+    yield from storage.disk(answers)
+    yield from memory.memory(facts, target, demand)
+    yield from memory.shared_memory(facts, demand)
+    yield from placement.gpus(facts, target, demand)
+    yield from placement.head(target, demand)
+    yield from placement.room(target, demand, bounded=bounded)
+    yield from clocks.clocks(answers)
+
+
+async def _from_inside(
+    backend: Backend, target: Target, demand: Demand, timeout_s: float, *, read_only: bool
+) -> tuple[str, Mapping[str, Answer]]:
+    """Why no command can be run in the pods, and their answers."""
+    ends_s = time.monotonic() + timeout_s
+    why_not = await _why_no_exec(backend, timeout_s)
+    if why_not or not target.pods:
+        return why_not, {}
+    left_s = max(0.0, ends_s - time.monotonic())
+    return "", await survey(backend, target.pods, demand, timeout_s=left_s, may_write=not read_only)
+
+
+async def _why_no_exec(backend: Backend, timeout_s: float) -> str:
+    """Why commands cannot be run in pods; empty if they can."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            able = (await backend.capabilities()).get("exec")
+    except TimeoutError:
+        return f"the permission to run commands is not known after {timeout_s:g} s."
+    except CockpitError as error:
+        return one_line(error.what)
+    if able is None or able.allowed:
+        return ""
+    return f"no commands can be run in pods. {as_sentence(one_line(able.why_not))}"
+
+
+async def _nodes(backend: Backend, timeout_s: float) -> tuple[Node, ...] | None:
+    try:
+        async with asyncio.timeout(timeout_s), Dashboard(backend.dashboard) as dashboard:
+            return await dashboard.nodes()
+    except (CockpitError, TimeoutError):
+        return None  # the checks that need them are reported as skipped
+
+
+async def _given(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    return nodes

@@ -1,0 +1,83 @@
+"""`cockpit preflight` on pods whose commands run here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cockpit.cli.main import main
+from cockpit.cli.options import connect
+from tests.preflight.pods import HEAD, ONE, TWO, PodsHere, present
+
+
+@pytest.fixture
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodsHere:
+    made = PodsHere(present(HEAD, ONE, TWO), homes=tmp_path)
+    monkeypatch.setattr(connect, "backend", lambda args, **how: made)
+    return made
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found = json.loads(capsys.readouterr().out)
+    assert all(set(row) == {"name", "state", "found", "fix", "pods"} for row in found)
+    return {row["name"]: row for row in found}
+
+
+def test_job_whose_modules_and_storage_are_there_passes(
+    backend: PodsHere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = tmp_path / "shared"
+    storage.mkdir()
+    argv = ["preflight", "checkpointed", "--workers", "2", f"--set=storage_path={storage}"]
+    assert main([*argv, "-o", "json"]) == 0
+    found = rows(capsys)
+    assert found["storage"]["state"] == "ok"
+    assert found["storage"]["found"] == f"{storage} is shared by 3 pods"
+    assert found["modules"]["state"] == found["room"]["state"] == "ok"
+    assert main(argv) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["NAME", "STATE", "FOUND", "FIX"]
+
+
+def test_missing_module_and_home_as_storage_fail(
+    backend: PodsHere, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["preflight", "checkpointed", "--module", "nothing_of_this_name", "-o", "json"]
+    assert main(argv) == 1
+    found = rows(capsys)
+    assert found["module"]["state"] == found["storage"]["state"] == "failed"
+    assert found["module"]["pods"] == ["head", "one", "two"]
+    assert "~/ray_results is not shared" in found["storage"]["found"]
+
+
+def test_script_of_a_command_is_searched_for_imports(
+    backend: PodsHere,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").write_text("import torch, nothing_of_this_name\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["preflight", "-o", "json", "--", "python", "train.py"]) == 1
+    assert rows(capsys)["module"]["found"].startswith("nothing_of_this_name is missing in")
+
+
+def test_warnings_and_read_only_mode_do_not_fail(
+    backend: PodsHere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--read-only", "preflight", "--storage", str(tmp_path), "-o", "json"]
+    assert main(argv) == 0
+    found = rows(capsys)
+    assert found["storage"]["state"] == "skipped"
+    assert found["ranks on the head"]["state"] == "skipped"
+
+
+def test_wrong_flags_are_refused(backend: PodsHere, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", "--group", "worker"]) == 2
+    assert "did you mean workers" in capsys.readouterr().err
+    assert main(["preflight", "--timeout", "0"]) == 2
+    assert main(["preflight", "no-such-job"]) == 2
+    assert main(["preflight", "--workers", "2"]) == 2
+    assert "--workers" in capsys.readouterr().err
