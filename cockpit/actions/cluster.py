@@ -28,6 +28,9 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.profiling import Process, RayTools
 
 if TYPE_CHECKING:
+    from cockpit.preflight.demand import Demand
+    from cockpit.preflight.finding import Finding
+    from cockpit.preflight.target import Target
     from cockpit.session.session import Session
     from cockpit.sources.ray.flamegraph import Profile
 
@@ -164,6 +167,26 @@ class ClusterActions:
         if via == "rayjob":
             return await self.submit_rayjob(spec)
         return (await self.submit(spec)).id
+
+    async def preflight(
+        self,
+        target: Target,
+        demand: Demand,
+        *,
+        timeout_s: float,
+        read_only: bool = False,
+    ) -> list[Finding]:
+        """Check the pods that a job would use; `read_only`: without writing to its storage."""
+        from cockpit.preflight.preflight import check
+
+        checking = check(self._backend, target, demand, timeout_s=timeout_s, read_only=read_only)
+        if read_only or not demand.storage:
+            return await checking
+        change = self._of_cluster("preflight", after=f"a file in {demand.storage}, and removed")
+        with self._noting_failure(change):
+            found = await checking
+        self._write(change)
+        return found
 
     async def submit(self, spec: LaunchSpec) -> Job:
         change = self._of_cluster("launch", after=f"{spec.submission_id}: {spec.shown_command}")

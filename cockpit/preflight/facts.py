@@ -45,6 +45,8 @@ class Storage(Struct, frozen=True):
     error: str = ""
     """Why the pod cannot write there."""
     room: Room | None = None
+    seen: tuple[str, ...] = ()
+    """The marker files that the pod saw when it wrote its own."""
 
 
 class Facts(Struct, frozen=True):
@@ -103,6 +105,7 @@ def _cleaned(found: Facts) -> Facts:
             kind=one_line(storage.kind, 40),
             error=one_line(storage.error),
             room=_room(storage.room),
+            seen=tuple(map(one_line, storage.seen)),
         )
     return replace(
         found,

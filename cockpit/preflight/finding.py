@@ -37,6 +37,13 @@ def failed(findings: Iterable[Finding]) -> list[Finding]:
     return [one for one in findings if one.state is State.FAILED]
 
 
+def attention(findings: Iterable[Finding]) -> list[Finding]:
+    """All findings but those that are ok, the failed ones first."""
+    states = (State.FAILED, State.WARNING, State.SKIPPED)
+    known = [one for one in findings if one.state in states]
+    return sorted(known, key=lambda one: states.index(one.state))
+
+
 def summary(findings: Sequence[Finding]) -> str:
     """`Preflight: 9 ok, 1 warning, 2 failed.`"""
     counts = [(sum(one.state is state for one in findings), state) for state in State]

@@ -17,17 +17,18 @@ from cockpit.model.cluster import Pod
 from cockpit.model.error import CockpitError
 from cockpit.preflight import facts
 from cockpit.preflight.demand import Demand
-from cockpit.preflight.facts import Answer
+from cockpit.preflight.facts import Answer, Storage
 
 T = TypeVar("T")
 AT_ONCE = 32
 """Commands in pods at the same time: each is a connection to the API server."""
 TIDY_S = 0.5
 """Of the time limit, what is left to remove the marker files."""
-KEEP_S = 60.0
-"""Seconds after which a pod removes its marker file, if the request to remove it never arrives."""
-SEEN_WITHIN_S = 1.0
-"""A network file system may show a new file late."""
+KEEP_S = 5.0
+"""Seconds after the time limit at which a pod removes its marker file, if it still exists."""
+SEEN_WITHIN_S = 0.6
+"""How long a pod waits for the files of others: they start at about the same time, and a network
+file system may show a new file late."""
 
 
 def script(verb: str, **request: Any) -> tuple[str, ...]:
@@ -60,7 +61,9 @@ async def survey(
             modules=modules,
             storage=path,
             marker=markers.get(pod.name, ""),
-            keep_s=KEEP_S,
+            names=[*markers.values()],
+            within_s=SEEN_WITHIN_S,
+            keep_s=timeout_s + KEEP_S,
         )
         sent_s = time.time()
         try:
@@ -74,39 +77,46 @@ async def survey(
 
     answers = await _each(pods, ask, ends_s, lambda: Answer(error=_late(timeout_s)))
     writers = [pod for pod in pods if markers and _has_written(answers[pod.name])]
-    if not writers:
-        return answers
+    names = [markers[pod.name] for pod in writers]
+
+    def read(answer: Answer, seen: Sequence[str]) -> Answer:
+        unseen = tuple(pod.name for pod in writers if markers[pod.name] not in seen)
+        return replace(answer, unseen=unseen)
 
     async def look(pod: Pod) -> Answer:
-        names = [markers[writer.name] for writer in writers]
         argv = script("seen", storage=path, names=names, within_s=SEEN_WITHIN_S)
         answer = answers[pod.name]
         try:
             done = await backend.exec(pod.name, argv, uid=pod.uid)
-            if done.exit_code:
-                return replace(answer, error=pod_script.last_line(done))
-            seen = facts.names(done.stdout)
+            if done.exit_code == 0:
+                return read(answer, facts.names(done.stdout))
+            why = pod_script.last_line(done)
         except (CockpitError, ValueError) as error:
-            return replace(answer, error=str(error).splitlines()[0])
-        unseen = tuple(writer.name for writer in writers if markers[writer.name] not in seen)
-        return replace(answer, unseen=unseen)
+            why = str(error).splitlines()[0]
+        return replace(answer, error=why, unseen=None)
 
     async def remove(pod: Pod) -> None:
-        argv = script("remove", storage=path, marker=markers[pod.name])
+        own = names if is_shared else [markers[pod.name]]
         try:
-            await backend.exec(pod.name, argv, uid=pod.uid)
+            await backend.exec(pod.name, script("remove", storage=path, names=own), uid=pod.uid)
         except CockpitError:
-            return  # the pod removes it after KEEP_S
+            return  # the pod removes it by itself
 
+    is_shared = False
     try:
-        seen = await _each(writers, look, ends_s, lambda: None)
+        for pod in writers:
+            storage = _storage(answers[pod.name])
+            answers[pod.name] = read(answers[pod.name], storage.seen if storage else ())
+        # One that has read before another has written reads again.
+        again = [pod for pod in writers if answers[pod.name].unseen]
+        unread = f"it did not read the storage within {timeout_s:g} s"
+        for name, answer in (await _each(again, look, ends_s, lambda: None)).items():
+            answers[name] = answer or replace(answers[name], error=unread, unseen=None)
+        is_shared = all(answers[pod.name].unseen == () for pod in writers)
     finally:
-        await _each(writers, remove, max(over_s, time.monotonic() + TIDY_S), lambda: None)
-    late = f"it did not read the storage within {timeout_s:g} s"
-    return answers | {
-        name: answer if answer is not None else replace(answers[name], error=late)
-        for name, answer in seen.items()
-    }
+        until_s = max(over_s, time.monotonic() + TIDY_S)
+        await _each(writers[:1] if is_shared else writers, remove, until_s, lambda: None)
+    return answers
 
 
 async def _each(
@@ -133,8 +143,12 @@ async def _each(
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
+def _storage(answer: Answer) -> Storage | None:
+    return answer.facts.storage if answer.facts is not None else None
+
+
 def _has_written(answer: Answer) -> bool:
-    storage = answer.facts.storage if answer.facts is not None else None
+    storage = _storage(answer)
     return storage is not None and not storage.error
 
 

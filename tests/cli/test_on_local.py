@@ -149,7 +149,7 @@ def test_a_script_that_raises_at_import_fails_with_its_last_output(
 ) -> None:
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
     monkeypatch.chdir(tmp_path)
-    assert main(["launch", "--follow", "--", "python", "broken.py"]) == 1
+    assert main(["launch", "--no-preflight", "--follow", "--", "python", "broken.py"]) == 1
     told = capsys.readouterr()
     assert "No module named 'nothing_of_this_name'" in told.out
     assert "FAILED" in told.err
@@ -222,6 +222,26 @@ def test_watching_prints_a_line_at_each_change(cluster: LocalBackend) -> None:
             assert watch.wait(10) == 130
         finally:
             watch.kill()  # or leaving the block would wait for it without an end
+
+
+def test_preflight_finds_a_missing_module_and_a_storage_that_cannot_be_written(
+    cluster: LocalBackend, ask: Any, tmp_path: Path
+) -> None:
+    job = ("preflight", "checkpointed", "--workers=2", f"--set=storage_path={tmp_path}")
+    found = {check["name"]: check for check in ask(*job)}
+    assert {check["state"] for check in found.values()} <= {"ok", "warning"}, found
+    assert found["storage"]["found"] == f"{tmp_path} is shared by 3 pods"
+    assert found["ranks on the head"]["state"] == found["room"]["state"] == "ok"
+    assert list(tmp_path.iterdir()) == []
+    found = {
+        check["name"]: check
+        for check in ask(
+            *("preflight", "--module=nothing_of_this_name", "--storage=/proc/nothing"), code=1
+        )
+    }
+    assert found["module"]["state"] == found["storage"]["state"] == "failed"
+    assert found["module"]["found"].startswith("nothing_of_this_name is missing in ")
+    assert len(found["module"]["pods"]) == len(found["storage"]["pods"]) == 3
 
 
 def test_doctor_finds_the_cluster_well(ask: Any) -> None:

@@ -212,7 +212,7 @@ def launched(
     """Exit code and standard error of a launch from the current folder."""
     scripted = ScriptedBackend()
     monkeypatch.setattr(connect, "backend", lambda args, **how: scripted)
-    code = cli.main(["launch", *argv, "--", "python", "train.py"])
+    code = cli.main(["launch", "--no-preflight", *argv, "--", "python", "train.py"])
     return code, capsys.readouterr().err
 
 

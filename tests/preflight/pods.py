@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from cockpit.backends.protocol import ExecResult
@@ -38,6 +41,7 @@ def pod(name: str, number: int, *, ready: bool = True, gpus: float = 0.0) -> Pod
 
 HEAD, ONE, TWO = pod("head", 0), pod("one", 1), pod("two", 2)
 GROUP = WorkerGroup("workers", 2, 2, 0, 4, Resources(cpus=2))
+STORAGE = Storage("/mnt/shared", "nfs4", "", Room("/mnt/shared", 100 * GIB, 50 * GIB))
 FACTS = Facts(
     python="3.11.9",
     began_s=1000.0,
@@ -46,7 +50,7 @@ FACTS = Facts(
     versions={"ray": "2.60.0", "torch": "2.15.0"},
     shm=Room("/dev/shm", 4 * GIB, 4 * GIB),
     disk=Room("/tmp", 100 * GIB, 50 * GIB),
-    storage=Storage("/mnt/shared", "nfs4", "", Room("/mnt/shared", 100 * GIB, 50 * GIB)),
+    storage=STORAGE,
 )
 
 
@@ -101,6 +105,27 @@ class PodsHere(ScriptedBackend):
                 child.kill()
                 await child.wait()
         return ExecResult(child.returncode or 0, out.decode(), err.decode())
+
+
+@dataclass(slots=True)
+class CannedPods(ScriptedBackend):
+    """Each pod answers with FACTS, without a process; by default all share the storage."""
+
+    is_shared: bool = True
+    missing: tuple[str, ...] = ()
+
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        self._require(pod, uid)
+        verb, request = argv[3], json.loads(argv[4])
+        self.asked.append(("exec", pod, verb))
+        seen = [name for name in request["names"] if self.is_shared]
+        if verb == "seen":
+            return ExecResult(0, json.dumps(seen), "")
+        now_s = time.time()
+        storage = replace(STORAGE, seen=tuple(seen)) if request["storage"] else None
+        missing = tuple(name for name in request.get("modules", ()) if name in self.missing)
+        facts = replace(FACTS, began_s=now_s, now_s=now_s, storage=storage, missing=missing)
+        return ExecResult(0, msgspec.json.encode(facts).decode() if verb == "facts" else "", "")
 
 
 def present(*pods: Pod, group: WorkerGroup = GROUP) -> tuple[Event, ...]:

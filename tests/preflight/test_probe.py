@@ -36,7 +36,14 @@ def probe(verb: str, **request: Any) -> subprocess.CompletedProcess[str]:
 
 
 def asked(storage: str = "", marker: str = "", modules: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"modules": modules, "storage": storage, "marker": marker, "keep_s": 30}
+    return {
+        "modules": modules,
+        "storage": storage,
+        "marker": marker,
+        "keep_s": 30,
+        "names": [],
+        "within_s": 0,
+    }
 
 
 def test_probe_reports_versions_memory_and_room_without_importing_torch() -> None:
@@ -61,9 +68,9 @@ def test_marker_is_written_where_the_folder_will_be_and_removed(tmp_path: Path) 
     assert (tmp_path / ".marker").read_text() == ".marker"
     seen = probe("seen", storage=later, names=[".marker", ".other"], within_s=0)
     assert facts.names(seen.stdout) == (".marker",)
-    assert probe("remove", storage=later, marker=".marker").returncode == 0
+    assert probe("remove", storage=later, names=[".marker"]).returncode == 0
     assert list(tmp_path.iterdir()) == []
-    assert probe("remove", storage=later, marker=".marker").returncode == 0, "it was removed"
+    assert probe("remove", storage=later, names=[".marker"]).returncode == 0, "it was removed"
 
 
 def test_marker_is_removed_by_the_pod_if_it_is_not_asked_to(tmp_path: Path) -> None:
@@ -103,7 +110,7 @@ def test_output_that_is_no_result_is_refused_in_one_line(output: str, words: str
     assert len(str(raised.value)) < 300
 
 
-@lanes(3_000)
+@lanes(500)
 def test_result_of_a_pod_is_an_error_or_clean(cases: int) -> None:
     document = json.loads(probe("facts", **asked("/tmp", modules=("x",))).stdout)
 
@@ -136,6 +143,7 @@ async def test_pods_that_share_a_folder_see_what_each_wrote(tmp_path: Path) -> N
     found = await surveyed(backend, replace(JOB, storage=str(shared)))
     assert [answer.unseen for answer in found.values()] == [(), (), ()]
     assert all(answer.facts is not None for answer in found.values())
+    assert [call[2] for call in backend.asked].count("remove") == 1
     assert left(shared) == [], "the markers are removed"
 
 
@@ -165,8 +173,8 @@ async def test_pod_that_does_not_answer_delays_nothing_beyond_the_limit(tmp_path
     shared.mkdir()
     began_s = time.monotonic()
     demand = replace(JOB, storage=str(shared))
-    found = await check(backend, target(), demand, timeout_s=3.0)
-    assert time.monotonic() - began_s < 3.5
+    found = await check(backend, target(), demand, timeout_s=8.0)
+    assert time.monotonic() - began_s < 10
     [mute] = [one for one in found if one.name == "pods from inside"]
     assert (mute.state, mute.pods) == (State.WARNING, ("two",))
     assert "no answer within" in mute.found

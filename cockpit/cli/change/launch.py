@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Backend
-from cockpit.cli.change import launch_environment, launch_spec
+from cockpit.cli.change import launch_environment, launch_preflight, launch_spec
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
@@ -46,6 +46,9 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         default=0,
         metavar="N",
         help="keep running, and submit it again up to N times when the head was lost",
+    )
+    parser.add_argument(
+        "--no-preflight", action="store_true", help="do not check the pods before the launch"
     )
     how = parser.add_argument_group("on Kubernetes")
     how.add_argument(
@@ -93,9 +96,12 @@ def run(args: argparse.Namespace) -> int:
     spec = launch_spec.spec(args)
     uploads = folder(spec.directory) if spec.directory is not None else None
     # It deletes nothing, so it needs no confirmation; it prints what it does.
-    args.yes = args.yes or uploads is None or not is_large(uploads)
+    may_ask, args.yes = not args.yes, args.yes or uploads is None or not is_large(uploads)
     on_another = options is not None and options.own_cluster
+    checks = not (args.no_preflight or args.dry_run or on_another)
     kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
+    if checks:
+        kinds = (*launch_preflight.KINDS, *(("rayjobs",) if options else ()))
     with connect.session(args, sources=(), kinds=kinds) as session:
         confirm.require_permission(session, "rayjob" if options else "launch")
         plan = _plan(session.backend, spec, options)
@@ -110,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
             plan += _lacking(session, spec)
         if not confirm.confirmed(args, plan, session.backend.ref):
             return confirm.not_confirmed(args)
+        if checks and not launch_preflight.passes(session, spec, may_ask=may_ask):
+            return int(ExitCode.FAILED)
         if options is None:
             return session.call(_launch(args, session.backend, spec))
         from cockpit.cli.change.rayjob import launch

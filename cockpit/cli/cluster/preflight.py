@@ -6,6 +6,7 @@ import argparse
 
 from msgspec.structs import replace
 
+from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.change import launch_spec
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
@@ -13,7 +14,7 @@ from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.preflight.demand import Demand, demand
 from cockpit.preflight.finding import failed
-from cockpit.preflight.preflight import VERB_S, check
+from cockpit.preflight.preflight import VERB_S
 from cockpit.preflight.target import Target, target
 from cockpit.store.store import Store
 
@@ -56,15 +57,10 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
         connect.wait_for(session, ("backend",))
         chosen = _target(session.store, args)
-        found = session.call(
-            check(
-                session.backend,
-                chosen,
-                wanted,
-                timeout_s=args.timeout,
-                read_only=args.read_only,
-            )
+        checking = ClusterActions.on(session).preflight(
+            chosen, wanted, timeout_s=args.timeout, read_only=args.read_only
         )
+        found = session.call(checking)
     tables.print_rows([tables.as_json(one) for one in found], COLUMNS, args.output)
     return int(ExitCode.FAILED if failed(found) else ExitCode.DONE)
 

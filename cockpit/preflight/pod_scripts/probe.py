@@ -6,8 +6,8 @@
 
 REQUEST is a JSON object. `facts` takes the names of `modules`, the path `storage` and the name of a
 `marker`, a file that it writes there; a background process removes it after `keep_s` seconds.
-`seen` prints which of the files `names` are visible in the folder of `storage`, and waits up to
-`within_s` seconds for all of them. `remove` deletes `marker`.
+`facts` and `seen` print which of the files `names` are visible in the folder of `storage`, and wait
+up to `within_s` seconds for all of them. `remove` deletes the files `names`.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def storage(request: dict[str, Any]) -> dict[str, Any]:
     """The file system of the storage path, and whether this pod can write to it."""
     folder = nearest(request["storage"])
     found: dict[str, Any] = {"folder": str(folder), "kind": kind_of(folder), "error": ""}
+    found["seen"] = []
     found["room"] = room(folder)
     if name := request["marker"]:
         try:
@@ -96,6 +97,8 @@ def storage(request: dict[str, Any]) -> dict[str, Any]:
                 os.fsync(opened.fileno())
         except OSError as error:
             found["error"] = error.strerror or type(error).__name__
+        else:
+            found["seen"] = seen(request)
     return found
 
 
@@ -145,7 +148,8 @@ def keep(path: Path, seconds: float) -> None:
 def main() -> None:
     verb, request = sys.argv[1], json.loads(sys.argv[2])
     if verb == "remove":
-        (nearest(request["storage"]) / request["marker"]).unlink(missing_ok=True)
+        for name in request["names"]:
+            (nearest(request["storage"]) / name).unlink(missing_ok=True)
         return
     if verb == "seen":
         print(json.dumps(seen(request)))

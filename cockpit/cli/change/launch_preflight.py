@@ -1,0 +1,55 @@
+"""The preflight of `cockpit launch`: a failed check asks whether to continue, or refuses."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from cockpit.actions.cluster import ClusterActions
+from cockpit.cli.options import confirm, connect
+from cockpit.cli.output.streams import log
+from cockpit.format import plural
+from cockpit.launch.submission import LaunchSpec
+from cockpit.model.error import CockpitError
+from cockpit.preflight.demand import demand
+from cockpit.preflight.finding import attention, failed, summary
+from cockpit.preflight.preflight import LAUNCH_S
+from cockpit.preflight.target import target
+from cockpit.session.session import Session
+
+KINDS = ("cluster", "pods")
+"""What a session has to list on Kubernetes."""
+
+
+def passes(session: Session, spec: LaunchSpec, *, may_ask: bool) -> bool:
+    """Print the findings that need attention; whether to launch. Takes LAUNCH_S at most.
+
+    Raises CockpitError where a check failed and nobody can be asked. Without a head nothing is
+    checked: the launch reports what is wrong.
+    """
+    ends_s = time.monotonic() + LAUNCH_S
+    wanted = demand(spec)
+    connect.wait_for(session, ("backend",), LAUNCH_S)
+    store = session.store
+    chosen = target(store.pods.values(), store.groups.values())
+    left_s = ends_s - time.monotonic()
+    if chosen.head is None or left_s <= 0:
+        return True
+    actions = ClusterActions.on(session)
+    found = session.call(actions.preflight(chosen, wanted, timeout_s=left_s))
+    for line in (summary(found), *(one.line for one in attention(found))):
+        log(line)
+    wrong = failed(found)
+    if not wrong:
+        return True
+    if may_ask and sys.stdin.isatty():
+        if confirm.answered_yes("Launch anyway?"):
+            return True
+        log("Nothing was launched.")
+        return False
+    count = plural(len(wrong), "check")
+    raise CockpitError(
+        f"Nothing was launched: {count} of the preflight failed.",
+        wrong[0].found,
+        "Fix the cause, or launch without the checks: --no-preflight",
+    )
