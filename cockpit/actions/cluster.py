@@ -168,6 +168,12 @@ class ClusterActions:
             return await self.submit_rayjob(spec)
         return (await self.submit(spec)).id
 
+    def demand(self, name: str, settings: Mapping[str, str]) -> Demand:
+        """What a bundled job would need of the pods. Raises UsageError."""
+        from cockpit.preflight.demand import demand
+
+        return demand(submission.bundled_spec(name, settings))
+
     async def preflight(
         self,
         target: Target,

@@ -16,10 +16,11 @@ from cockpit.model.scale import ScaleRequest, plan_scale, unit, wanted_replicas
 from cockpit.model.text import one_line
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.dialogs.confirm import Confirm
-from cockpit.tui.dialogs.launch import Launch
+from cockpit.tui.dialogs.launch import Launch, Order
 
 if TYPE_CHECKING:
     from cockpit.actions.drills import DrillActions
+    from cockpit.preflight.finding import Finding
 
 
 async def scale(app: AppBase, group: str, replicas: str) -> None:
@@ -93,19 +94,51 @@ async def launch(app: AppBase, chosen: str = "") -> None:
     # The name first: a long context is cut at the end of the title.
     names = (ref.name, ref.namespace, ref.context) if ref is not None else ()
     where = " · ".join(one_line(name) for name in names if name)
-    form = Launch(jobs, chosen, rayjob=may_rayjob, where=where)
+
+    async def check(order: Order) -> list[Finding]:
+        return await preflight(app, actions, order)
+
+    form = Launch(jobs, chosen, rayjob=may_rayjob, where=where, check=check)
     while (order := await app.push_screen_wait(form)) is not None:
         app.notify(f"Launching {order.name} …", timeout=3, markup=False)
         try:
             job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
         except UsageError as error:  # the input is kept, to be corrected
             form = Launch(
-                jobs, order.name, rayjob=may_rayjob, typed=order, wrong=str(error), where=where
+                jobs,
+                order.name,
+                rayjob=may_rayjob,
+                typed=order,
+                wrong=str(error),
+                where=where,
+                check=check,
             )
             continue
         what = "job" if order.via == "job" else "RayJob"
         app.notify(f"{order.name} is {what} {job_id}.", title="Launched", markup=False)
         return
+
+
+async def preflight(app: AppBase, actions: DrillActions, order: Order) -> list[Finding]:
+    """Check the pods for the order, for LAUNCH_S at most.
+
+    Nothing where there is no head or the order is wrong: the launch reports it.
+    """
+    from cockpit.preflight.finding import Finding, State
+    from cockpit.preflight.preflight import LAUNCH_S
+    from cockpit.preflight.target import target
+
+    store = app.store
+    chosen = target(store.pods.values(), store.groups.values(), store.nodes.values() or None)
+    if chosen.head is None:
+        return []
+    try:
+        wanted = await asyncio.to_thread(actions.demand, order.name, order.settings)
+        return await app.submit(actions.preflight(chosen, wanted, timeout_s=LAUNCH_S))
+    except UsageError:
+        return []
+    except CockpitError as error:
+        return [Finding("preflight", State.SKIPPED, one_line(str(error)))]
 
 
 async def leave(app: AppBase) -> None:

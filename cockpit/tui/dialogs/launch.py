@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 from textual.app import ComposeResult
@@ -14,6 +14,7 @@ from textual.widgets import Button, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from cockpit.launch.job import BundledJob
+from cockpit.preflight.finding import Finding, attention, failed, summary
 from cockpit.tui.changes.actions import Via
 from cockpit.tui.commands.launch_form import LaunchForm
 from cockpit.tui.dialogs.dialog import Dialog
@@ -36,6 +37,9 @@ class Order(Struct, frozen=True):
     via: Via = "job"
 
 
+Check: TypeAlias = Callable[[Order], Awaitable[Sequence[Finding]]]
+
+
 class _Find(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "screen.move(-1)", "Up in the list below"),
@@ -52,6 +56,8 @@ class Launch(Dialog[Order | None]):
     DEFAULT_CSS = """
     Launch > Vertical { width: 110; height: 44; padding: 0 1; }
     Launch #wrong { color: $bad; height: auto; }
+    Launch #preflight { height: auto; max-height: 8; color: $text-muted; }
+    Launch #preflight.failed { color: $bad; }
     Launch #about { color: $text-muted; height: auto; max-height: 2; }
     Launch #finding { height: 1; }
     Launch #finding Label { color: $text-muted; width: 6; }
@@ -76,10 +82,15 @@ class Launch(Dialog[Order | None]):
         typed: Order | None = None,
         wrong: str = "",
         where: str = "",
+        check: Check | None = None,
     ) -> None:
         """`where`: the cluster, in the title. `chosen`: begin with its settings. `rayjob`: whether
-        it may be launched as a RayJob too. `typed`: an order that was refused, and `wrong` why."""
+        it may be launched as a RayJob too. `typed`: an order that was refused, and `wrong` why.
+        `check`: the preflight of an order; if it fails, its lines are shown before the launch."""
         super().__init__()
+        self.check = check
+        self.checked: Order | None = None
+        """The order that is being checked, or has failed: given again, it is launched."""
         self.form = LaunchForm(jobs, jobs[0].name)
         self.rayjob = rayjob
         self.wrong, self.where = wrong, where
@@ -100,6 +111,7 @@ class Launch(Dialog[Order | None]):
             yield OptionList(id="jobs", compact=True, markup=False)
             yield SettingsList(self.form)
             yield SettingValue()
+            yield Static(id="preflight", markup=False)
             with Horizontal(id="answers"):
                 if self.rayjob:
                     yield Button(_WAYS[self.via], id="via", compact=True)
@@ -126,6 +138,7 @@ class Launch(Dialog[Order | None]):
         self.app.clear_notifications()  # they would lie over it
         self.finding.cursor_blink = False
         self.query_one("#wrong").display = bool(self.wrong)
+        self._report("")
         if self.is_choosing:
             self._choose_job(self.begins_with)
         else:
@@ -226,6 +239,8 @@ class Launch(Dialog[Order | None]):
             self.detail.edit(line)
 
     def on_settings_list_changed(self) -> None:
+        self.checked = None
+        self._report("")
         self.detail.explain(self.settings.line)
         self._entitle()
 
@@ -292,4 +307,30 @@ class Launch(Dialog[Order | None]):
             self._choose_settings(self.form.chosen)
             self.call_after_refresh(self.settings.go_to, wrong[0].name)
             return
-        self.dismiss(Order(self.form.chosen, self.form.changed, self.via))
+        order = Order(self.form.chosen, self.form.changed, self.via)
+        if self.check is None or order == self.checked:
+            self.dismiss(order)
+            return
+        self.checked = order
+        self._report("Checking the pods … ctrl+s launches without waiting.")
+        self.run_worker(self._preflight(self.check, order), name="preflight", exclusive=True)
+
+    async def _preflight(self, check: Check, order: Order) -> None:
+        """Launch if no check failed; else show the findings, unless another order was given."""
+        found = await check(order)
+        if order != self.checked or not self.is_current:
+            return
+        lines = [one.line for one in attention(found)]
+        if failed(found):
+            self._report("\n".join([*lines, "ctrl+s launches anyway."]), has_failed=True)
+            return
+        if lines:
+            said = "\n".join(lines)
+            self.notify(said, title=summary(found), severity="warning", timeout=8, markup=False)
+        self.dismiss(order)
+
+    def _report(self, text: str, *, has_failed: bool = False) -> None:
+        place = self.query_one("#preflight", Static)
+        place.update(text)
+        place.display = bool(text)
+        place.set_class(has_failed, "failed")
