@@ -181,11 +181,22 @@ class ClusterActions:
         *,
         timeout_s: float,
         read_only: bool = False,
+        between_pods: bool = False,
     ) -> list[Finding]:
-        """Check the pods that a job would use; `read_only`: without writing to its storage."""
+        """Check the pods that a job would use; `read_only`: without writing to its storage.
+
+        `between_pods`: measure the network between them as well.
+        """
         from cockpit.preflight.preflight import check
 
-        checking = check(self._backend, target, demand, timeout_s=timeout_s, read_only=read_only)
+        checking = check(
+            self._backend,
+            target,
+            demand,
+            timeout_s=timeout_s,
+            read_only=read_only,
+            between_pods=between_pods,
+        )
         if read_only or not demand.storage:
             return await checking
         change = self._of_cluster("preflight", after=f"a file in {demand.storage}, and removed")

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from cockpit.backends.protocol import Backend
+from cockpit.format import plural
 from cockpit.model.cluster import Node
 from cockpit.model.error import CockpitError
 from cockpit.model.text import as_sentence, one_line
-from cockpit.preflight.checks import clocks, memory, placement, software, storage
+from cockpit.preflight.checks import clocks, memory, network, placement, software, storage
 from cockpit.preflight.demand import Demand
-from cockpit.preflight.facts import Answer
+from cockpit.preflight.facts import Answer, Facts
 from cockpit.preflight.finding import Finding, State, listed
+from cockpit.preflight.network import measure
 from cockpit.preflight.survey import answered, survey
 from cockpit.preflight.target import Target
 from cockpit.sources.ray.dashboard import Dashboard
@@ -33,10 +35,12 @@ async def check(
     *,
     timeout_s: float = VERB_S,
     read_only: bool = False,
+    between_pods: bool = False,
 ) -> list[Finding]:
     """Ask the pods and Ray's dashboard, and return the finding of each check.
 
     Takes `timeout_s` at most: what has not answered by then is reported as not checked.
+    `between_pods`: measure the network as well, which may take minutes.
     """
     if demand.only_head:
         target = replace(target, workers=(), waiting=0)
@@ -45,17 +49,31 @@ async def check(
         _nodes(backend, timeout_s) if target.nodes is None else _given(target.nodes),
     )
     target = replace(target, nodes=nodes)
-    bounded = backend.ref.backend != "address"
-    return list(
-        findings(
-            target,
-            demand,
-            answers,
-            no_exec=why_not,
-            no_write=READ_ONLY if read_only else "",
-            bounded=bounded,
-        )
+    found = findings(
+        target,
+        demand,
+        answers,
+        no_exec=why_not,
+        no_write=READ_ONLY if read_only else "",
+        bounded=backend.ref.backend != "address",
     )
+    if not between_pods:
+        return list(found)
+    return [*found, *await _between_pods(backend, target, answered(answers))]
+
+
+async def _between_pods(
+    backend: Backend, target: Target, facts: Mapping[str, Facts]
+) -> list[Finding]:
+    with_torch = [pod for pod in target.pods if _has_torch(facts.get(pod.name))]
+    if len(with_torch) < 2:
+        found = f"{plural(len(with_torch), 'pod')} with torch answered; a pair is needed."
+        return [Finding(network.NAME, State.SKIPPED, found)]
+    return list(network.network(await measure(backend, with_torch, facts), target))
+
+
+def _has_torch(facts: Facts | None) -> bool:
+    return facts is not None and bool(facts.versions.get("torch"))
 
 
 def findings(

@@ -41,6 +41,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         help="check the head and the pods of this worker group only",
     )
     what.add_argument(
+        "--network",
+        action="store_true",
+        help="measure all-reduce between the pods of each pair: uses their CPUs and network",
+    )
+    what.add_argument(
         "--timeout",
         type=float,
         default=VERB_S,
@@ -58,7 +63,11 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend",))
         chosen = _target(session.store, args)
         checking = ClusterActions.on(session).preflight(
-            chosen, wanted, timeout_s=args.timeout, read_only=args.read_only
+            chosen,
+            wanted,
+            timeout_s=args.timeout,
+            read_only=args.read_only,
+            between_pods=args.network,
         )
         found = session.call(checking)
     tables.print_rows([tables.as_json(one) for one in found], COLUMNS, args.output)

@@ -1,0 +1,103 @@
+"""Measure all-reduce between this pod and others, one after the other, with torch.
+
+    bandwidth.py REQUEST
+
+REQUEST is a JSON object: `address` of this pod, `backend` (`gloo` or `nccl`), `wait_s` to wait for
+a peer, and `meetings`, each with the name of the `peer`, the `rank` of this pod (0 or 1), the
+`master` address and the `port` of rank 0. Prints one JSON document: for each peer the seconds of
+the smallest all-reduce, the bytes a second of a large one, or the error.
+
+The names of torch's modules are strings, since cockpit itself may not import torch.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+from cockpit.drills.pod_scripts.process import ended
+
+GET_ADDRESS = 0x8915
+"""SIOCGIFADDR of linux/sockios.h."""
+SMALL, FIRST_BYTES, LAST_BYTES, GROWTH = 20, 1 << 16, 1 << 26, 8
+LONG_S = 0.1
+"""A message that takes as long is large enough to measure the bandwidth."""
+
+
+def interface(address: str) -> str:
+    """The network interface with this address; empty if there is none."""
+    if address.startswith("127."):
+        return "lo"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asked, GET_ADDRESS, struct.pack("256s", name.encode()))
+            except OSError:
+                continue  # it has no IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return ""
+
+
+def measure(meeting: dict[str, Any], backend: str, wait_s: float) -> dict[str, Any]:
+    torch, dist = import_module("torch"), import_module("torch.distributed")
+    wait = timedelta(seconds=wait_s)
+    rank = meeting["rank"]
+    store = dist.TCPStore(meeting["master"], meeting["port"], 2, rank == 0, wait)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=2, timeout=wait)
+    device = torch.device("cuda", 0) if backend == "nccl" else torch.device("cpu")
+
+    def reduced(count: int, size_bytes: int) -> float:
+        """Seconds of one all-reduce, the mean of `count`."""
+        values = torch.ones(size_bytes // 4, device=device)
+        dist.all_reduce(values)
+        began = time.monotonic()
+        for _ in range(count):
+            dist.all_reduce(values)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return (time.monotonic() - began) / count
+
+    try:
+        latency_s = reduced(SMALL, 4)
+        size_bytes = FIRST_BYTES
+        while True:
+            took_s = reduced(1, size_bytes)
+            # Both ranks have to stop at the same size.
+            longest = torch.tensor([took_s], device=device)
+            dist.all_reduce(longest, dist.ReduceOp.MAX)
+            took_s = float(longest)
+            if took_s >= LONG_S or size_bytes >= LAST_BYTES:
+                break
+            size_bytes *= GROWTH
+    finally:
+        dist.destroy_process_group()
+    return {"latency_s": latency_s, "bytes_per_s": size_bytes / took_s, "error": ""}
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    if name := interface(request["address"]):
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, name)
+    torch = import_module("torch")  # before the first peer waits
+    found = {}
+    for meeting in request["meetings"]:
+        try:
+            found[meeting["peer"]] = measure(meeting, request["backend"], request["wait_s"])
+        except Exception as error:  # noqa: BLE001 - reported for this pair; the others are measured
+            lines = str(error).strip().splitlines()
+            why = lines[0] if lines else type(error).__name__
+            found[meeting["peer"]] = {"latency_s": 0.0, "bytes_per_s": 0.0, "error": why}
+    print(json.dumps({"torch": torch.__version__, "pairs": found}))
+
+
+sys.exit(ended(main))
