@@ -14,7 +14,7 @@ from cockpit.backends.protocol import (
     Scaled,
     Terminal,
 )
-from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, QuotaRoom
 from cockpit.model.error import ChangedError, ReplacedError, UsageError
 from cockpit.model.event import Event
 from cockpit.model.scale import ScaleRequest
@@ -34,6 +34,7 @@ class ScriptedBackend:
     """The current state of every group."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """By the name of a pod, its current UID."""
+    quotas: Sequence[QuotaRoom] = ()
     uids: list[str] = field(default_factory=list)
     """The UIDs in the requests, in order."""
 
@@ -110,6 +111,9 @@ class ScriptedBackend:
 
     async def holder(self) -> str:
         return self.held_by
+
+    async def quota_room(self) -> tuple[QuotaRoom, ...]:
+        return tuple(self.quotas)
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self.asked.append(("create_rayjob", spec.name, spec.entrypoint))

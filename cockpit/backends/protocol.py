@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, QuotaRoom
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.event import Event
 from cockpit.model.scale import ScaleRequest
@@ -200,6 +200,10 @@ class Backend(Protocol):
 
     async def holder(self) -> str:
         """Who has the cluster for a drill now, as it called itself to `hold`; empty: no drill."""
+        ...
+
+    async def quota_room(self) -> tuple[QuotaRoom, ...]:
+        """By worker group, what the quotas of the namespace leave; empty without a quota."""
         ...
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:

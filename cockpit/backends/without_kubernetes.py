@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from cockpit.backends import file_lease
 from cockpit.backends.protocol import VERBS, Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, QuotaRoom
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import Event
 from cockpit.model.scale import ScaleRequest
@@ -71,6 +71,9 @@ class WithoutKubernetes:
 
     async def holder(self) -> str:
         return await asyncio.to_thread(file_lease.holder, str(self.ref))
+
+    async def quota_room(self) -> tuple[QuotaRoom, ...]:
+        return ()
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self._refuse("There are no RayJobs here.")

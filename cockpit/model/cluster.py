@@ -144,6 +144,16 @@ class Machine(Struct, frozen=True):
     a GPU operator."""
 
 
+class QuotaRoom(Struct, frozen=True):
+    """How many more pods of a worker group a resource quota of the namespace allows."""
+
+    quota: str
+    group: str
+    resource: str
+    """The resource that ends first: `pods`, `limits.memory`, `requests.nvidia.com/gpu`."""
+    pods: int
+
+
 class ClusterHealth(StrEnum):
     STARTING = "starting"
     READY = "ready"

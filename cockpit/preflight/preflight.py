@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from cockpit.backends.protocol import Backend
 from cockpit.format import plural
-from cockpit.model.cluster import Node
+from cockpit.model.cluster import Node, QuotaRoom
 from cockpit.model.error import CockpitError
 from cockpit.model.text import as_sentence, one_line
 from cockpit.preflight.checks import clocks, memory, network, placement, software, storage
@@ -44,8 +44,9 @@ async def check(
     """
     if demand.only_head:
         target = replace(target, workers=(), waiting=0)
-    (why_not, answers), nodes = await asyncio.gather(
+    (why_not, answers), (quotas, no_quotas), nodes = await asyncio.gather(
         _from_inside(backend, target, demand, timeout_s, read_only=read_only),
+        _quotas(backend, timeout_s),
         _nodes(backend, timeout_s) if target.nodes is None else _given(target.nodes),
     )
     target = replace(target, nodes=nodes)
@@ -56,6 +57,8 @@ async def check(
         no_exec=why_not,
         no_write=READ_ONLY if read_only else "",
         bounded=backend.ref.backend != "address",
+        quotas=quotas,
+        no_quotas=no_quotas,
     )
     if not between_pods:
         return list(found)
@@ -84,10 +87,13 @@ def findings(
     no_exec: str = "",
     no_write: str = "",
     bounded: bool = True,
+    quotas: Sequence[QuotaRoom] | None = (),
+    no_quotas: str = "",
 ) -> Iterator[Finding]:
     """The finding of each check. Pure.
 
-    `no_exec`, `no_write`: why no command was run in the pods, and why nothing was written.
+    `no_exec`, `no_write`, `no_quotas`: why no command was run in the pods, why nothing was written,
+    and why the quotas are not known.
     """
     facts = answered(answers)
     yield from placement.ready(target)
@@ -108,6 +114,7 @@ def findings(
     yield from placement.gpus(facts, target, demand)
     yield from placement.head(target, demand)
     yield from placement.room(target, demand, bounded=bounded)
+    yield from placement.quota(quotas, target, demand, no_quotas)
     yield from clocks.clocks(answers)
 
 
@@ -135,6 +142,17 @@ async def _why_no_exec(backend: Backend, timeout_s: float) -> str:
     if able is None or able.allowed:
         return ""
     return f"no commands can be run in pods. {as_sentence(one_line(able.why_not))}"
+
+
+async def _quotas(backend: Backend, timeout_s: float) -> tuple[tuple[QuotaRoom, ...] | None, str]:
+    """What the quotas leave, or why that is not known."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await backend.quota_room(), ""
+    except TimeoutError:
+        return None, f"no answer within {timeout_s:g} s"
+    except CockpitError as error:
+        return None, one_line(error.what)
 
 
 async def _nodes(backend: Backend, timeout_s: float) -> tuple[Node, ...] | None:

@@ -133,6 +133,7 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
     for kind, name in (("cluster", "demo"), ("group", "gpu"), ("pod", pod), ("machine", "node-1")):
         assert name in await viewer.manifest(kind, name)
         assert name in await viewer.describe(kind, name)
+    assert await viewer.quota_room() == ()
     async with Dashboard(viewer.dashboard) as dashboard:
         assert sum(node.alive for node in await dashboard.nodes()) == 2
         with pytest.raises(NotAllowedError):

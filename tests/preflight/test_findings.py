@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model.cluster import Resources
+from cockpit.model.cluster import QuotaRoom, Resources
 from cockpit.preflight.checks.clocks import clocks
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Answer, Memory, Room, Storage
@@ -231,6 +231,21 @@ def test_autoscaler_is_expected_to_make_room() -> None:
     [one] = found("room", replace(JOB, workers=6), where=where)
     assert (one.state, one.fix) == (State.WARNING, "")
     assert "autoscaler has to add pods" in one.found
+
+
+def test_quota_that_allows_too_few_pods_fails() -> None:
+    tight = (QuotaRoom("team", "workers", "limits.memory", 1),)
+    [one] = found("quota", replace(JOB, workers=8), quotas=tight)
+    assert one.state is State.FAILED
+    assert one.found == (
+        "team allows 1 more pod of group workers (limits.memory); 4 ranks more need room."
+    )
+    [one] = found("quota", replace(JOB, workers=6), quotas=tight)
+    assert one.state is State.OK, "one more pod is enough"
+    [one] = found("quota", quotas=tight)
+    assert one.state is State.OK, "no more pod is needed"
+    [one] = found("quota", quotas=None, no_quotas="you may not list resourcequotas")
+    assert (one.state, one.found) == (State.SKIPPED, "you may not list resourcequotas")
 
 
 def test_gpus_that_a_pod_was_given_but_does_not_see_fail() -> None:

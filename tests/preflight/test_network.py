@@ -110,7 +110,7 @@ def test_result_of_a_measurement_is_an_error_or_clean(cases: int) -> None:
     def examined(raw: Any) -> None:
         with suppress(ValueError):
             found = decoded(json.dumps(raw))
-            answers = {"head": found, "one": found, "two": "no answer"}
+            answers: dict[str, Any] = {"head": found, "one": found, "two": "no answer"}
             for pair in combinations(answers, 2):
                 measured = _pair(*pair, answers)
                 assert_clean(measured.error)

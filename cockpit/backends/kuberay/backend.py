@@ -14,13 +14,21 @@ from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.fields import checked, items, mapping, text, usable, whole
 from cockpit.backends.kuberay.dashboard import Dashboards
-from cockpit.backends.kuberay.resources import fault, lease, objects, precondition, scale
+from cockpit.backends.kuberay.resources import fault, lease, objects, precondition, quota, scale
 from cockpit.backends.kuberay.resources.clusters import where_else
 from cockpit.backends.kuberay.resources.event import announce
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import KINDS, ClusterWatch
 from cockpit.backends.protocol import Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, NodeType, Pod, PodPhase
+from cockpit.model.cluster import (
+    Capability,
+    ClusterRef,
+    DashboardRoute,
+    NodeType,
+    Pod,
+    PodPhase,
+    QuotaRoom,
+)
 from cockpit.model.error import ChangedError, CockpitError, UnreachableError, UsageError
 from cockpit.model.event import Event
 from cockpit.model.scale import ScaleRequest
@@ -208,6 +216,11 @@ class KubeRayBackend:
 
     async def holder(self) -> str:
         return await lease.holder(self.client, self._ref)
+
+    async def quota_room(self) -> tuple[QuotaRoom, ...]:
+        path = f"/api/v1/namespaces/{self._ref.namespace}/resourcequotas"
+        raw, listed = await asyncio.gather(self._raw(), self.client.get(path))
+        return quota.room(raw, items(listed, "items"))
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         from cockpit.backends.kuberay.resources import rayjob

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from cockpit.format import plural
-from cockpit.model.cluster import NodeType, Pod, Resources, WorkerGroup
+from cockpit.model.cluster import NodeType, Pod, QuotaRoom, Resources, WorkerGroup
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Facts
 from cockpit.preflight.finding import Finding, State, listed
@@ -107,6 +107,35 @@ def room(target: Target, demand: Demand, *, bounded: bool = True) -> Iterator[Fi
     yield Finding(
         "room", State.WARNING, f"{plural(wanted, 'rank')}, room for {now}: the job waits.", fix
     )
+
+
+def quota(
+    quotas: Sequence[QuotaRoom] | None, target: Target, demand: Demand, why_not: str = ""
+) -> Iterator[Finding]:
+    """Whether the namespace's quotas allow the pods that the ranks still need."""
+    if quotas is None:
+        yield Finding("quota", State.SKIPPED, why_not)
+        return
+    groups = {group.name: group for group in target.groups}
+    of = [one for one in quotas if one.group in groups]
+    if not of:
+        return
+    now = sum(fits(target.cpus(pod), target.gpus(pod), demand) for pod in target.pods)
+    lacking = 0 if demand.workers is None or demand.only_head else demand.workers - now
+    by_group = {name: [one for one in of if one.group == name] for name in groups}
+    allowed = {name: min(one.pods for one in known) for name, known in by_group.items() if known}
+    more = sum(_in_pod(groups[name], target, demand) * pods for name, pods in allowed.items())
+    least = min(of, key=lambda one: one.pods)
+    found = (
+        f"{least.quota} allows {plural(least.pods, 'more pod')} of group {least.group} "
+        f"({least.resource})"
+    )
+    if lacking <= 0 or more >= lacking or len(allowed) < len(groups):
+        yield Finding("quota", State.OK, found)
+        return
+    fix = f"Raise the quota: kubectl describe resourcequota {least.quota}"
+    words = f"{found}; {plural(lacking, 'rank')} more need room."
+    yield Finding("quota", State.FAILED, words, fix)
 
 
 def _in_pod(group: WorkerGroup, target: Target, demand: Demand) -> int:
