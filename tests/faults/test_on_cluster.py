@@ -68,7 +68,7 @@ def test_a_loss_that_is_not_a_number_fails_the_job_and_the_run_reports_why(tmp_p
 
 
 def test_a_run_that_asks_for_more_than_there_is_reports_what_is_missing(tmp_path: Path) -> None:
-    flags = ["--workers=2", f"--set=storage_path={tmp_path}"]
+    flags = ["--workers=2", f"--set=storage_path={tmp_path}", "--no-preflight"]
     job = run("launch", "checkpointed", *flags).out.strip()
 
     def waiting() -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.cli.main import main
 from cockpit.drills.engine import pod_script
@@ -16,7 +18,7 @@ from cockpit.model.scale import ScaleRequest
 from cockpit.session import builder
 from cockpit.session.session import Session
 from tests.cluster.fixtures import RealCluster
-from tests.cluster.raycluster import STORAGE
+from tests.cluster.raycluster import STORAGE, ray_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
@@ -42,8 +44,8 @@ def preflight(
     monkeypatch.setenv("KUBECONFIG", str(ray_on_kubernetes.kubeconfig))
     ref = ray_on_kubernetes.ref
 
-    def call(*argv: str, code: int = 0) -> Rows:
-        where = ("-n", ref.namespace, "--cluster", ref.name)
+    def call(*argv: str, code: int = 0, cluster: str = ref.name) -> Rows:
+        where = ("-n", ref.namespace, "--cluster", cluster)
         assert main(["preflight", *argv, *where, "-o", "json"]) == code, capsys.readouterr()
         return {row["name"]: row for row in json.loads(capsys.readouterr().out)}
 
@@ -78,16 +80,30 @@ def test_missing_module_and_volume_that_is_not_shared_are_found(
     assert len(found["storage"]["pods"]) == 2
 
 
-def test_full_shared_memory_is_found(session: Session, preflight: Callable[..., Rows]) -> None:
-    [pod] = workers(session)
-    assert preflight()["/dev/shm"]["state"] == "ok"
-    fill = "cat /dev/zero > /dev/shm/full; test -s /dev/shm/full"
-    run(session, pod, "sh", "-c", fill)
+def test_full_shared_memory_is_found(
+    ray_on_kubernetes: RealCluster, preflight: Callable[..., Rows]
+) -> None:
+    """In a head of its own: KubeRay's /dev/shm is as large as the memory limit of the pod."""
+    plane, namespace = ray_on_kubernetes.testbed.plane, ray_on_kubernetes.ref.namespace
+    body = ray_cluster("small", (), namespace=namespace)
+    spec = body["spec"]["headGroupSpec"]["template"]["spec"]
+    spec["volumes"].append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "32Mi"}})
+    spec["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})
+    path = f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
+    plane.ask("POST", path, body)
     try:
-        found = preflight(code=1)["/dev/shm"]
+        ref = replace(ray_on_kubernetes.ref, name="small")
+        small = dataclasses.replace(ray_on_kubernetes, ref=ref)
+        small.wait_ready(0)
+        assert preflight(cluster="small")["/dev/shm"]["state"] == "ok"
+        [head] = [pod["metadata"]["name"] for pod in small.pods()]
+        fill = ("sh", "-c", "head -c 24M /dev/zero > /dev/shm/full")
+        with builder.session_on(small.backend(), sources=()) as session:
+            run(session, head, *fill)
+        found = preflight(cluster="small", code=1)["/dev/shm"]
+        assert (found["state"], found["pods"]) == ("failed", [head])
     finally:
-        run(session, pod, "rm", "/dev/shm/full")
-    assert (found["state"], found["pods"]) == ("failed", [pod])
+        plane.ask("DELETE", f"{path}/small")
 
 
 def test_quota_is_read(
