@@ -1,0 +1,1 @@
+"""Create a RayCluster and what it needs from the manifests of this repository, and remove it."""

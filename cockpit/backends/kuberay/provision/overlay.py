@@ -1,0 +1,265 @@
+"""The objects of an overlay of manifests/kubernetes, for a cluster of a chosen name and size. Pure.
+
+The files are what `kustomize build` makes of the overlays, so that kustomize is not needed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from cockpit.backends.kuberay.api.fields import checked, is_label, items, mapping, quantity, text
+from cockpit.backends.kuberay.provision.kinds import (
+    KINDS,
+    PARTS,
+    Object,
+    kind_of,
+    labels,
+    name_of,
+)
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.text import one_line
+
+NAMESPACE, CLUSTER, IMAGE, CLAIM = "ml", "demo", "cockpit-train", "shared"
+"""Names in the manifests."""
+OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
+SPARES = {"recovery": 1}
+"""By overlay: workers in addition to those that the ranks use."""
+ACCOUNT_OF_ROLES = "cockpit"
+"""The account that the roles are bound to: without the roles it has no use."""
+LONGEST_NAME = 63
+_IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
+_NFS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(/[^\s:]*)")
+
+
+class Volume(Struct, frozen=True):
+    """Where the checkpoints are: the default storage class, or one of these."""
+
+    storage_class: str = ""
+    nfs: str = ""
+    """`SERVER:/PATH`."""
+    host_path: str = ""
+    """A folder of the only node."""
+
+
+class Wanted(Struct, frozen=True):
+    """What is created. `size`: worker pods, without spares (None: as in the overlay)."""
+
+    namespace: str = NAMESPACE
+    cluster: str = CLUSTER
+    overlay: str = "cpu"
+    size: int | None = None
+    image: str = ""
+    """With its tag; empty: that of the manifests."""
+    volume: Volume = Volume()
+    without: frozenset[str] = frozenset()
+    """Names of PARTS."""
+
+
+def folders() -> tuple[Path, ...]:
+    """Of an installed package, and of the repository."""
+    package = Path(__file__).parents[3]
+    return (package / "manifests", package.parent / "manifests" / "kubernetes" / "rendered")
+
+
+def read(overlay: str) -> list[Object]:
+    """The objects of the overlay as they are in its file."""
+    for folder in folders():
+        path = folder / f"{overlay}.yaml"
+        if path.is_file():
+            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+            return [each for each in yaml.load_all(path.read_text(), loader) if each]
+    raise CockpitError(
+        f"The manifests of the overlay {one_line(overlay)} are missing.",
+        f"There is no {overlay}.yaml in {' or '.join(map(str, folders()))}.",
+        "Install cockpit again.",
+    )
+
+
+def objects(wanted: Wanted) -> tuple[Object, ...]:
+    """Everything to create, in this order. Raises UsageError for what Kubernetes would not take."""
+    _check(wanted)
+    found = read(wanted.overlay)
+    found += _apply_volume(wanted, found)
+    made = [_named(each, wanted) for each in found if not _is_left_out(each, wanted.without)]
+    cluster = next(each for each in made if each["kind"] == "RayCluster")
+    _set_size(cluster, wanted)
+    for template in templates(cluster):
+        for container in items(mapping(template, "spec"), "containers"):
+            if wanted.image and text(container, "image").partition(":")[0] == IMAGE:
+                container["image"] = wanted.image
+        if "priorities" in wanted.without:
+            mapping(template, "spec").pop("priorityClassName", None)
+    for each in made:
+        if each["kind"] == "ResourceQuota":
+            _raise_quota(each, largest(cluster))
+    order = {kind.name: number for number, kind in enumerate(KINDS)}
+    return tuple(sorted(made, key=lambda each: order[each["kind"]]))
+
+
+def templates(cluster: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The pod templates: the head's, and that of each worker group."""
+    spec = mapping(cluster, "spec")
+    yield mapping(mapping(spec, "headGroupSpec"), "template")
+    for group in items(spec, "workerGroupSpecs"):
+        yield mapping(group, "template")
+
+
+def needed(cluster: Mapping[str, Any]) -> dict[str, float]:
+    """What the pods of the cluster ask for, by the names that a ResourceQuota has."""
+    return _sum(cluster, "replicas")
+
+
+def largest(cluster: Mapping[str, Any]) -> dict[str, float]:
+    """The same with all groups at their maximum."""
+    return _sum(cluster, "maxReplicas")
+
+
+def group_sizes(cluster: Mapping[str, Any]) -> dict[str, int]:
+    """The number of pods of each worker group."""
+    groups = items(mapping(cluster, "spec"), "workerGroupSpecs")
+    return {text(group, "groupName"): group["replicas"] for group in groups}
+
+
+def _sum(cluster: Mapping[str, Any], count: str) -> dict[str, float]:
+    spec = mapping(cluster, "spec")
+    counts = [1, *(group[count] for group in items(spec, "workerGroupSpecs"))]
+    used: dict[str, float] = {"pods": sum(counts)}
+    for number, template in zip(counts, templates(cluster), strict=True):
+        for container in items(mapping(template, "spec"), "containers"):
+            for kind in ("requests", "limits"):
+                for name, amount in mapping(mapping(container, "resources"), kind).items():
+                    key = f"{kind}.{name}"
+                    used[key] = used.get(key, 0.0) + number * quantity(amount)
+    return used
+
+
+def _check(wanted: Wanted) -> None:
+    for kind, name in (("RayCluster", wanted.cluster), ("namespace", wanted.namespace)):
+        # A label with the name is on each object, and KubeRay makes a Service of the cluster's.
+        if not is_label(checked(kind, name)):
+            raise UsageError(
+                f"A {kind} cannot be named {one_line(name)!r}.",
+                f"It has at most {LONGEST_NAME} lower-case letters, digits and dashes.",
+            )
+    if wanted.size is not None and wanted.size < 1:
+        raise UsageError("--size is the number of worker pods: at least 1.")
+    if wanted.image and not _IMAGE.fullmatch(wanted.image):
+        raise UsageError(
+            f"{one_line(wanted.image)!r} is not the name of an image.",
+            todo="For example: --image registry.example.com/cockpit-train:0.1.0",
+        )
+    if unknown := wanted.without - set(PARTS):
+        raise UsageError(
+            f"There is no part {one_line(min(unknown))!r}.", f"Parts: {', '.join(PARTS)}."
+        )
+
+
+def _is_left_out(each: Object, without: Collection[str]) -> bool:
+    kind = kind_of(each)
+    if kind.name == "ServiceAccount" and name_of(each) == ACCOUNT_OF_ROLES:
+        return "roles" in without
+    return kind.part in without
+
+
+def _named(each: Object, wanted: Wanted) -> Object:
+    """The object in the wanted namespace, for the wanted cluster, with our labels."""
+    kind = kind_of(each)
+    made: Object = _renamed(each, wanted)
+    meta = made["metadata"]
+    if kind.namespaced:
+        meta["namespace"] = wanted.namespace
+    if kind.name == "Namespace":
+        meta["name"] = wanted.namespace
+    if kind.name == "RayCluster":
+        meta["name"] = wanted.cluster
+    for subject in items(made, "subjects"):
+        subject["namespace"] = wanted.namespace
+    meta["labels"] = {**meta.get("labels", {}), **labels(kind, wanted.namespace, wanted.cluster)}
+    return made
+
+
+def _renamed(value: Any, wanted: Wanted) -> Any:
+    """A copy with the cluster's name in each selector, and in the names of its Secret."""
+    if isinstance(value, Mapping):
+        return {
+            key: wanted.cluster
+            if key == "ray.io/cluster"
+            else [wanted.cluster if name == CLUSTER else name for name in item]
+            if key == "resourceNames"
+            else _renamed(item, wanted)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_renamed(item, wanted) for item in value]
+    return value
+
+
+def _set_size(cluster: Object, wanted: Wanted) -> None:
+    """Of the group that has pods; of an autoscaled cluster, the maximum of its group."""
+    if wanted.size is None:
+        return
+    spec = mapping(cluster, "spec")
+    groups = items(spec, "workerGroupSpecs")
+    if spec.get("enableInTreeAutoscaling"):
+        groups[0]["maxReplicas"] = wanted.size
+        return
+    group = next((each for each in groups if each["replicas"]), groups[0])
+    group["replicas"] = wanted.size + SPARES.get(wanted.overlay, 0)
+    group["maxReplicas"] = max(group["maxReplicas"], group["replicas"])
+
+
+def _raise_quota(quota: Object, need: Mapping[str, float]) -> None:
+    """So that the largest size of the cluster fits."""
+    hard = quota["spec"]["hard"]
+    for name, amount in hard.items():
+        if need.get(name, 0.0) > quantity(amount):
+            is_memory = name.endswith("memory")
+            hard[name] = f"{-(-need[name] // 2**30):.0f}Gi" if is_memory else f"{need[name]:g}"
+
+
+def _apply_volume(wanted: Wanted, found: list[Object]) -> list[Object]:
+    """Set the volume of the claim. Returns the objects that are added for it."""
+    volume = wanted.volume
+    given = [part for part in (volume.storage_class, volume.nfs, volume.host_path) if part]
+    if len(given) > 1:
+        raise UsageError("Keep one of --storage-class, --nfs and --host-path.")
+    if not given or "claim" in wanted.without:
+        return []
+    claim = next(
+        each for each in found if (each["kind"], name_of(each)) == ("PersistentVolumeClaim", CLAIM)
+    )["spec"]
+    if volume.storage_class:
+        claim["storageClassName"] = checked("storage class", volume.storage_class)
+        return []
+    kind = "nfs" if volume.nfs else "hostpath"
+    name = f"{wanted.namespace}-{CLAIM}-{kind}"
+    claim |= {"storageClassName": "", "volumeName": name}
+    spec: dict[str, Any] = {
+        "capacity": dict(claim["resources"]["requests"]),
+        "accessModes": list(claim["accessModes"]),
+        "persistentVolumeReclaimPolicy": "Retain",
+    }
+    if volume.nfs:
+        match = _NFS.fullmatch(volume.nfs)
+        if match is None:
+            raise UsageError(
+                f"--nfs {one_line(volume.nfs)!r} is not SERVER:/PATH.",
+                todo="For example: --nfs nfs.example.com:/exports/ml",
+            )
+        spec |= {"mountOptions": ["nfsvers=4.1"], "nfs": {"server": match[1], "path": match[2]}}
+    else:
+        if not volume.host_path.startswith("/") or ".." in volume.host_path.split("/"):
+            raise UsageError(
+                f"--host-path {one_line(volume.host_path)!r} is not an absolute path.",
+                todo="For example: --host-path /var/lib/cockpit/shared",
+            )
+        spec["hostPath"] = {"path": volume.host_path, "type": "Directory"}
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+    ]

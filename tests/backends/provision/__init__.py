@@ -1,0 +1,1 @@
+"""Creating and removing a cluster on Kubernetes."""

@@ -1,0 +1,69 @@
+"""What `cockpit up` creates is what `kubectl apply -k` creates."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cockpit.backends.kuberay.provision import overlay
+from cockpit.backends.kuberay.provision.kinds import BY_NAME, PARTS, labels
+from cockpit.backends.kuberay.provision.overlay import Volume, Wanted, objects
+from cockpit.cli.cluster import up
+from tests.manifests.kustomize import FOLDER, OVERLAYS, Object, name_of, with_component
+from tests.manifests.render import RENDERED, rendered
+
+COMPONENTS = {"storage-nfs": Volume(nfs="nfs.example.com:/exports/ml"),
+              "storage-hostpath": Volume(host_path="/var/lib/cockpit/shared")}  # fmt: skip
+
+
+def without_labels(made: tuple[Object, ...]) -> dict[tuple[str, str], Any]:
+    """By kind and name, without the labels of `cockpit up`."""
+    ours = {name for kind in BY_NAME.values() for name in labels(kind, "ml", "demo")}
+    for each in made:
+        meta = each["metadata"]
+        meta["labels"] = {k: v for k, v in meta.get("labels", {}).items() if k not in ours}
+        if not meta["labels"]:
+            del meta["labels"]
+    return {(each["kind"], name_of(each)): each for each in made}
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_rendered_file_is_what_kustomize_builds(name: str) -> None:
+    assert (RENDERED / f"{name}.yaml").read_text() == rendered(name), (
+        "run: python -m tests.manifests.render"
+    )
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_up_creates_exactly_the_objects_of_the_overlay(name: str) -> None:
+    made = objects(Wanted(overlay=name))
+    built = yaml.safe_load_all((RENDERED / f"{name}.yaml").read_text())
+    assert without_labels(made) == {(each["kind"], name_of(each)): each for each in built}
+    assert (made[0]["kind"], made[-1]["kind"]) == ("Namespace", "RayCluster")
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_volume_of_a_flag_is_that_of_the_component(component: str, tmp_path: Path) -> None:
+    made = without_labels(objects(Wanted(volume=COMPONENTS[component])))
+    built = {(each["kind"], name_of(each)): each for each in with_component(component, tmp_path)}
+    assert made == built
+
+
+def test_flags_name_every_overlay_and_every_part() -> None:
+    assert set(up.OVERLAYS) == set(overlay.OVERLAYS) == set(OVERLAYS)
+    assert set(up.PARTS) == set(PARTS)
+
+
+def test_wheel_has_the_rendered_files_where_up_reads_them() -> None:
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert included["manifests/kubernetes/rendered"] == "cockpit/manifests"
+    installed, repository = overlay.folders()
+    assert (installed.parent.name, installed.name) == ("cockpit", "manifests")
+    assert repository == RENDERED
