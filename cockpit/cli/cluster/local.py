@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 
 from cockpit.actions import audit
 from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters, status, up
@@ -46,28 +47,28 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     name = args.name or (args.where.cluster if args.where.kind in ("", "local") else "")
     if args.what == "up":
-        return _up(args, name or DEFAULT_NAME)
+        return start(args, name or DEFAULT_NAME, groups_of(args), args.recovery)
     if args.what == "down":
-        return _down(args, name)
+        return stop(args, name)
     return _status(args, name)
 
 
-def _up(args: argparse.Namespace, name: str) -> int:
+def start(args: argparse.Namespace, name: str, groups: Sequence[GroupSpec], recovery: str) -> int:
     confirm.refuse_read_only(args)
-    groups = groups_of(args)
     sizes = ", ".join(f"{group.replicas} {group.name}" for group in groups)
     if args.dry_run:
         log(f"Start local cluster {name}: a head and {sizes}.")
         log("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
     audit.require_writable()
-    asyncio.run(up(name, groups, progress=log, recovery=profile(args.recovery)))
+    asyncio.run(up(name, groups, progress=log, recovery=profile(recovery)))
     audit.record("up", ClusterRef("local", name), name, after=sizes)
     log(f"Cluster {name} is up. Open it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
 
 
-def _down(args: argparse.Namespace, wanted: str) -> int:
+def stop(args: argparse.Namespace, wanted: str) -> int:
+    """Delete the local cluster, or without a name the only one."""
     name = wanted or _only_one()
     cluster = status(name)
     if cluster is None:
@@ -135,16 +136,12 @@ def groups_of(args: argparse.Namespace) -> list[GroupSpec]:
         name, _, count = text.partition("=")
         if not name or not count.isdecimal():
             raise UsageError(f"--group {text!r} is not NAME=N.", todo="For example: --group gpu=2")
-        groups.append(
-            GroupSpec(
-                name,
-                replicas=int(count),
-                min=0,
-                max=max(DEFAULT_MAX, int(count)),
-                resources=Resources(cpus=args.cpus, gpus=args.gpus),
-            )
-        )
+        groups.append(group(name, int(count), Resources(cpus=args.cpus, gpus=args.gpus)))
     return groups
+
+
+def group(name: str, count: int, resources: Resources) -> GroupSpec:
+    return GroupSpec(name, replicas=count, min=0, max=max(DEFAULT_MAX, count), resources=resources)
 
 
 def _only_one() -> str:

@@ -60,7 +60,7 @@ async def capabilities(client: KubeClient, ref: ClusterRef) -> Mapping[str, Capa
     )
     naming = asyncio.create_task(_name_of_user(client))
     try:
-        answers = await asyncio.gather(*(_allowed(client, ref, right) for right in rights))
+        answers = await asyncio.gather(*(is_allowed(client, ref, right) for right in rights))
         user = await naming
     finally:
         naming.cancel()
@@ -91,7 +91,8 @@ def _capability(
     return Capability(False, f"you may not {lacking[0]}{where}{who}")
 
 
-async def _allowed(client: KubeClient, ref: ClusterRef, right: Right) -> bool:
+async def is_allowed(client: KubeClient, ref: ClusterRef, right: Right) -> bool:
+    """Whether this user has the permission, in the namespace of `ref` if it has one."""
     resource, _, subresource = right.resource.partition("/")
     attributes = {"verb": right.verb, "group": right.group, "resource": resource}
     if subresource:

@@ -68,9 +68,10 @@ _TYPES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
 }
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-PatchKind = Literal["json", "merge", "strategic"]
+PatchKind = Literal["json", "merge", "strategic", "apply"]
 
 
 class Page(Struct, frozen=True):

@@ -1,0 +1,275 @@
+"""`cockpit up`: create a cluster and what it needs, and wait until it is ready."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from cockpit.cli.options import confirm
+from cockpit.cli.output import tables
+from cockpit.cli.output.streams import log
+from cockpit.config.cluster_flags import Place
+from cockpit.format import duration, plural
+from cockpit.model.cluster import ClusterRef, Resources
+from cockpit.model.error import ExitCode, UsageError
+from cockpit.model.recovery import FAST
+from cockpit.store.store import Store
+
+if TYPE_CHECKING:
+    from cockpit.backends.kuberay.api.client import KubeClient
+    from cockpit.backends.kuberay.api.credentials import Credentials
+    from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+    from cockpit.backends.kuberay.provision.apply import Planned
+    from cockpit.backends.kuberay.provision.overlay import Wanted
+
+T = TypeVar("T")
+WHERE = ("kubernetes", "local")
+OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
+PARTS = ("namespace", "quota", "priorities", "roles", "network", "budgets", "claim")
+TIMEOUT_S = 900.0
+"""A node may have to be made, and an image of several GB to be pulled."""
+ONLY_ON_KUBERNETES = ("overlay", "gpu", "image", "storage_class", "nfs", "host_path", "without")
+
+
+def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    on_argument(parser)
+    parser.add_argument(
+        "--size", type=int, metavar="N", help="worker pods (default: those of the overlay, 2)"
+    )
+    parser.add_argument(
+        "--overlay",
+        choices=OVERLAYS,
+        help="of manifests/kubernetes (default: recovery, which has a spare worker)",
+    )
+    parser.add_argument("--gpu", action="store_true", help="one GPU a worker: --overlay gpu")
+    parser.add_argument("--image", metavar="NAME", help="the image of all pods, with its tag")
+    parser.add_argument(
+        "--storage-class", metavar="NAME", help="for the checkpoints; it offers ReadWriteMany"
+    )
+    parser.add_argument("--nfs", metavar="SERVER:/PATH", help="checkpoints on an NFS server")
+    parser.add_argument(
+        "--host-path", metavar="PATH", help="checkpoints in a folder of the only node"
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="PART",
+        help=f"leave out a part that exists or is not needed: {', '.join(PARTS)}; repeatable",
+    )
+    parser.add_argument(
+        "--force-conflicts", action="store_true", help="overwrite changes of other clients"
+    )
+    parser.add_argument("--no-wait", action="store_true", help="do not wait until it is ready")
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, metavar="S", help="of the wait (default 900)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", "yaml"),
+        default="table",
+        help="json: the result; yaml: the objects, with --dry-run for kubectl apply -f -",
+    )
+    confirm.arguments(parser)
+
+
+def on_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--on", choices=WHERE, help="where (default: as the flags of the cluster)")
+
+
+def place_of(args: argparse.Namespace) -> str:
+    """`kubernetes` or `local`. Raises UsageError if no flag selects one."""
+    where: Place = args.where
+    by_flags = {"local": "local", "kuberay": "kubernetes"}.get(where.kind, "")
+    if args.on and by_flags and args.on != by_flags:
+        raise UsageError(f"--on {args.on} and the flags of the cluster contradict each other.")
+    if found := args.on or by_flags:
+        return str(found)
+    raise UsageError(
+        f"cockpit {args.verb} needs a place.",
+        todo=f"For example: cockpit {args.verb} --on kubernetes, or --on local",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if place_of(args) == "local":
+        return _local(args)
+    if args.gpu and args.overlay not in (None, "gpu"):
+        raise UsageError(f"--gpu and --overlay {args.overlay} contradict each other.")
+    from cockpit.backends.kuberay.provision import overlay
+    from cockpit.backends.kuberay.provision.overlay import Volume, Wanted
+
+    wanted = Wanted(
+        namespace=args.where.namespace or overlay.NAMESPACE,
+        cluster=args.where.cluster or overlay.CLUSTER,
+        overlay=args.overlay or ("gpu" if args.gpu else "recovery"),
+        size=args.size,
+        image=args.image or "",
+        volume=Volume(args.storage_class or "", args.nfs or "", args.host_path or ""),
+        without=frozenset(args.without),
+    )
+    if args.output == "yaml" and args.dry_run:
+        return _print_yaml(wanted)
+    from cockpit.cli.options import kubernetes
+
+    configured = kubernetes.config(args.where)
+    context = configured.context(args.where.context)
+    wanted = replace(wanted, namespace=namespace_of(args.where, context))
+    ref = ClusterRef("kuberay", wanted.cluster, wanted.namespace, context.name)
+    return _up(args, wanted, ref, kubernetes.credentials(configured, context.name))
+
+
+def namespace_of(where: Place, context: KubeContext) -> str:
+    """That of the flags, else of the context, else that of the manifests.
+
+    A context without a namespace has `default`, where no cluster belongs.
+    """
+    from cockpit.backends.kuberay.provision import overlay
+
+    of_context = context.namespace if context.namespace != "default" else ""
+    return where.namespace or of_context or overlay.NAMESPACE
+
+
+def with_client(who: Credentials, use: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """Run a coroutine with a client of its own event loop."""
+    from cockpit.backends.kuberay.api.client import KubeClient
+
+    async def run() -> T:
+        client = KubeClient(who)
+        try:
+            return await use(client)
+        finally:
+            await client.aclose()
+
+    return asyncio.run(run())
+
+
+def _local(args: argparse.Namespace) -> int:
+    from cockpit.cli.cluster import local
+
+    given = [name for name in ONLY_ON_KUBERNETES if getattr(args, name)]
+    if given or args.output == "yaml":
+        flag = given[0].replace("_", "-") if given else "output yaml"
+        raise UsageError(f"--{flag} is for --on kubernetes.", todo="See: cockpit local --help")
+    count = 2 if args.size is None else args.size
+    group = local.group("workers", count, Resources(cpus=1.0))
+    return local.start(args, args.where.cluster or local.DEFAULT_NAME, [group], FAST.name)
+
+
+def _print_yaml(wanted: Wanted) -> int:
+    """Without a request: as `kubectl apply -f -` takes it."""
+    import yaml
+
+    from cockpit.backends.kuberay.provision.overlay import objects
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    print(yaml.dump_all(objects(wanted), Dumper=dumper, sort_keys=False), end="")
+    return int(ExitCode.DONE)
+
+
+def _up(args: argparse.Namespace, wanted: Wanted, ref: ClusterRef, who: Credentials) -> int:
+    from cockpit.actions import provisioning
+    from cockpit.backends.kuberay.provision.apply import Step
+    from cockpit.backends.kuberay.provision.overlay import objects
+
+    made, force = objects(wanted), args.force_conflicts
+    planned = with_client(
+        who, lambda client: provisioning.plan(client, ref, wanted, made, force=force)
+    )
+    changed = [each for each in planned if each.step in (Step.CREATE, Step.CHANGE)]
+    replaces = any(each.step is Step.CHANGE for each in planned)
+    started = time.monotonic()
+    if changed:
+        if not confirm.confirmed(args, plan_lines(planned), ref, destroys=replaces):
+            return confirm.not_confirmed(args)
+        with_client(who, lambda client: provisioning.create(client, ref, planned, log, force=force))
+    else:
+        log(f"{ref.described}: everything is as in the manifests.")
+        if args.dry_run:
+            return int(ExitCode.DONE)
+    if not args.no_wait:
+        from cockpit.backends.kuberay.backend import KubeRayBackend
+        from cockpit.backends.kuberay.provision import claim
+        from cockpit.cli.cluster import readiness
+        from cockpit.session import builder
+
+        backend = KubeRayBackend(who, ref, kinds=("cluster", "pods", "events"))
+        with builder.session_on(backend, sources=()) as session:
+            readiness.wait(
+                session,
+                args.timeout,
+                lambda: session.call(claim.pending(backend.client, ref)),
+            )
+            if args.output == "json":
+                tables.print_json(_result(planned, session.store, ref))
+        log(f"RayCluster {ref.name} is ready after {duration(time.monotonic() - started)}.")
+    elif args.output == "json":
+        tables.print_json(_result(planned, Store(), ref))
+    if args.output == "yaml":
+        return _print_yaml(wanted)
+    log(
+        "Next: cockpit launch checkpointed --workers 2 --set storage_path=/shared/checkpoints "
+        f"-n {ref.namespace} --cluster {ref.name}"
+    )
+    return int(ExitCode.DONE)
+
+
+def plan_lines(planned: Sequence[Planned]) -> list[str]:
+    from cockpit.backends.kuberay.provision.apply import Step
+    from cockpit.backends.kuberay.provision.kinds import RAY_CLUSTER, described, kind_of
+    from cockpit.backends.kuberay.provision.overlay import group_sizes, templates
+
+    def of(step: Step) -> list[Planned]:
+        return [each for each in planned if each.step is step]
+
+    cluster = next(each for each in planned if kind_of(each.wanted) is RAY_CLUSTER)
+    sizes = group_sizes(cluster.wanted)
+    groups = ", ".join(f"{plural(size, 'pod')} in group {name}" for name, size in sizes.items())
+    images = {each["spec"]["containers"][0]["image"] for each in templates(cluster.wanted)}
+    word = {Step.CREATE: "Create", Step.CHANGE: "Change"}.get(cluster.step, "Keep")
+    lines = [f"{word} {described(cluster.wanted)}: a head and {groups}; {', '.join(images)}."]
+    for step, word in ((Step.CREATE, "Create"), (Step.CHANGE, "Change"), (Step.USE, "Use")):
+        others = [each for each in of(step) if each is not cluster]
+        if not others:
+            continue
+        kinds = Counter(each.wanted["kind"] for each in others)
+        names = ", ".join(
+            described(next(each.wanted for each in others if each.wanted["kind"] == kind))
+            if count == 1
+            else plural(count, kind).replace("ys", "ies").replace("sss", "sses")
+            for kind, count in kinds.items()
+        )
+        end = ", which cockpit did not create" if step is Step.USE else ""
+        lines.append(f"{word} {names}{end}.")
+    if cluster.step is Step.CHANGE:
+        lines.append("A changed size is applied to running pods; runs on removed pods restart.")
+    return lines
+
+
+def _result(planned: Sequence[Planned], store: Store, ref: ClusterRef) -> dict[str, object]:
+    from cockpit.backends.kuberay.provision.apply import Step
+    from cockpit.backends.kuberay.provision.kinds import described
+
+    by_step = {
+        word: [described(each.wanted) for each in planned if each.step is step]
+        for word, step in (
+            ("created", Step.CREATE),
+            ("changed", Step.CHANGE),
+            ("unchanged", Step.KEEP),
+            ("used", Step.USE),
+        )
+    }
+    return {
+        "cluster": ref.name,
+        "context": ref.context,
+        "namespace": ref.namespace,
+        "health": store.health,
+        **by_step,
+    }
