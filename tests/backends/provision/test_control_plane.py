@@ -43,7 +43,7 @@ def test_cluster_is_created_changed_by_others_shown_and_deleted(
 
     assert main(["status", "-o", "json", *where]) == 0
     status = json.loads(capsys.readouterr().out)
-    assert status["health"] == "starting"
+    assert status["cluster"]["health"] == "starting"
     assert [group["desired"] for group in status["groups"]] == [3]
 
     # `kubectl apply -k` of the same objects is no conflict, and no change.

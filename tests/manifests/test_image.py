@@ -1,0 +1,162 @@
+"""The images: what the build script gives to a builder, and the files that it builds from."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.manifests.kustomize import IMAGE
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "manifests/image"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
+BUILDER = """#!/bin/sh
+for last; do :; done
+printf '%s\\n' "$@" > "$RECORD/arguments"
+(cd "$last" && find . -type f | sort) > "$RECORD/files"
+cp "$last"/requirements*.txt "$RECORD" 2>/dev/null
+exit 0
+"""
+"""Records its arguments and the build context, which is its last argument."""
+
+
+@dataclass
+class Builders:
+    """Programs named as the builders are, first in PATH."""
+
+    folder: Path
+
+    def build(self, *arguments: str, installed: tuple[str, ...] = ("buildah",)) -> Any:
+        for name in ("docker", "podman", "buildah"):
+            program = self.folder / name
+            program.unlink(missing_ok=True)
+            if name in installed:
+                program.write_text(BUILDER)
+                program.chmod(0o755)
+        tools = ("bash", "sh", "sed", "git", "mktemp", "rm", "tar", "cp", "grep", "find", "sort",
+                 "dirname", "env", "printf")  # fmt: skip
+        for tool in tools:
+            link = self.folder / tool
+            found = next(
+                (Path(p, tool) for p in ("/usr/bin", "/bin") if Path(p, tool).exists()), None
+            )
+            if found is not None and not link.exists():
+                link.symlink_to(found)
+        return subprocess.run(
+            [FOLDER / "build.sh", *arguments],
+            env={"PATH": str(self.folder), "RECORD": str(self.folder), "HOME": os.environ["HOME"]},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def recorded(self, name: str) -> list[str]:
+        return (self.folder / name).read_text().splitlines()
+
+    def flag(self, name: str) -> list[str]:
+        words = self.recorded("arguments")
+        return [words[at + 1] for at, word in enumerate(words) if word == name]
+
+
+@pytest.fixture
+def builders(tmp_path: Path) -> Builders:
+    return Builders(tmp_path)
+
+
+def test_training_image_has_the_versions_and_the_tag_of_the_manifests(builders: Builders) -> None:
+    done = builders.build()
+    assert done.returncode == 0, done.stderr
+    assert builders.recorded("arguments")[:3] == ["build", "--format", "docker"]
+    assert builders.flag("--tag") == [IMAGE] == [f"cockpit-train:{VERSION}"]
+    extra = PROJECT["optional-dependencies"]["train"]
+    assert builders.recorded("requirements.txt") == extra
+    torch = [line for line in extra if line.startswith("torch")]
+    assert builders.recorded("requirements-torch.txt") == torch
+    assert "VARIANT=gpu" in builders.flag("--build-arg")
+    files = builders.recorded("files")
+    assert {"./constraints.txt", "./sbom.py", "./training/jobs/checkpointed.py"} <= set(files)
+    assert not [name for name in files if "__pycache__" in name or "/.git" in name]
+
+
+def test_image_of_cockpit_has_the_tag_of_the_nightly_game_day(builders: Builders) -> None:
+    assert builders.build("cockpit").returncode == 0
+    documents = yaml.safe_load_all((ROOT / "manifests/drills/cronjob.yaml").read_text())
+    [job] = [each for each in documents if each["kind"] == "CronJob"]
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [each["image"] for each in pod["containers"]] == builders.flag("--tag")
+    assert builders.flag("--tag") == [f"cockpit:{VERSION}"]
+    files = builders.recorded("files")
+    assert {"./cockpit/cli/main.py", "./manifests/kubernetes/rendered/cpu.yaml"} <= set(files)
+
+
+def test_options_reach_the_builder_and_a_secret_only_as_a_file(builders: Builders) -> None:
+    done = builders.build(
+        *("train", "--builder", "podman", "--from", "debian-python:1", "--pip-conf", "/x/pip.conf"),
+        *("--name", "registry.example.com/team/train", "--torch-index", "https://example.com/cpu"),
+        *("--", "--no-cache"),
+        installed=("docker", "podman"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert builders.recorded("arguments")[0] == "build"
+    assert builders.flag("--tag") == [f"registry.example.com/team/train:{VERSION}"]
+    assert {"BASE=debian-python:1", "VARIANT=cpu"} <= set(builders.flag("--build-arg"))
+    assert builders.flag("--secret") == ["id=pip,src=/x/pip.conf"]
+    assert "--no-cache" in builders.recorded("arguments")
+    assert builders.recorded("requirements-torch.txt")[0] == "--index-url https://example.com/cpu"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "installed", "why"),
+    [
+        ((), (), "install docker, podman or buildah"),
+        (("--builder", "podman"), ("docker",), "podman is not installed"),
+        (("--builder", "make"), (), "No builder"),
+        (("--size", "1"), ("docker",), "no option --size"),
+    ],
+)
+def test_wrong_option_or_missing_builder_is_an_error(
+    arguments: tuple[str, ...], installed: tuple[str, ...], why: str, builders: Builders
+) -> None:
+    done = builders.build(*arguments, installed=installed)
+    assert done.returncode == 2
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "cockpit.Dockerfile"])
+def test_image_is_of_python_311_runs_as_user_1000_and_has_labels_and_no_secret(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    assert text.count("ARG BASE=python:3.11") == 1
+    assert re.findall(r"^USER (.+)$", text, re.M) == ["1000:1000"]
+    assert "--gid 1000" in text
+    for label in ("title", "description", "licenses", "version", "revision"):
+        assert f"org.opencontainers.image.{label}=" in text
+    variables = re.findall(r"^(?:ARG|ENV) (\w+)", text, re.M)
+    assert not [each for each in variables if re.search("TOKEN|PASS|SECRET|KEY|INDEX", each)]
+    pips = re.findall(r"pip install .*", text)
+    assert pips
+    assert all("-c " in each and "constraints.txt" in each for each in pips)
+
+
+def test_sbom_lists_each_distribution_once() -> None:
+    command = [sys.executable, str(FOLDER / "sbom.py"), "cockpit-train"]
+    made = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert (made["spdxVersion"], made["name"]) == ("SPDX-2.3", "cockpit-train")
+    packages = {each["SPDXID"]: each for each in made["packages"]}
+    assert len(packages) == len(made["packages"])
+    locators = {each["externalRefs"][0]["referenceLocator"] for each in packages.values()}
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line
+    )
+    assert f"pkg:pypi/pyyaml@{pins['PyYAML']}" in locators
+    assert {each["relatedSpdxElement"] for each in made["relationships"]} == packages.keys()
