@@ -14,6 +14,7 @@ import yaml
 
 from cockpit.actions import audit
 from cockpit.backends.kuberay.api import client
+from cockpit.backends.kuberay.provision import apply
 from cockpit.cli import main as cli
 from cockpit.cli.cluster import readiness
 from cockpit.config import file
@@ -275,6 +276,18 @@ def test_field_of_another_manager_is_a_conflict_until_it_is_forced(
     assert "--force-conflicts" in todo
     assert len(api.applied) == made
     assert run(*UP, "--size", "3", "--cluster", "demo", "--force-conflicts")[0] == 0
+
+
+def test_write_that_meets_one_of_a_controller_is_repeated(
+    api: ApiServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply, "RETRY_S", 0.0)
+    api.busy = {SETTINGS: 3}
+    assert run(*UP)[0] == 0
+    api.busy = {SETTINGS: 100}
+    code, said = run(*UP)
+    assert code == 1
+    assert "ConfigMap ray-settings was replaced or changed since the plan" in lines(said, code)[0]
 
 
 def test_up_that_fails_in_the_middle_is_continued_by_up_and_removed_by_down(

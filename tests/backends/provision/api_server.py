@@ -38,6 +38,8 @@ class ApiServer:
     """By path, the other manager and field of an object that is applied without force."""
     lost: set[str] = field(default_factory=set)
     """Paths whose objects cannot be applied, except in a dry run."""
+    busy: dict[str, int] = field(default_factory=dict)
+    """By path, how many writes meet one of a controller."""
     applied: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     number: int = 0
@@ -90,6 +92,11 @@ class ApiServer:
         if path in self.conflicts and "force" not in query:
             message = f"Apply failed with 1 conflict: {self.conflicts[path]}"
             return _status(409, "Conflict", message)
+        if self.busy.get(path, 0):
+            self.busy[path] -= 1
+            return _status(
+                409, "Conflict", "Operation cannot be fulfilled: the object has been modified"
+            )
         if path in self.lost and not dry:
             return _status(422, "Invalid", "spec.x: Invalid value")
         before = self.objects.get(path)

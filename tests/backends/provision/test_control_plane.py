@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from cockpit.backends.kuberay.provision.kinds import KINDS, kind_of, path_of
+from cockpit.backends.kuberay.provision.kinds import KINDS, Object, kind_of, path_of
 from cockpit.backends.kuberay.provision.overlay import Volume, Wanted, objects
 from cockpit.cli.main import main
 from tests.cluster.testbed import Testbed
@@ -29,6 +29,18 @@ def exists(testbed: Testbed, path: str) -> bool:
     return True
 
 
+def apply_as_kubectl(testbed: Testbed, each: Object) -> None:
+    """Again while a controller writes the object's status at the same time, as kubectl does."""
+    path, content = f"{path_of(each)}?fieldManager=kubectl", "application/apply-patch+yaml"
+    while True:
+        try:
+            testbed.plane.ask("PATCH", path, each, content=content)
+            return
+        except HTTPError as error:
+            message = error.read().decode()
+            assert "has been modified" in message, message
+
+
 def test_cluster_is_created_changed_by_others_shown_and_deleted(
     control_plane: Testbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,12 +60,7 @@ def test_cluster_is_created_changed_by_others_shown_and_deleted(
 
     # `kubectl apply -k` of the same objects is no conflict, and no change.
     for each in made:
-        plane.ask(
-            "PATCH",
-            f"{path_of(each)}?fieldManager=kubectl",
-            each,
-            content="application/apply-patch+yaml",
-        )
+        apply_as_kubectl(control_plane, each)
     assert main(up) == 0
     assert "everything is as in the manifests" in capsys.readouterr().err
 

@@ -38,6 +38,9 @@ from cockpit.model.text import one_line
 
 MANAGER = "cockpit-up"
 """Of the fields. Not that of other verbs: `cockpit scale` after `cockpit up` shall conflict."""
+RETRIES, RETRY_S = 4, 0.2
+_MODIFIED = "has been modified"
+"""In the API server's 409 for a write that met another one. It is no conflict of fields."""
 AS_IT_IS = ("namespace", "quota", "claim")
 """Parts whose objects may differ from the manifests when they are not ours."""
 _BY_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
@@ -108,7 +111,7 @@ async def apply(
     query |= {"dryRun": "All"} if dry_run else {}
     query |= {"force": "true"} if force else {}
     try:
-        return await client.patch(path_of(body), body, kind="apply", params=query)
+        return await _patched(client, body, query)
     except KubeError as error:
         raise _explained(ref, planned.wanted, error) from error
     except ForbiddenError as error:
@@ -118,6 +121,18 @@ async def apply(
             error.todo,
             status=error.status,
         ) from error
+
+
+async def _patched(client: KubeClient, body: Object, query: Mapping[str, str]) -> Any:
+    """Again while a controller writes the object at the same time, such as the quota's status."""
+    for _ in range(RETRIES):
+        try:
+            return await client.patch(path_of(body), body, kind="apply", params=query)
+        except KubeError as error:
+            if _MODIFIED not in error.what:
+                raise
+        await asyncio.sleep(RETRY_S)
+    return await client.patch(path_of(body), body, kind="apply", params=query)
 
 
 async def _existing(client: KubeClient, each: Object) -> Any:
@@ -212,7 +227,7 @@ def _content(each: Any) -> Any:
 
 def _explained(ref: ClusterRef, each: Mapping[str, Any], error: KubeError) -> CockpitError:
     what = described(each)
-    if error.status == 409 and "conflict" in error.what:
+    if error.status == 409 and error.what.startswith("Apply failed"):
         return CockpitError(
             f"{what} was changed by another client, so nothing was applied.",
             one_line(error.what, 300),
