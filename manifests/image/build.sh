@@ -34,7 +34,7 @@ if [ -z "$builder" ]; then
 fi
 case "$builder" in
   docker | podman) build=("$builder" build) ;;
-  buildah) build=(buildah build --format docker) ;;
+  buildah) build=(buildah build --format docker --layers) ;; # its default is one layer for all steps
   *) fail "No builder: install docker, podman or buildah, or name one with --builder." ;;
 esac
 command -v "$builder" >/dev/null || fail "$builder is not installed."

@@ -101,7 +101,7 @@ disabled_plugins = [
     )
     space.start("containerd", [_which("containerd"), "--config", folder / "config.toml"])
     deadline = time.monotonic() + 30
-    while space.run(*_ctr(), "version", check=False).returncode:
+    while space.run(*ctr(), "version", check=False).returncode:
         if not space.alive("containerd") or time.monotonic() > deadline:
             raise RuntimeError(f"containerd does not answer:\n{space.said('containerd')}")
         time.sleep(0.1)
@@ -113,7 +113,7 @@ def _images(space: Space) -> None:
     for name, archive in (("pause", pause), ("root", root)):
         path = space.folder / f"{name}.tar"
         path.write_bytes(archive)
-        space.run(*_ctr(), "images", "import", path)
+        space.run(*ctr(), "images", "import", path)
 
 
 def _kubelet(plane: ControlPlane) -> None:
@@ -253,7 +253,7 @@ def _add(tar: tarfile.TarFile, path: str, data: bytes, mode: int = 0o644) -> Non
     tar.addfile(item, io.BytesIO(data))
 
 
-def _ctr() -> list[str]:
+def ctr() -> list[str]:
     return [_which("ctr"), "--address", str(_SOCKET), "--namespace", "k8s.io"]
 
 
