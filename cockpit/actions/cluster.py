@@ -7,13 +7,15 @@ if the cluster supports it (`Backend.announce`).
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from cockpit.actions import audit
 from cockpit.backends.protocol import Backend, Change, ExecResult, RayJobSpec, Scaled, Terminal
-from cockpit.launch import job, rayjob, resubmit, submission
+from cockpit.config import file
+from cockpit.launch import job, mlflow_server, rayjob, resubmit, submission
 from cockpit.launch.job import BundledJob
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
@@ -24,6 +26,7 @@ from cockpit.model.run import Job
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
+from cockpit.sources.mlflow.settings import parse as mlflow_settings
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.profiling import Process, RayTools
 
@@ -206,6 +209,7 @@ class ClusterActions:
         return found
 
     async def submit(self, spec: LaunchSpec) -> Job:
+        spec = self._with_mlflow(spec)
         change = self._of_cluster("launch", after=f"{spec.submission_id}: {spec.shown_command}")
         with self._noting_failure(change):
             async with self._dashboard() as dashboard:
@@ -221,6 +225,7 @@ class ClusterActions:
         on_submit: Callable[[str], None] = lambda job_id: None,
     ) -> Job:
         """Until the job is over; it is sent again when the cluster has lost it (`resubmit`)."""
+        spec = self._with_mlflow(spec)
         before = spec.submission_id
 
         def note(job_id: str) -> None:
@@ -234,12 +239,18 @@ class ClusterActions:
 
     async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
         """Make a RayJob resource of the job; the resource's name."""
+        spec = self._with_mlflow(spec)
         made = rayjob.rayjob_spec(spec, options)
         change = Change("launch", "RayJob", made.name, after=spec.shown_command)
         with self._noting_failure(change):
             name = await self._create(spec, made)
         await self._done(change)
         return name
+
+    def _with_mlflow(self, spec: LaunchSpec) -> LaunchSpec:
+        """Raises UsageError for an invalid `[mlflow]`."""
+        settings = mlflow_settings(file.read().tables.get("mlflow", {}), os.environ)
+        return mlflow_server.with_mlflow(spec, settings, self._backend.ref.backend)
 
     async def resume(self, job_id: str) -> Job:
         """Submit the job again under a new id; it continues from its last checkpoint."""

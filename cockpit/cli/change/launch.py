@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -13,8 +14,9 @@ from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
+from cockpit.config import file
 from cockpit.format import bytes_text
-from cockpit.launch import submission
+from cockpit.launch import mlflow_server, submission
 from cockpit.launch.folder import Folder, Why, folder
 from cockpit.launch.rayjob import RayJobOptions, resource_name
 from cockpit.launch.room import beside, shortage
@@ -22,6 +24,7 @@ from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.run import JobStatus
 from cockpit.model.text import one_line
 from cockpit.session.session import Session
+from cockpit.sources.mlflow.settings import parse as mlflow_settings
 from cockpit.sources.ray.dashboard import Dashboard
 
 SECRET_IN_COMMAND = (
@@ -94,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
         )
     spec = launch_spec.spec(args)
+    mlflow = mlflow_settings(file.read().tables.get("mlflow", {}), os.environ)
     uploads = folder(spec.directory) if spec.directory is not None else None
     # It deletes nothing, so it needs no confirmation; it prints what it does.
     may_ask, args.yes = not args.yes, args.yes or uploads is None or not is_large(uploads)
@@ -108,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
         if spec.shown_command != spec.command:
             plan.append(SECRET_IN_COMMAND)
         plan += launch_environment.plan(spec.environment)
+        spec = mlflow_server.with_mlflow(spec, mlflow, session.backend.ref.backend)
+        plan += mlflow_server.plan(spec, mlflow, session.backend.ref.backend)
         if uploads is not None:
             in_map = f"{resource_name(spec.submission_id)}-package" if on_another else ""
             plan += files_summary(uploads, in_map)
