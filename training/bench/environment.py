@@ -7,7 +7,8 @@ import platform
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,21 @@ def measure(world: World, settings: BenchSettings) -> Environment:
     )
 
 
+def recorded(environment: Mapping[str, str]) -> dict[str, Any]:
+    """This host, its software and the version of each package, for whoever repeats a run."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda or "",
+        "ray": ray_version(),
+        "host": asdict(host(environment)),
+        "packages": {
+            str(found.metadata["Name"]): found.version
+            for found in sorted(distributions(), key=lambda item: str(item.metadata["Name"]))
+        },
+    }
+
+
 def _of_ranks(found: list[tuple[int, Host]]) -> Host:
     first = found[0][1]
     ranks = tuple(rank for rank, _ in found)
@@ -175,8 +191,6 @@ def variables(environment: Mapping[str, str]) -> tuple[Variable, ...]:
 
 
 def ray_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("ray")
     except PackageNotFoundError:

@@ -12,6 +12,7 @@ from training.checkpoint.storage import RunDirectory
 from training.jobs import missing_resources, network_interface
 from training.jobs.placement import Placement, scaling
 from training.loop.settings import TrainSettings
+from training.serving.publish import Candidate, publish
 from training.settings import setting
 from training.techniques import environment
 from training.techniques.memory import OutOfMemory
@@ -105,10 +106,19 @@ def fit(
         raise
     if stopped := (result.return_value or {}).get("stopped"):
         raise SystemExit(f"stopped: {stopped}; its checkpoints are in {result.path}")
+    publish(settings, kept(result))
     # A run that was finished before does nothing, and its newest checkpoint says it all.
     if newest := result.metrics:
         print(f"accuracy {newest['accuracy']:.4f} after {newest['step']:.0f} steps", flush=True)
     return result
+
+
+def kept(result: Any) -> list[Candidate]:
+    """The checkpoints that Ray Train keeps, with what was reported with them."""
+    return [
+        Candidate(checkpoint.path.rpartition("/")[2], metrics, checkpoint.as_directory)
+        for checkpoint, metrics in result.best_checkpoints or ()
+    ]
 
 
 def check_losses(name: str, ranks: int, least: int, workers: int) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training.checkpoint.in_folder import FolderCheckpoints
+from training.checkpoint.storage import RunDirectory
 from training.loop.settings import TrainSettings
 from training.loop.train import Parallelizer, train
 from training.loop.world import World
+from training.serving.publish import Candidate, publish
 from training.settings import setting
 from training.stop import Stop
 from training.telemetry.worker.without_ray import Rank, rank_telemetry
@@ -54,9 +57,21 @@ def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[st
             ) as checkpoints,
         ):
             result = train(settings, world, ReportedCheckpoints(checkpoints, telemetry), spread)
+        if world.rank == 0 and "stopped" not in result:
+            publish(settings, newest(where, result))
     except Stop as why:
         result = {"stopped": str(why)}
     return {**result, "rank": world.rank, "folder": str(where)}
+
+
+def newest(where: Path, result: Mapping[str, Any]) -> list[Candidate]:
+    """The newest checkpoint: of the others in the folder, the scores are not known."""
+
+    def candidate(path: str) -> Candidate:
+        return Candidate(path.rpartition("/")[2], result, lambda: nullcontext(path))
+
+    there = RunDirectory(LocalFileSystem(), str(where)).checkpoints()
+    return [candidate(path) for path in there[:1]]
 
 
 class ReportedCheckpoints:

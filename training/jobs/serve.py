@@ -1,6 +1,9 @@
 """A run's newest checkpoint behind HTTP, by Ray Serve, until it is stopped.
 
     python -m training.jobs.serve --run-path ~/ray_results/checkpointed-20261121-180000
+    python -m training.jobs.serve --run-path models:/digits@best
+
+The second form serves a model version of MLflow's registry, and follows the alias.
 
 `GET /info` says what `POST /predict` takes, and `GET /healthz` which checkpoint answers. What the
 model and its data are, the checkpoint says. A newer one is taken on while requests go on.
@@ -20,7 +23,8 @@ import torch
 from training.data import load
 from training.jobs import job, missing_resources
 from training.serving.check import check
-from training.serving.weights import Run, Weights
+from training.serving.registry import source
+from training.serving.weights import Weights
 from training.settings import parse, setting
 from training.stop import Stop
 
@@ -32,7 +36,11 @@ ANSWERS_S = 10.0
 class Settings:
     """Serve"""
 
-    run_path: str = setting("", "directory of the run whose newest checkpoint is served; required")
+    run_path: str = setting(
+        "",
+        "directory of the run whose newest checkpoint is served, or a model of MLflow, such as "
+        "models:/NAME@ALIAS; required",
+    )
     host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0: all interfaces of the head")
     port: int = setting(8000, "port to listen on", at_least=1, at_most=65535)
     replicas: int = setting(1, "number of serving processes, one CPU or GPU each", at_least=1)
@@ -65,11 +73,13 @@ def main() -> None:
 def newest(run_path: str) -> Weights:
     """Exits when there is nothing to serve, before anything is started."""
     if not run_path:
-        raise SystemExit("--run-path is missing: the directory of a run, with its checkpoints")
+        raise SystemExit(
+            "--run-path is missing: the directory of a run, with its checkpoints, or models:/…"
+        )
     try:
-        weights = Run(run_path).newest(torch.device("cpu"))
+        weights = source(run_path).newest(torch.device("cpu"))
     except Stop as why:
-        raise SystemExit(f"the newest checkpoint in {run_path} cannot be served: {why}") from None
+        raise SystemExit(f"the model of {run_path} cannot be served: {why}") from None
     if weights is None:
         raise SystemExit(
             f"no checkpoint in {run_path} is whole: give the directory that holds checkpoint_…, "

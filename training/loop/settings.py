@@ -46,6 +46,12 @@ class RunSettings:
         False, "if no checkpoint is valid: start from step 0 instead of stopping"
     )
     mlflow: str = setting("", "tracking server or directory; empty: MLFLOW_TRACKING_URI, else none")
+    log_model: bool = setting(
+        True, "with MLflow: log the best checkpoint that is kept as a model, at the end"
+    )
+    register_as: str = setting(
+        "", "with MLflow: name of the registered model that gets it as a new version; empty: none"
+    )
 
 
 @dataclass(frozen=True)

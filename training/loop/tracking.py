@@ -25,6 +25,8 @@ EXPERIMENT = "training"
 """Where MLFLOW_EXPERIMENT_NAME names none."""
 RUN_TAG = "cockpit.run"
 """Holds the run's id on the telemetry stream."""
+SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
+"""Artifacts. `cockpit launch JOB --settings` takes the first."""
 KEPT = 1000
 """Reports that are kept for a server that does not answer; older ones are dropped."""
 BATCH = 100
@@ -34,6 +36,8 @@ LAST_WORD_S = 30.0
 """How long the end of the run may wait until the server has the rest."""
 REQUEST = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 """MLflow's own are 120 s and 7 times; ours comes back by itself."""
+QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
+"""A progress bar fills a log."""
 _LONGEST = 500
 """Characters of a tag; a parameter may have 6,000."""
 
@@ -44,7 +48,7 @@ class Tracking:
     def __init__(self, settings: RunSettings, world: World, resumed: str = "") -> None:
         """`resumed`: the `id` that a checkpoint was saved with, of which the run goes on."""
         self.id = resumed
-        uri = address(settings.mlflow) or os.environ.get("MLFLOW_TRACKING_URI", "")
+        uri = server(settings)
         self._teller: _Teller | None = None
         if uri and world.rank == 0:
             self._teller = _Teller(uri, settings, world.size, resumed)
@@ -75,6 +79,11 @@ class Tracking:
             self._teller.stopped = why
 
 
+def server(settings: RunSettings) -> str:
+    """The tracking URI of a run; empty without one."""
+    return address(settings.mlflow) or os.environ.get("MLFLOW_TRACKING_URI", "")
+
+
 def address(named: str) -> str:
     """A server's as it is. A folder's is that of a database in it: MLflow 3 refuses plain files."""
     if not named or ":" in named:
@@ -82,6 +91,15 @@ def address(named: str) -> str:
     folder = Path(named).expanduser().absolute()
     folder.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{folder / 'mlflow.db'}"
+
+
+def artifacts(uri: str) -> str | None:
+    """Where a new experiment keeps its files: a server decides, a directory has them in it.
+
+    MLflow would create a folder in the working directory of the process.
+    """
+    database = uri.removeprefix("sqlite:///")
+    return None if database == uri else (Path(database).parent / "artifacts").as_uri()
 
 
 class _Teller:
@@ -153,7 +171,7 @@ class _Teller:
             self._client.set_terminated(self.id, status)
 
     def _begin(self) -> None:
-        for name, value in REQUEST.items():
+        for name, value in {**REQUEST, **QUIET}.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
         from mlflow.tracking.context.registry import resolve_tags
@@ -161,7 +179,10 @@ class _Teller:
         client = MlflowClient(self._uri)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
         experiment = client.get_experiment_by_name(name)
-        experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
+        if experiment:
+            experiment_id = experiment.experiment_id
+        else:
+            experiment_id = client.create_experiment(name, artifacts(self._uri))
         own = {"run_name": self._settings.run_name, "world_size": str(self._world_size)}
         if run := attempt_observer.run():
             own[RUN_TAG] = run
@@ -175,6 +196,17 @@ class _Teller:
         self.id = found.info.run_id
         self._tell_settings(client, found, own)
         self._client = client
+        self._attach(client)
+
+    def _attach(self, client: Any) -> None:
+        """Log the settings and the environment as files. Metrics do not depend on a file store."""
+        from training.bench.environment import recorded
+
+        try:
+            client.log_dict(self.id, {"settings": asdict(self._settings)}, SETTINGS)
+            client.log_dict(self.id, recorded(os.environ), ENVIRONMENT)
+        except Exception as error:  # noqa: BLE001 - of the store, whose clients have their own
+            self._warn(f"no files are logged: {error}")
 
     def _resumed(self, client: Any, experiment_id: str, run: str) -> Any:
         """The run of MLflow that this one goes on with: of its checkpoint, or of its stream."""

@@ -15,8 +15,9 @@ from starlette.responses import JSONResponse
 from torch import Tensor
 
 from training.loop.world import device
+from training.serving.registry import source
 from training.serving.request import Asked, Refused, Sampling, asked, largest_bytes, wanted
-from training.serving.weights import Run, Weights
+from training.serving.weights import Weights
 from training.stop import Stop
 
 
@@ -32,7 +33,7 @@ class Serving:
 class Server:
     def __init__(self, serving: Serving) -> None:
         """Raises Stop or RuntimeError when there is nothing to serve."""
-        self._run, self._poll_s = Run(serving.run_path), serving.poll_s
+        self._run, self._poll_s = source(serving.run_path), serving.poll_s
         self._device = device(0, serving.gpu)
         weights = self._run.newest(self._device)
         if weights is None:

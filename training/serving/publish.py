@@ -1,0 +1,126 @@
+"""The best checkpoint of a finished run, as a model of its MLflow run and in MLflow's registry.
+
+A server that fails costs one line in the log: the run itself is done.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from training.loop.progress import COUNTS
+from training.loop.settings import RunSettings
+from training.loop.tracking import QUIET, server
+from training.serving.mlflow_model import save
+from training.serving.weights import Weights, loaded
+from training.stop import Stop
+
+SCORE = "held_out_loss"
+"""The metric of the best checkpoint: the lowest."""
+SCORES = (SCORE, "accuracy")
+"""Tags of a model version."""
+ARTIFACT = "model"
+"""Where the model is, in the artifacts of the run."""
+LOGGED_STEP = "cockpit.model_step"
+"""A tag of the run: a finished run that is launched again logs its model once."""
+BEST, NEWEST = "best", "newest"
+"""The aliases of a registered model."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A checkpoint that is kept."""
+
+    name: str
+    metrics: Mapping[str, Any]
+    opened: Callable[[], AbstractContextManager[str]]
+    """Its directory on this host, for as long as it is open."""
+
+
+def publish(settings: RunSettings, candidates: Iterable[Candidate]) -> None:
+    """Log the best of the candidates; register it with `register_as`."""
+    uri = server(settings)
+    if not uri or not settings.log_model:
+        return
+    best = min(candidates, key=lambda item: _score(item.metrics), default=None)
+    if best is None:
+        return
+    try:
+        _log(uri, settings, best)
+    except Stop as why:
+        print(f"the model of {best.name} is not logged to MLflow: {why}", flush=True)
+    except Exception as error:  # noqa: BLE001 - whatever a server, or mlflow itself, does
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        print(f"mlflow at {uri}: the model of {best.name} is not logged: {first}", flush=True)
+
+
+def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    with best.opened() as directory:
+        run_id = _tracked(Path(directory))
+        if not run_id:
+            return  # the server did not answer while the run trained
+        weights = loaded(best.name, Path(directory), torch.device("cpu"))
+    run = client.get_run(run_id)
+    step = str(weights.made.step)
+    if run.data.tags.get(LOGGED_STEP) == step:
+        return
+    with TemporaryDirectory(prefix="model-") as folder:
+        save(weights, Path(folder) / ARTIFACT)
+        client.log_artifacts(run_id, str(Path(folder) / ARTIFACT), ARTIFACT)
+    print(f"logged the model of {best.name} (step {step}) to MLflow", flush=True)
+    if settings.register_as:
+        _register(client, settings.register_as, run, weights, best.metrics)
+    client.set_tag(run_id, LOGGED_STEP, step)
+
+
+def _register(
+    client: Any, name: str, run: Any, weights: Weights, metrics: Mapping[str, Any]
+) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    tags = {score: str(metrics[score]) for score in SCORES if score in metrics}
+    made = client.create_model_version(
+        name,
+        f"{run.info.artifact_uri}/{ARTIFACT}",
+        run.info.run_id,
+        tags={**tags, "step": str(weights.made.step)},
+    )
+    client.set_registered_model_alias(name, NEWEST, made.version)
+    before = client.get_registered_model(name).aliases.get(BEST)
+    is_best = before is None or _score(tags) < _score(client.get_model_version(name, before).tags)
+    if is_best:
+        client.set_registered_model_alias(name, BEST, made.version)
+    which = f"{NEWEST} and {BEST}" if is_best else NEWEST
+    print(f"registered it as {name} version {made.version} ({which})", flush=True)
+
+
+def _score(metrics: Mapping[str, Any]) -> float:
+    """Infinite without a finite one."""
+    value = float(metrics.get(SCORE, math.inf))
+    return value if math.isfinite(value) else math.inf
+
+
+def _tracked(directory: Path) -> str:
+    """The id of the MLflow run that the checkpoint was saved in."""
+    if not (directory / COUNTS).exists():
+        return ""
+    counts = torch.load(directory / COUNTS, map_location="cpu", weights_only=True)
+    return str(counts.get("tracked", ""))
