@@ -1,4 +1,4 @@
-"""What somebody should look at: found by a diagnosis, raised and cleared with hysteresis."""
+"""Findings that need attention, and the alerts that are raised and cleared with hysteresis."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Severity(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """What a diagnosis says of one subject, now. Pure functions of the store make them."""
+    """The current result of a diagnosis of one subject. Pure functions of the store create it."""
 
     kind: str
-    """A plain name in kebab-case: `straggler`, `loss-nan`, `silent-rank`, …"""
+    """The kind, in kebab-case: `straggler`, `loss-nan`, `silent-rank`, …"""
     subject: str
-    """What it is of: `run RUN_ID`, `rank 3`, `cluster`. With `kind` it names the finding."""
+    """The subject: `run RUN_ID`, `rank 3`, `cluster`. With `kind` it identifies the finding."""
     severity: Severity
     what: str
-    """One line: what is so, with the numbers."""
+    """One line: the problem, with its numbers."""
     why: str = ""
-    """One line: how that is known; the threshold and what it was compared with."""
+    """One line: the evidence, that is, the threshold and the value compared with it."""
     todo: str = ""
     """One line: what to try."""
     run_id: str = ""
@@ -34,6 +34,6 @@ class Alert(Struct, frozen=True):
     """A finding that lasted long enough to be raised."""
 
     id: str
-    """`KIND/SUBJECT`, and so the same each time it comes again."""
+    """`KIND/SUBJECT`: the same each time that the alert is raised."""
     finding: Finding
     raised_s: float

@@ -14,7 +14,7 @@ WORDS = {
 
 
 def parse_boolean(text: str) -> bool:
-    """Return the value, whatever its case and surrounding spaces. Raises ValueError."""
+    """Return the value; case and surrounding spaces are ignored. Raises ValueError."""
     try:
         return WORDS[text.strip().lower()]
     except KeyError:
@@ -22,7 +22,7 @@ def parse_boolean(text: str) -> bool:
 
 
 def boolean_variable(environ: Mapping[str, str], name: str) -> bool | None:
-    """Return the environment variable, None where it is unset or empty. Raises UsageError."""
+    """Return the environment variable, or None if it is unset or empty. Raises UsageError."""
     text = environ.get(name, "")
     try:
         return parse_boolean(text) if text else None

@@ -1,8 +1,8 @@
-"""The time as the cluster's servers have it.
+"""The time, corrected by the clock of the cluster's servers.
 
 On a host whose clock is an hour ahead, a fault would seem to follow the steps that it interrupts,
 every run would look stalled, and every pod an hour older. So the clock is corrected by the Date
-header (RFC 9110, 6.6.1) of the Ray dashboard's answers, if it is wrong by more than TOLERANCE_S.
+header (RFC 9110, 6.6.1) of the Ray dashboard's responses if it is wrong by more than TOLERANCE_S.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ EARLIEST_S, LATEST_S = 1_577_836_800.0, 4_102_444_800.0
 
 
 class ServerClock:
-    """Unix time in seconds; called as `time.time` is, from any thread."""
+    """Unix time in seconds; called like `time.time`, from any thread."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
         self.offset_s = 0.0
-        """What is added to this host's clock; negative where that is ahead."""
+        """The correction that is added to this host's clock; negative if that clock is ahead."""
 
     def __call__(self) -> float:
         return self._wall() + self.offset_s
 
     def correct(self, date: str | None, took_s: float) -> None:
-        """Take the Date header of an answer that has just begun, `took_s` after its request."""
+        """Use the Date header of a response that started `took_s` after its request."""
         if date is None:
             return
         from email.utils import parsedate_to_datetime
@@ -40,8 +40,8 @@ class ServerClock:
         if not EARLIEST_S <= server_s < LATEST_S:
             return
         now_s = self._wall()
-        # The server's clock showed between `server_s` and a second more, at some moment since the
-        # request was sent.
+        # At some moment since the request was sent, the server's clock was between `server_s` and
+        # one second more.
         least, most = server_s - now_s, server_s + 1.0 - (now_s - took_s)
         if least - TOLERANCE_S <= self.offset_s <= most + TOLERANCE_S:
             return

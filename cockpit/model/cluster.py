@@ -14,15 +14,15 @@ from cockpit.model.text import one_line
 
 
 class PodPhase(StrEnum):
-    """Where a pod is in its life. The words are those that kubectl prints."""
+    """The phase of a pod, named as kubectl prints it."""
 
     PENDING = "Pending"
-    """Wanted, but its processes are not up yet (being scheduled, pulled, started)."""
+    """Requested, but its processes are not running yet: being scheduled, pulled or started."""
     RUNNING = "Running"
     TERMINATING = "Terminating"
-    """Asked to go; its grace period is running."""
+    """Being deleted; its grace period is running."""
     FAILED = "Failed"
-    """Ended by itself or was killed; a replacement has another name."""
+    """Ended on its own or was killed; a replacement has another name."""
     SUCCEEDED = "Succeeded"
     UNKNOWN = "Unknown"
 
@@ -33,18 +33,18 @@ class NodeType(StrEnum):
 
 
 class Resources(Struct, frozen=True):
-    """What one pod offers to Ray."""
+    """The resources that one pod offers to Ray."""
 
     cpus: float = 1.0
     gpus: float = 0.0
     memory_bytes: int = 0
-    """0: not told to Ray, which then takes what the machine has."""
+    """0: not set; Ray then uses what the host has."""
 
 
 class WorkerGroup(Struct, frozen=True):
-    """Pods of one shape, scaled together. Counts are pods, `min` and `max` too.
+    """Pods of one shape, scaled together. Counts are pods, including `min` and `max`.
 
-    Where a replica spans several hosts, `hosts` pods make one replica: they are made and removed
+    If a replica spans several hosts, `hosts` pods form one replica: they are created and removed
     together, and `scale` counts replicas.
     """
 
@@ -55,13 +55,13 @@ class WorkerGroup(Struct, frozen=True):
     max: int
     resources: Resources = Resources()
     hosts: int = 1
-    """Pods that make one replica (KubeRay's numOfHosts)."""
+    """Pods of one replica (KubeRay's numOfHosts)."""
     autoscaled: bool = False
-    """Ray's autoscaler changes the number of replicas by itself."""
+    """Whether Ray's autoscaler changes the number of replicas."""
     suspended: bool = False
     note: str = ""
-    """What the counts alone do not say, in one line: `wanted 0, running 2, held by the autoscaler
-    until idle`."""
+    """One line that explains the counts: `wanted 0, running 2, held by the autoscaler until idle`.
+    """
 
 
 class Pod(Struct, frozen=True):
@@ -73,24 +73,24 @@ class Pod(Struct, frozen=True):
     phase: PodPhase
     ready: bool
     ip: str = ""
-    """Also the join to Ray: a Ray node is on the pod with its address."""
+    """Also joins the pod to Ray: a Ray node runs on the pod with its address."""
     created_s: float = 0.0
     ended_s: float | None = None
     restarts: int = 0
     reason: str = ""
     """One line: why it is not ready, or how it ended."""
     host: str = ""
-    """The machine (Kubernetes node) that it runs on."""
+    """The Kubernetes node that it runs on."""
     gpus: float = 0.0
-    """GPUs that it asks Kubernetes for."""
+    """GPUs that it requests from Kubernetes."""
     replica: str = ""
-    """Where a replica spans several hosts, its name: its pods live and go together."""
+    """If a replica spans several hosts, its name: its pods are created and deleted together."""
     uid: str = ""
-    """Never given to another pod, unlike the name; empty where the cluster has no such thing."""
+    """Unlike the name, never reused for another pod; empty if the cluster has no UIDs."""
 
 
 class Gpu(Struct, frozen=True):
-    """One GPU of a node, as NVML numbers it."""
+    """One GPU of a node, with NVML's index."""
 
     index: int
     name: str
@@ -116,7 +116,7 @@ class Node(Struct, frozen=True):
     resources: dict[str, float] = field(default_factory=dict)
     """What the node offers to Ray's scheduler (`CPU`, `GPU`, `memory`, custom names)."""
     state_message: str = ""
-    """Ray's words on why a node is dead."""
+    """Why Ray considers the node dead, as Ray reports it."""
 
 
 class Machine(Struct, frozen=True):
@@ -127,18 +127,18 @@ class Machine(Struct, frozen=True):
     cordoned: bool = False
     """New pods are not placed on it."""
     reason: str = ""
-    """One line: why it is not ready, or which pressure it is under."""
+    """One line: why it is not ready, or its pressure condition."""
     ip: str = ""
     version: str = ""
-    """The kubelet's."""
+    """The version of the kubelet."""
     created_s: float = 0.0
     cpus: float = 0.0
     memory_bytes: int = 0
     gpus: float = 0.0
-    """What it offers to pods (allocatable)."""
+    """The resources that it offers to pods (allocatable)."""
     taints: tuple[str, ...] = ()
     uid: str = ""
-    """Never given to another node, unlike the name."""
+    """Unlike the name, never reused for another node."""
     problems: tuple[str, ...] = ()
     """Conditions and taints that report a problem: of the kubelet, of node-problem-detector, or of
     a GPU operator."""
@@ -158,15 +158,15 @@ class ClusterHealth(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DEGRADED = "degraded"
-    """The head answers, but fewer pods are ready than wanted."""
+    """The head responds, but fewer pods are ready than desired."""
     DOWN = "down"
     SUSPENDED = "suspended"
-    """On purpose without pods; resuming makes them anew."""
+    """Has no pods on purpose; resuming creates them again."""
     UNKNOWN = "unknown"
 
 
 class ClusterRef(Struct, frozen=True):
-    """Which cluster: enough to name it on a screen and to find it again."""
+    """The identity of a cluster: enough to name it in the UI and to find it again."""
 
     backend: str
     """`local`, `kuberay` or `address`."""
@@ -189,7 +189,7 @@ class ClusterRef(Struct, frozen=True):
 
 
 class ClusterSummary(Struct, frozen=True):
-    """One cluster as a row among many, from what its own object says alone."""
+    """One cluster as a row of a list, from its own object only."""
 
     ref: ClusterRef
     health: ClusterHealth
@@ -199,7 +199,7 @@ class ClusterSummary(Struct, frozen=True):
     """Worker pods."""
     groups: int = 0
     gpus: float = 0.0
-    """GPUs of the worker pods that it wants."""
+    """GPUs of the desired worker pods."""
     ray_version: str = ""
     created_s: float = 0.0
     autoscaled: bool = False
@@ -207,36 +207,36 @@ class ClusterSummary(Struct, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DashboardRoute:
-    """A live way to the Ray dashboard: base URL without a trailing slash, and headers to send.
+    """A working route to the Ray dashboard: base URL without a trailing slash, and headers to send.
 
-    The headers hold the token; `repr` leaves them out so that no log or traceback shows it.
+    The headers contain the token; `repr` omits them so that no log or traceback shows it.
     """
 
     base_url: str
     headers: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
     tls: ssl.SSLContext | None = dataclasses.field(default=None, repr=False, compare=False)
-    """For https: whom to trust and the client's certificate. None: what the system trusts."""
+    """For https: the trusted certificates and the client's certificate. None: the system's."""
     socket_path: str = ""
-    """A Unix socket to connect to in place of the URL's host (a port-forward of our own)."""
+    """A Unix socket to connect to instead of the URL's host (cockpit's own port-forward)."""
     proxy: str = dataclasses.field(default="", repr=False)
-    """The HTTP or SOCKS proxy on the way, as a URL."""
+    """The URL of an HTTP or SOCKS proxy to use."""
     via: str = ""
-    """How it goes, in a few words for the screen: `service proxy`, `port-forward`."""
+    """The kind of route, as the UI shows it: `service proxy`, `port-forward`."""
     check_peer: Callable[[], None] | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
-    """Called when a connection is open and nothing was sent on it; raises to refuse the peer."""
+    """Called when a connection is open and nothing was sent on it; raises to reject the peer."""
 
 
 class Capability(Struct, frozen=True):
-    """Whether this user may do one verb here, and if not why, in one line."""
+    """Whether this user may perform one action here, and if not, why, in one line."""
 
     allowed: bool
     why_not: str = ""
 
 
 class ClusterPattern(Struct, frozen=True):
-    """Glob patterns, all of which a cluster has to match: `*`, `?` and `[…]`, as in a shell."""
+    """Glob patterns (`*`, `?` and `[…]`, as in a shell) that a cluster must match, all of them."""
 
     context: str = "*"
     namespace: str = "*"
@@ -255,5 +255,5 @@ class ClusterPattern(Struct, frozen=True):
 
 
 def is_protected(ref: ClusterRef, patterns: Iterable[ClusterPattern]) -> bool:
-    """Whether a destructive change of the cluster needs its name, typed."""
+    """Whether a destructive change of the cluster requires that the user types its name."""
     return any(pattern.matches(ref) for pattern in patterns)

@@ -1,4 +1,4 @@
-"""Processes that were killed, and what logs have around the end of a job or an attempt."""
+"""Processes that were killed, and log lines around the end of a job or an attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MemoryKill(Struct, frozen=True):
     pid: int
     at_s: float
     detail: str = ""
-    """Ray's exit detail: how full the node was, and which processes used most."""
+    """Ray's exit detail: the memory in use on the node, and the processes that used most."""
 
 
 class BadEnd(Struct, frozen=True):

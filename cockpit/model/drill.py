@@ -1,4 +1,4 @@
-"""An experiment: faults that are injected, and what is measured of how the run comes back."""
+"""A drill: the injected faults, and the measured recovery of the run."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ from msgspec import Struct, field
 
 
 class Drill(Struct, frozen=True):
-    """A fault that was injected, with what was known of the run at that instant."""
+    """A fault that was injected, with the state of the run at that instant."""
 
     id: str
     fault: str
-    """A name of the catalogue (`cockpit.drills.faults.catalog`): `pod-kill`, `rank-freeze`, …"""
+    """A name of the catalog (`cockpit.drills.faults.catalog`): `pod-kill`, `rank-freeze`, …"""
     target: str
-    """What was hit, as its name: a pod's as a rule; of several, with commas between."""
+    """The target's name, usually of a pod; several are separated by commas."""
     ranks: tuple[int, ...]
-    """The ranks that were hit."""
+    """The affected ranks."""
     injected_s: float
     grace_s: float
     run_id: str = ""
-    """Empty when no run was going: then pods alone are timed."""
+    """Empty if no run was active: then only pods are timed."""
     attempt: int = 0
     step: int = 0
     """The last step known before the fault."""
     pods: tuple[str, ...] = ()
-    """The pods that were hit, or whose processes were. Empty in old recordings: `target` alone."""
+    """The affected pods, or the pods of affected processes. Empty in old recordings: `target` only.
+    """
     parameters: dict[str, str] = field(default_factory=dict)
     profile: str = ""
-    """The recovery profile of the run, as far as it is known: like is compared with like."""
+    """The recovery profile of the run, if known; drills are compared within one profile."""
     workload: str = ""
-    """What the run runs, for the same reason: the bundled job's name, else the run's."""
+    """The workload, for the same reason: the bundled job's name, else the run's."""
     game_day: str = ""
     seed: int | None = None
-    """Of the choice of targets, where there was one to make."""
+    """The seed that selected the targets, if there was a choice."""
 
 
 class Milestone(StrEnum):
-    """The instants of a recovery, in the order in which they come as a rule."""
+    """The milestones of a recovery, in their usual order."""
 
     INJECTED = "injected"
     SYMPTOM = "first symptom"
-    """Anything that was different first: a pod not ready, a rank silent, a state left."""
+    """The first change: a pod not ready, a rank without data, a run state that ended."""
     DETECTED = "detected by Ray"
     """The run left RUNNING, a Ray node was dead, or the attempt ended."""
     STOPPED = "training stopped"
@@ -54,43 +55,46 @@ class Milestone(StrEnum):
     RESTORED = "checkpoint restored"
     FIRST_STEP = "first new step"
     CAUGHT_UP = "caught up"
-    """The step before the fault was done again."""
+    """The last step before the fault was repeated."""
     THROUGHPUT_BACK = "throughput back"
-    """Within 5 % of before the fault, or of what the new world size can do."""
+    """Within 5 % of the value before the fault, or of what the new world size can reach."""
 
 
 class Instant(Struct, frozen=True):
-    """When a milestone was reached, and who said so."""
+    """When a milestone was reached, and the source that reported it."""
 
     milestone: Milestone
     after_s: float
-    """Since the injection; negative when the source saw it before, by its own clock."""
+    """Since the injection; negative if the source's own clock has it before."""
     source: str
-    """`backend`, `ray`, `telemetry`, `user`: that of the event; what was derived says from what."""
+    """The source of the event: `backend`, `ray`, `telemetry`, `user`; a derived one names its
+    origin.
+    """
 
 
 class Continuity(Struct, frozen=True):
-    """The loss after the recovery against the curve before the fault."""
+    """The loss after the recovery, compared with the curve before the fault."""
 
     before: float
     """The median over the last steps before the fault."""
     after: float
-    """The same over as many steps from the first new one."""
+    """The median over the same number of steps, from the first new one."""
     spread: float
-    """How much the loss varied before (scaled median absolute deviation), in its own unit."""
+    """The variation of the loss before the fault (scaled median absolute deviation), in its unit.
+    """
     continuous: bool
 
 
 class Recovery(Struct, frozen=True):
-    """How the run came back from one drill. Seconds count from the injection; None: not yet."""
+    """The recovery of the run from one drill, in seconds since the injection; None: not yet."""
 
     drill: Drill
     pod_gone_s: float | None = None
     detected_s: float | None = None
-    """The run left RUNNING or its attempt ended: Ray Train had noticed."""
+    """The run left RUNNING or its attempt ended: Ray Train detected the fault."""
     attempt_ended_s: float | None = None
     pod_ready_s: float | None = None
-    """As many worker pods were ready again as before the fault."""
+    """The number of ready worker pods was again the one before the fault."""
     restarted_s: float | None = None
     """The next attempt's worker group had started."""
     first_step_s: float | None = None
@@ -104,24 +108,26 @@ class Recovery(Struct, frozen=True):
     instants: tuple[Instant, ...] = ()
     """Every milestone that was reached, in the order of time."""
     interrupted: bool | None = None
-    """Whether the fault ended the attempt; False once it is clear that training went on in it."""
+    """Whether the fault ended the attempt; False once training has continued in it."""
     seconds_lost: float | None = None
-    """Wall time without new steps, and the time of those that were done again; of a run that was
-    only slowed, what its steps took longer."""
+    """Wall time without new steps plus the time of repeated steps; for a run that was only slowed,
+    the additional time of its steps.
+    """
     gpu_seconds_lost: float | None = None
-    """`seconds_lost` times the GPUs that the run held; None without GPUs."""
+    """`seconds_lost` times the GPUs of the run; None without GPUs."""
     goodput_percent: float | None = None
     """Useful time over wall time, from the injection to the last milestone."""
     continuity: Continuity | None = None
     restarts: int = 0
-    """Attempts that ended from the injection to the first new step, if their end cost anything."""
+    """Attempts that ended from the injection to the first new step, if the end was charged."""
     budget: str = ""
-    """What they were charged to: `max_failures`, `max_preemption_failures`; empty: not known."""
+    """The budgets they were charged to: `max_failures`, `max_preemption_failures`; empty: unknown.
+    """
     ranks_before: int | None = None
     ranks_after: int | None = None
-    """Another number for an elastic run: throughput back is relative to it."""
+    """The new world size of an elastic run: the restored throughput is relative to it."""
     unseen: tuple[str, ...] = ()
-    """What could not be seen, a line each: `the backend was away from 12 s to 31 s`."""
+    """Gaps in the observation, a line each: `the backend was away from 12 s to 31 s`."""
 
     @property
     def recovered(self) -> bool:
@@ -129,7 +135,7 @@ class Recovery(Struct, frozen=True):
 
     @property
     def steps_lost(self) -> int | None:
-        """Steps that had to be done again: last step of the old attempt − (first new − 1)."""
+        """Steps that were repeated: last step of the old attempt − (first new − 1)."""
         if self.last_step is None or self.resumed_step is None:
             return None
         return max(0, self.last_step - (self.resumed_step - 1))
@@ -140,12 +146,12 @@ class Recovery(Struct, frozen=True):
 
 
 class Stage(StrEnum):
-    """Where a drill is."""
+    """The stage of a drill."""
 
     PREPARING = "preparing"
-    """Targets are chosen, rights and needs are checked, the cluster's lease is taken."""
+    """Selects targets, checks permissions and requirements, takes the cluster's lease."""
     BEFORE = "checking before"
-    """The hypothesis has to hold before anything is broken."""
+    """Checks that the hypothesis holds before a fault is injected."""
     INJECTING = "injecting"
     DURING = "fault lasts"
     UNDOING = "undoing"
@@ -159,29 +165,29 @@ class Verdict(StrEnum):
     FAILED = "failed"
     """The hypothesis did not hold, or a target (seconds, steps) was missed."""
     ABORTED = "aborted"
-    """By the user or an abort condition; what was done has been undone."""
+    """Aborted by the user or an abort condition; the fault was undone."""
     REFUSED = "refused"
-    """Nothing was injected: the hypothesis did not hold before, or something was missing."""
+    """Nothing was injected: the hypothesis did not hold before, or a requirement was missing."""
     BROKEN = "broken"
     """The drill itself failed: a fault could not be injected or undone."""
 
 
 class ProbeResult(Struct, frozen=True):
-    """What one probe of the hypothesis found, once."""
+    """One result of one probe of the hypothesis."""
 
     probe: str
-    """Its name, which is also what it asks: `throughput >= 80 %`."""
+    """The probe's name, which is also its condition: `throughput >= 80 %`."""
     when: str
     """`before`, `during`, `after` or `abort`."""
     ok: bool | None
-    """None: it could not be asked, and `value` says why."""
+    """None: the probe failed to run, and `value` has the reason."""
     value: str
-    """What was found, in a few words with its unit."""
+    """The measured value as short text, with its unit."""
     at_s: float
 
 
 class DrillRecord(Struct, frozen=True):
-    """A drill from its beginning to its end: what history, reports and verbs show."""
+    """A drill from start to end, as history, reports and verbs show it."""
 
     id: str
     name: str
@@ -191,23 +197,23 @@ class DrillRecord(Struct, frozen=True):
     ended_s: float
     verdict: Verdict
     why: str
-    """One line: what decided."""
+    """One line: the reason for the verdict."""
     drills: tuple[Drill, ...] = ()
-    """What was injected, in order: several at once, or one after the other."""
+    """The injected faults, in order: at the same time, or one after the other."""
     recoveries: tuple[Recovery, ...] = ()
-    """Of each of `drills`."""
+    """The recovery from each of `drills`."""
     stages: tuple[tuple[Stage, float], ...] = ()
     """When each stage began (Unix seconds)."""
     probes: tuple[ProbeResult, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the reader should know: warnings, what could not be seen, how it was undone."""
+    """Notes for the reader: warnings, gaps in the observation, how the fault was undone."""
     game_day: str = ""
     asked: tuple[str, ...] = ()
-    """The faults that were asked for: one that kills again and again injects others."""
+    """The requested faults; a repeating fault injects others."""
 
     @property
     def fault(self) -> str:
-        """The kinds of its faults, with a plus between."""
+        """The kinds of its faults, joined by a plus sign."""
         kinds = self.asked or tuple(drill.fault for drill in self.drills)
         return "+".join(dict.fromkeys(kinds)) or self.name
 
@@ -223,9 +229,9 @@ class KeptCurve(Struct, frozen=True):
 
 
 class KeptDrill(Struct, frozen=True):
-    """A drill as it is kept for later: its record, and the run's curves around it."""
+    """A stored drill: its record, and the run's curves around it."""
 
     record: DrillRecord
     run: str = ""
-    """The name of the run that was hit; empty where there was none."""
+    """The name of the affected run; empty if there was none."""
     curves: tuple[KeptCurve, ...] = ()

@@ -1,4 +1,4 @@
-"""What the driver of a job reserves on the node that it runs on."""
+"""The resources that the driver of a job reserves on its node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DriverResources(Struct, frozen=True):
     custom: Mapping[str, float] = field(default_factory=dict)
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields of Ray's job submission API; those that are not set are left out."""
+        """The fields of Ray's job submission API; unset ones are omitted."""
         fields = {
             "entrypoint_num_cpus": self.cpus,
             "entrypoint_num_gpus": self.gpus,

@@ -1,4 +1,4 @@
-"""Errors for the person at 3 a.m.: what failed, why, what to do."""
+"""Errors with what failed, why, and what to do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class ExitCode(IntEnum):
 
 
 class CockpitError(Exception):
-    """An error with a sentence for each of: what failed, why, what to do next.
+    """An error in up to three sentences: what failed, why, what to do next.
 
-    The command line prints them as at most three lines and exits with `code`; a screen shows them
-    as a message. `why` and `todo` may be empty.
+    The command line prints them as at most three lines and exits with `code`; the UI shows them as
+    a message. `why` and `todo` may be empty.
     """
 
     code = ExitCode.FAILED
@@ -35,12 +35,12 @@ class CockpitError(Exception):
 
 
 def _joined(text: str) -> str:
-    """On one line: a name with line ends in it must not write further lines of an error."""
+    """Return it as one line: a name that contains line ends must not add lines to an error."""
     return " ".join(part.strip() for part in text.splitlines())
 
 
 def _ended(line: str) -> str:
-    """With a full stop: what a library said may become one line with the next sentence."""
+    """Return it with a full stop: a library's message may share a line with the next sentence."""
     return line if line.endswith((".", ":", "!", "?", "…")) else f"{line}."
 
 
@@ -49,7 +49,7 @@ class UsageError(CockpitError):
 
 
 class ReplacedError(CockpitError):
-    """The object that a plan has shown is gone, and another one has its name."""
+    """The object that a plan showed was deleted, and another one has its name."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class ReplacedError(CockpitError):
 
 
 class ChangedError(CockpitError):
-    """A worker group does not have the number of replicas that a change was meant for."""
+    """A worker group does not have the number of replicas that a change expected."""
 
     def __init__(self, group: str, found: int, expected: int) -> None:
         super().__init__(
@@ -80,14 +80,14 @@ class LeaseHeldError(CockpitError):
     ) -> None:
         super().__init__(what, why, todo)
         self.renewal = renewal
-        """Differs after each renewal: a holder that lives renews within `ttl_s`."""
+        """Differs after each renewal: a live holder renews within `ttl_s`."""
         self.ttl_s = ttl_s
         self.current = current
-        """By the clock of this machine it has not run out, nor begins in the future."""
+        """By this host's clock it has not expired, and does not begin in the future."""
 
 
 class UnreachableError(CockpitError):
-    """Something that is needed does not answer, or is not there."""
+    """A required service does not respond, or does not exist."""
 
     code = ExitCode.UNREACHABLE
 

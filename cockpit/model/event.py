@@ -1,7 +1,7 @@
-"""Everything that can be learned, as events: what was true, when, and who said so.
+"""All events: what was true, when, and which source reported it.
 
-A source yields events, the store reduces them; recordings are files of them. An event that lists
-(`PodsListed`, …) replaces everything of its kind that the same source said before.
+A source yields events, the store reduces them, and recordings are files of them. An event that
+lists (`PodsListed`, …) replaces everything of its kind that the same source reported before.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ from cockpit.model.tracking import GpuActivity, TrackedRun
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """What all events share."""
+    """The fields that all events have."""
 
     at_s: float
-    """When it was true, by the clock of the source that said so."""
+    """When it was true, by the clock of the reporting source."""
     source: str
     """`backend`, `ray`, `telemetry`, `logs`, `user`, …"""
 
 
 class SourceHealth(Event, frozen=True, kw_only=True):
-    """A source speaks of itself: each successful poll or read says `ok`, each failure why."""
+    """The state of a source: `ok` after each successful poll or read, the reason after a failure.
+    """
 
     ok: bool
     error: str = ""
     retry_at_s: float | None = None
     absent: bool = False
-    """Not broken, just not there (no telemetry file yet, no Prometheus configured)."""
+    """Absent, not broken: no telemetry file yet, or no Prometheus configured."""
 
 
 class ClusterSeen(Event, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class ClusterSeen(Event, frozen=True, kw_only=True):
     message: str = ""
     ray_version: str = ""
     uid: str = ""
-    """Never given to another cluster, unlike the name; empty where there is no such thing."""
+    """Unlike the name, never reused for another cluster; empty if there are no UIDs."""
 
 
 class GroupsListed(Event, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class GroupsListed(Event, frozen=True, kw_only=True):
 class PodsListed(Event, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
     more: bool = False
-    """The first list is still coming in, page by page: pods that are missing are not gone."""
+    """The first list is still arriving by pages: a pod that is missing was not deleted."""
 
 
 class NodesListed(Event, frozen=True, kw_only=True):
@@ -82,32 +83,32 @@ class MachinesListed(Event, frozen=True, kw_only=True):
 
 
 class ClustersListed(Event, frozen=True, kw_only=True):
-    """All RayClusters that one context shows; the source is `context:NAME`."""
+    """All RayClusters that are visible in one context; the source is `context:NAME`."""
 
     context: str
     clusters: tuple[ClusterSummary, ...]
 
 
 class JobsListed(Event, frozen=True, kw_only=True):
-    """The jobs as Ray has them (source `ray`), or as RayJobs (source `backend`)."""
+    """The jobs as Ray lists them (source `ray`), or as RayJobs (source `backend`)."""
 
     jobs: tuple[Job, ...]
 
 
 class Notice(Event, frozen=True, kw_only=True):
-    """One line of what happened to an object, like a Kubernetes Event."""
+    """One line about an object, like a Kubernetes Event."""
 
     kind: str
     """`Pod`, `WorkerGroup`, `Job`, `Run`, `Cluster`."""
     name: str
     reason: str
-    """CamelCase, as Kubernetes has it: `Killed`, `Started`, `Scaled`."""
+    """In CamelCase, as Kubernetes writes it: `Killed`, `Started`, `Scaled`."""
     message: str
     warning: bool = False
 
 
 class RunSeen(Event, frozen=True, kw_only=True):
-    """A run exists, or changed state."""
+    """A run started, or changed its state."""
 
     run_id: str
     name: str
@@ -120,11 +121,11 @@ class RunSeen(Event, frozen=True, kw_only=True):
     """For ERRORED: the error in one line."""
     max_failures: int | None = None
     max_preemption_failures: int | None = None
-    """Restarts that it may have, of Ray Train's FailureConfig; -1: without end, None: not told."""
+    """Permitted restarts, from Ray Train's FailureConfig; -1: unlimited, None: not reported."""
 
 
 class AttemptStarted(Event, frozen=True, kw_only=True):
-    """A worker group is up: the ranks have their processes."""
+    """A worker group has started: the ranks have processes."""
 
     run_id: str
     attempt: int
@@ -138,22 +139,23 @@ class AttemptEnded(Event, frozen=True, kw_only=True):
     reason: str
     """One line; empty for an attempt that finished."""
     budget: str = ""
-    """What it was charged to: `max_failures`, `max_preemption_failures`, …; `none` for an end that
-    costs nothing, empty where nobody says."""
+    """The budget it was charged to: `max_failures`, `max_preemption_failures`, …; `none` if the end
+    is not charged, empty if not reported.
+    """
 
 
 class RankSampled(Event, frozen=True, kw_only=True):
-    """One tick. Of a large world some ranks are told in turn, and of all of them the spreads."""
+    """One tick. For a large world: some ranks, which alternate, and spreads over all ranks."""
 
     run_id: str
     samples: tuple[RankSample, ...]
     spreads: tuple[Spread, ...] = ()
     attempt: int = 0
-    """Of the spreads."""
+    """The attempt of the spreads."""
     reporting: int | None = None
-    """With spreads: how many ranks gave a sample since the last tick."""
+    """With spreads: the number of ranks that sent a sample since the last tick."""
     silent: tuple[int, ...] = ()
-    """With spreads: ranks of the attempt that gave none for some seconds, the longest first."""
+    """With spreads: ranks of the attempt that sent none for some seconds, the longest first."""
 
 
 class RanksDumped(Event, frozen=True, kw_only=True):
@@ -169,38 +171,38 @@ class RanksDumped(Event, frozen=True, kw_only=True):
 
 
 class PhaseEntered(Event, frozen=True, kw_only=True):
-    """An attempt is in another phase since `at_s`."""
+    """An attempt entered another phase at `at_s`."""
 
     run_id: str
     attempt: int
-    """The attempt that it belongs to, which may not have started: then the one to come."""
+    """The attempt of the phase; it may not have started yet."""
     phase: Phase
 
 
 class MetricsReported(Event, frozen=True, kw_only=True):
-    """What the job gave to `ray.train.report`, the mean over the ranks that gave a number."""
+    """The metrics of `ray.train.report`: the mean over the ranks that reported a number."""
 
     run_id: str
     attempt: int
     metrics: dict[str, float] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
     ranks: tuple[RankMetrics, ...] = ()
-    """By rank; of a large world, a few."""
+    """By rank; for a large world, some ranks only."""
 
 
 class TrialsListed(Event, frozen=True, kw_only=True):
-    """Trials that are new or changed. One that is left out is as it was."""
+    """Trials that are new or changed. An omitted trial is unchanged."""
 
     experiment: str
     trials: tuple[Trial, ...]
     metric: str = ""
-    """What the experiment optimises, where it says so."""
+    """The metric that the experiment optimises, if reported."""
     mode: str = ""
     """`min` or `max`."""
 
 
 class HistoryLoaded(Event, frozen=True, kw_only=True):
-    """Points of a run's curve from before it was watched. `metric`: a field of `RankSample`."""
+    """Points of a run's curve from before the session. `metric`: a field of `RankSample`."""
 
     run_id: str
     metric: str
@@ -214,38 +216,38 @@ class HistoryLoaded(Event, frozen=True, kw_only=True):
 
 
 class GpuActivityListed(Event, frozen=True, kw_only=True):
-    """What DCGM measures of the GPUs."""
+    """DCGM's measurements of the GPUs."""
 
     gpus: tuple[GpuActivity, ...]
 
 
 class TrackedRunsListed(Event, frozen=True, kw_only=True):
-    """The runs of an experiment tracker (MLflow) that belong to what is watched."""
+    """The runs of an experiment tracker (MLflow) that belong to the watched runs."""
 
     runs: tuple[TrackedRun, ...]
 
 
 class AlertRaised(Event, frozen=True, kw_only=True):
-    """Raised, or raised before and now with another text or severity."""
+    """Raised, or raised before and changed in text or severity."""
 
     alert: Alert
 
 
 class AlertCleared(Event, frozen=True, kw_only=True):
-    """What it warned of is over."""
+    """The condition of the alert has ended."""
 
     alert_id: str
 
 
 class AlertHandled(Event, frozen=True, kw_only=True):
-    """A user has seen it (`snoozed_until_s` None) or does not want to hear of it until then."""
+    """A user acknowledged the alert (`snoozed_until_s` None) or snoozed it until then."""
 
     alert_id: str
     snoozed_until_s: float | None = None
 
 
 class LogLines(Event, frozen=True, kw_only=True):
-    """Lines of one log, in order, each once; control sequences already removed."""
+    """Lines of one log, in order, each once; control sequences are already removed."""
 
     stream: str
     """`job:ID` or `pod:NAME`."""
@@ -253,7 +255,7 @@ class LogLines(Event, frozen=True, kw_only=True):
 
 
 class MemoryKillsListed(Event, frozen=True, kw_only=True):
-    """The workers that Ray's memory monitor has killed, on any node, the newest first."""
+    """The workers that Ray's memory monitor killed, on any node, the newest first."""
 
     kills: tuple[MemoryKill, ...]
 
@@ -267,7 +269,7 @@ class LogExcerpted(Event, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     run_id: str = ""
     attempt: int = 0
-    """0: of the job."""
+    """0: the job."""
     rank: int | None = None
 
 
@@ -276,14 +278,14 @@ class DrillInjected(Event, frozen=True, kw_only=True):
 
 
 class DrillStaged(Event, frozen=True, kw_only=True):
-    """A drill has come to another stage."""
+    """A drill entered another stage."""
 
     drill_id: str
-    """Of the record: what is injected has ids of its own."""
+    """The id of the record; the injected faults have ids of their own."""
     name: str
     stage: Stage
     message: str = ""
-    """One line: what is done or waited for."""
+    """One line: the current action or wait."""
 
 
 class DrillProbed(Event, frozen=True, kw_only=True):

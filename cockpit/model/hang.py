@@ -1,4 +1,4 @@
-"""What ranks do while they make no progress, as their watchdogs sent it."""
+"""The state of ranks that make no progress, as their watchdogs sent it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Stack(Struct, frozen=True):
     user: int = -1
     """The index of the innermost frame of the user's own code; -1 without one."""
     call: str = ""
-    """What the innermost frame calls: `time.sleep`."""
+    """The call in the innermost frame: `time.sleep`."""
     peer: int = -1
-    """The rank that a `send` or `recv` waits for; -1 where there is none."""
+    """The rank that a `send` or `recv` waits for; -1 if there is none."""
 
 
 class Thread(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Thread(Struct, frozen=True):
     stack: int
     """An index into the stacks of the event."""
     state: str = ""
-    """Of the kernel: `R` running, `S` sleeping, `D` uninterruptible."""
+    """The kernel's thread state: `R` running, `S` sleeping, `D` uninterruptible."""
     is_training: bool = False
 
 
@@ -42,17 +42,17 @@ class Collective(Struct, frozen=True):
     group: int
     """An index into the groups of the event."""
     seq: int
-    """Counts the collectives of the group, from 1."""
+    """The number of the collective in its group, from 1."""
     op: str
     shape: str = ""
     """`float32 [1024]`."""
     age_s: float = 0.0
-    """Since the call, by the rank's own clock."""
+    """Seconds since the call, by the rank's own clock."""
     done: bool = False
 
 
 class Reached(Struct, frozen=True):
-    """How far a rank is in a process group: the newest collective called, and completed."""
+    """The progress of a rank in a process group: the newest collective called, and completed."""
 
     group: int
     enqueued: int
@@ -60,13 +60,13 @@ class Reached(Struct, frozen=True):
 
 
 class Dump(Struct, frozen=True):
-    """One rank, at one moment. Seconds are by its own clock, so ranks can be compared."""
+    """One rank at one moment. Seconds are by its own clock, so ranks can be compared."""
 
     rank: int
     at_s: float = 0.0
     """When it was taken."""
     number: int = 1
-    """Counts the dumps since the last progress; 0: there is progress again."""
+    """The number of dumps since the last progress; 0: there is progress again."""
     idle_s: float = 0.0
     """Since the last step, report, checkpoint, or call of a collective."""
     usual_s: float | None = None
@@ -74,7 +74,7 @@ class Dump(Struct, frozen=True):
     longest_s: float = 0.0
     """The longest time between two of these so far."""
     bound_s: float = 0.0
-    """The longest `idle_s` that the rank's own pace explains."""
+    """The longest `idle_s` that is normal for the rank's pace."""
     slow_bound_s: float = 0.0
     """The same for a rank that is busy."""
     cpu_percent: float | None = None

@@ -1,8 +1,8 @@
-"""JSON of unknown origin, decoded within limits.
+"""Decode JSON of unknown origin within limits.
 
-A small document can cost much: three bytes of `[],` become 64 bytes of memory, 200,000 brackets
-exhaust the stack of whatever walks over the result, and a number of 400 digits is no float. What is
-over a limit is refused before it is decoded.
+A small document can be expensive: three bytes of `[],` become 64 bytes of memory, 200,000 brackets
+exhaust the stack of code that walks over the result, and a number of 400 digits is not a float. A
+document over a limit is rejected before it is decoded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DEPTH = 64
 """A pod's manifest is 16 deep."""
 MAX_VALUES = 2_000_000
 INT_DIGITS = 63
-"""Longer whole numbers become floats, if need be infinite ones: no field of ours holds them."""
+"""Longer whole numbers become floats, possibly infinite: no field of cockpit stores them."""
 
 _STRUCTURE = b'[]{},"'
 _OTHER = bytes(set(range(256)) - set(_STRUCTURE))
@@ -28,7 +28,7 @@ _STRINGS = re.compile(rb'"[^"]*"')
 
 
 class LimitError(ValueError):
-    """The document is larger or deeper than any that is expected. One line, without its content."""
+    """The document is larger or deeper than expected. One line, without its content."""
 
 
 def loads(
@@ -38,10 +38,10 @@ def loads(
     max_depth: int = MAX_DEPTH,
     max_values: int = MAX_VALUES,
 ) -> Any:
-    """The decoded document. As `json.loads`, it takes NaN and the infinities.
+    """Return the decoded document. As `json.loads`, it accepts NaN and the infinities.
 
-    Raises ValueError for what is not JSON, and LimitError, which is one; TypeError for what is
-    neither text nor bytes.
+    Raises ValueError for invalid JSON, LimitError (a ValueError) for a document over a limit, and
+    TypeError for what is neither text nor bytes.
     """
     if not isinstance(data, str | bytes | bytearray):
         raise TypeError(f"a {type(data).__name__} is not JSON")
@@ -64,17 +64,18 @@ def _whole(digits: str) -> int | float:
 
 
 def check(raw: bytes, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES) -> None:
-    """What `loads` refuses, for a document that another library decodes.
+    """Reject what `loads` rejects, for a document that another library decodes.
 
     Counts values and depth in passes over bytes, at a fraction of the cost of decoding. Without
-    strings and scalars a document is brackets alone, and each pass that removes the empty pairs
-    takes the innermost level away. Raises LimitError, or ValueError for brackets that do not match.
+    strings and scalars a document consists of brackets only, and each pass that removes the empty
+    pairs removes the innermost level. Raises LimitError, or ValueError for brackets that do not
+    match.
     """
     opened = raw.count(b"[") + raw.count(b"{")
     if opened <= max_depth and opened + raw.count(b",") <= max_values:
         return
     outside = raw.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in raw else raw
-    # Most strings are two quotes by now, or two that are neighbours: either way a pair goes.
+    # Most strings are two quotes by now, or two adjacent ones: in both cases a pair is removed.
     left = _STRINGS.sub(b"", outside.translate(None, _OTHER).replace(b'""', b""))
     if left.count(b",") + left.count(b"[") + left.count(b"{") > max_values:
         raise LimitError(f"it has more than {max_values:,} values")

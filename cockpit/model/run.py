@@ -29,7 +29,7 @@ class Job(Struct, frozen=True):
     entrypoint: str
     status: JobStatus
     message: str = ""
-    """Ray's words on the status; for a failed job the end of its traceback."""
+    """Ray's message on the status; for a failed job the end of its traceback."""
     started_s: float | None = None
     ended_s: float | None = None
     driver_node_id: str = ""
@@ -41,12 +41,13 @@ class Job(Struct, frozen=True):
     rayjob_uid: str = ""
     """The resource's UID, which no other RayJob of its name has."""
     deployment: str = ""
-    """For a RayJob, KubeRay's word on where it is (jobDeploymentStatus)."""
+    """For a RayJob, the state that KubeRay reports (jobDeploymentStatus)."""
     submitted: bool = False
-    """For a RayJob, whether its status has Ray's answer about the job (jobStatus): KubeRay sets
-    the deployment to Running before it submits."""
+    """For a RayJob, whether its status contains Ray's state of the job (jobStatus): KubeRay sets
+    the deployment to Running before it submits.
+    """
     cluster: str = ""
-    """For a RayJob, the RayCluster that it runs on, which may be one of its own."""
+    """For a RayJob, its RayCluster, which may be a new one."""
 
 
 class RunState(StrEnum):
@@ -81,7 +82,7 @@ class Placement(Struct, frozen=True):
 
 
 class RankSample(Struct, frozen=True):
-    """What one rank did since its last sample: steps folded into one record, at most 1 a second.
+    """The steps of one rank since its last sample, folded into one record, at most 1 a second.
 
     A number that the job does not report is None, never 0.
     """
@@ -90,19 +91,20 @@ class RankSample(Struct, frozen=True):
     attempt: int
     at_s: float
     step: int
-    """The last global step done, counted from 1 over the whole run: attempts go on counting."""
+    """The last global step, counted from 1 over the whole run; a new attempt continues the count.
+    """
     first_step: int
     """The first step in this record; `step - first_step + 1` steps are folded in."""
     steps_total: int
     """Steps done by this process, this attempt."""
     epoch: float | None = None
     loss: float | None = None
-    """Of the last step; NaN and infinity are kept."""
+    """The loss of the last step; NaN and infinity are kept."""
     samples_per_s: float | None = None
     step_time_s: float | None = None
     """Mean wall time between the ends of steps in this record."""
     data_wait_s: float | None = None
-    """Mean per step, as are the sections that follow; sections of a GPU are its own time."""
+    """Mean per step, like the sections that follow; GPU sections are in the GPU's time."""
     comm_s: float | None = None
     checkpoint_s: float | None = None
     """Total time blocked on checkpoints in this record."""
@@ -111,11 +113,11 @@ class RankSample(Struct, frozen=True):
     optimizer_s: float | None = None
     tokens_per_s: float | None = None
     mfu_percent: float | None = None
-    """Model FLOPs utilisation: FLOPs that the model needs, of what the device can do."""
+    """Model FLOPs utilisation: the FLOPs that the model needs, relative to the device's peak."""
     learning_rate: float | None = None
     grad_norm: float | None = None
     cpu_percent: float | None = None
-    """Of the rank's own process; 100 is one core."""
+    """CPU usage of the rank's own process; 100 is one core."""
     memory_bytes: int | None = None
     """Resident set of the rank's own process."""
     gpu_utilization_percent: float | None = None
@@ -124,13 +126,13 @@ class RankSample(Struct, frozen=True):
     gpu_temperature_c: float | None = None
     gpu_memory_total_bytes: int | None = None
     gpu_clock_mhz: int | None = None
-    """Of the streaming multiprocessors."""
+    """The clock of the streaming multiprocessors."""
     gpu_throttle: str | None = None
-    """Why the clocks are held down, in words with a comma between; "" when they are not."""
+    """Why the clocks are reduced, separated by commas; "" if they are not."""
     gpu_ecc_errors: int | None = None
     """Uncorrected errors since the driver was loaded."""
     gpu_xid: int | None = None
-    """The newest Xid of the device since the rank began; None when there was none."""
+    """The newest Xid of the device since the rank started; None if there was none."""
     gpu_nvlink_rx_bytes_per_s: float | None = None
     gpu_nvlink_tx_bytes_per_s: float | None = None
     gpu_pcie_rx_bytes_per_s: float | None = None
@@ -138,14 +140,14 @@ class RankSample(Struct, frozen=True):
 
 
 class Spread(Struct, frozen=True):
-    """One number over all ranks of a large world, in one tick: not every rank is told each time."""
+    """One metric over all ranks of a large world, in one tick that does not include every rank."""
 
     name: str
     """A field of `RankSample`."""
     count: int
-    """Ranks that gave a number. The quantiles are of the finite ones."""
+    """Ranks that sent a number. The quantiles are of the finite ones."""
     mean: float
-    """NaN when a rank gave NaN or infinity."""
+    """NaN if a rank sent NaN or infinity."""
     low: float
     p10: float
     p50: float
@@ -156,19 +158,19 @@ class Spread(Struct, frozen=True):
 
 
 class Phase(StrEnum):
-    """Where an attempt is. One begins where the one before ends; not every attempt has all."""
+    """The phase of an attempt. One begins where the one before ends; an attempt may skip some."""
 
     SCHEDULING = "scheduling"
     """Waiting for resources."""
     PLACEMENT_GROUP = "placement group"
     ACTOR_START = "actor start"
-    """The ranks' processes start and import."""
+    """The ranks' processes start and import modules."""
     PROCESS_GROUP = "process group"
-    """The ranks meet (torch.distributed)."""
+    """The ranks form their process group (torch.distributed)."""
     RESTORE = "restore"
     """A checkpoint is being read."""
     FIRST_STEP = "first step"
-    """The training function runs; its first step or report is awaited."""
+    """The training function runs, before its first step or report."""
     RUNNING = "running"
     PREEMPTING = "preempting"
     RESTARTING = "restarting"
@@ -177,25 +179,25 @@ class Phase(StrEnum):
 
 
 class RankMetrics(Struct, frozen=True):
-    """What one rank gave to one `ray.train.report`."""
+    """The metrics of one rank in one `ray.train.report`."""
 
     rank: int
     metrics: dict[str, float]
 
 
 class Checkpoint(Struct, frozen=True):
-    """A checkpoint that Ray Train has accepted."""
+    """A checkpoint that Ray Train accepted."""
 
     step: int | None
     path: str
     metrics: dict[str, float] = field(default_factory=dict)
     size_bytes: int | None = None
     took_s: float | None = None
-    """From the report to its acceptance, the upload included."""
+    """From the report to the acceptance, including the upload."""
 
 
 class TrialStatus(StrEnum):
-    """Ray Tune's (ray.tune.experiment.Trial)."""
+    """The trial statuses of Ray Tune (ray.tune.experiment.Trial)."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -209,38 +211,39 @@ class TrialStatus(StrEnum):
 
 
 class Trial(Struct, frozen=True):
-    """One trial of a Ray Tune experiment, as it was told last."""
+    """One trial of a Ray Tune experiment, as last reported."""
 
     id: str
     experiment: str
     status: TrialStatus
     config: dict[str, str] = field(default_factory=dict)
-    """Flat, its values as text."""
+    """The parameters, flattened, with values as text."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Of its newest result."""
+    """The metrics of its newest result."""
     iteration: int = 0
     started_s: float | None = None
     updated_s: float | None = None
     node_ip: str = ""
     pid: int = 0
     error: str = ""
-    """One line."""
+    """The error in one line."""
     run_id: str = ""
-    """The Train run that the trial drives, if it does."""
+    """The Train run that the trial drives, if any."""
 
 
 class RunSummary(Struct, frozen=True):
-    """None where nothing was known. Medians are over the samples while the run was RUNNING."""
+    """The summary of a run; None: unknown. Medians are over the samples while it was RUNNING."""
 
     run_id: str
     name: str
     job: str
-    """What was launched, without what differs from time to time: a bundled job's name, or the
-    entrypoint. Runs are compared with runs of the same job and world size."""
+    """The launched workload, the same for each launch: a bundled job's name, or the entrypoint.
+    Runs are compared with runs of the same job and world size.
+    """
     state: RunState
     world_size: int | None = None
     gpus: float = 0.0
-    """All of its ranks together."""
+    """The throughput of all ranks together."""
     started_s: float | None = None
     ended_s: float | None = None
     attempts: int = 0
@@ -249,7 +252,7 @@ class RunSummary(Struct, frozen=True):
     samples_per_s: float | None = None
     step_time_s: float | None = None
     loss: float | None = None
-    """The last one."""
+    """The last loss."""
     goodput_percent: float | None = None
     submission_id: str = ""
-    """Of the job that it was, or is, part of."""
+    """The status of its job."""

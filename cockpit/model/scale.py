@@ -1,4 +1,4 @@
-"""Plan a change of a worker group's size: what is set, and what to know before and after.
+"""Plan a change of a worker group's size: the new numbers, and notes for before and after.
 
 Counts are replicas, which are pods unless a replica spans several hosts.
 """
@@ -16,7 +16,7 @@ from cockpit.model.text import one_line
 
 
 class ScaleRequest(Struct, frozen=True):
-    """A change of a worker group's size. None leaves a number as it is."""
+    """A change of a worker group's size. None keeps the current number."""
 
     group: str
     replicas: int | None = None
@@ -25,7 +25,7 @@ class ScaleRequest(Struct, frozen=True):
     remove: tuple[str, ...] = ()
     """Pods to remove first, by name."""
     uid: str = ""
-    """Only for the cluster of this UID (`ClusterSeen.uid`); empty: for any."""
+    """Apply only to the cluster with this UID (`ClusterSeen.uid`); empty: to any."""
     expected: int | None = None
     """Only if this number of replicas is requested now; else the backend raises ChangedError."""
     remove_uids: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class ScaleRequest(Struct, frozen=True):
 
 
 class ScalePlan(Struct, frozen=True):
-    """`after` is within the group's bounds; None: only its bounds or certain pods change."""
+    """`after` is within the group's bounds; None: only its bounds or specific pods change."""
 
     group: WorkerGroup
     before: int
@@ -53,7 +53,7 @@ def plan_scale(
     max_replicas: int | None = None,
     remove: Sequence[str] = (),
 ) -> ScalePlan:
-    """As for `Backend.scale`: None leaves a number as it is, and `remove` names pods."""
+    """As for `Backend.scale`: None keeps the current number, and `remove` names pods."""
     before = group.desired // group.hosts
     low = group.min // group.hosts if min_replicas is None else min_replicas
     high = group.max // group.hosts if max_replicas is None else max_replicas
@@ -122,7 +122,7 @@ def require_bounds(group: str, replicas: int | None, low: int, high: int) -> Non
 
 
 def clamped(wanted: int, low: int, high: int) -> tuple[int, str]:
-    """The number within the bounds, and a warning if it is another one."""
+    """Return the number clamped to the bounds, and a warning if it differs."""
     if wanted > high:
         return high, f"{wanted} is above the group's max of {high}: limited to {high}."
     if wanted < low:
@@ -131,9 +131,9 @@ def clamped(wanted: int, low: int, high: int) -> tuple[int, str]:
 
 
 def autoscaler_effect(group: str, before: int, after: int, idle_s: int | None = None) -> str:
-    """What Ray's autoscaler (recorded with its version 2) does after a change; or nothing.
+    """What Ray's autoscaler (recorded with its version 2) does after a change, if anything.
 
-    `idle_s` is after how long it removes an idle worker, where that is known.
+    `idle_s` is the time after which it removes an idle worker, if known.
     """
     if after > before:
         idle = "" if idle_s is None else f" for {idle_s} s"
@@ -150,7 +150,7 @@ def autoscaler_effect(group: str, before: int, after: int, idle_s: int | None = 
 
 
 def wanted_replicas(text: str, group: WorkerGroup) -> int:
-    """Parse `3`, or `+1` and `-1` relative to the present number. Raises UsageError."""
+    """Parse `3`, or `+1` and `-1` relative to the current number. Raises UsageError."""
     try:
         number = int(text)
     except ValueError:
@@ -159,7 +159,7 @@ def wanted_replicas(text: str, group: WorkerGroup) -> int:
 
 
 def unit(count: int, group: WorkerGroup) -> str:
-    """`1 pod`, `3 pods`; `2 replicas of 4 pods` where several make one."""
+    """`1 pod`, `3 pods`; `2 replicas of 4 pods` if a replica has several pods."""
     if group.hosts == 1:
         return plural(count, "pod")
     return f"{plural(count, 'replica')} of {group.hosts} pods"

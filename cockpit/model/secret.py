@@ -1,4 +1,4 @@
-"""Keep secrets out of text that is shown, logged or sent: errors, audit log, Events, reports."""
+"""Mask secrets in text that is shown, logged or sent: errors, audit log, Events, reports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cockpit.model.error import UsageError
 
 MASKED = "***"
 LONGEST = 4_000
-"""Characters that are looked at; what comes after is left out. Bounds the time that it takes."""
+"""Characters that are checked; the rest is cut off. Bounds the time that it takes."""
 _SHORTEST = 4
-"""Characters of a known secret that is replaced; a shorter one would blot out ordinary text."""
+"""The shortest known secret that is replaced; a shorter one would mask ordinary text."""
 _NAME = (
     # Not `max_tokens` and `tokenizer`, which are of language models.
     r"[\w.-]{0,40}(?:token(?!s|i[sz])|passw(?:or)?d|passphrase|secret|credential|[_-]pwd\b"
@@ -50,7 +50,7 @@ _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 
 
 def masked(text: str) -> str:
-    """The text with `***` where a secret stood: after a name that says so, or of a known form.
+    """Return the text with `***` in place of secrets: values of secret names, and known forms.
 
     A value follows its name after `=`, `:` or `=>`, or as the next word of an option
     (`--token abc`). In case of doubt, more is masked than the value.
@@ -59,11 +59,11 @@ def masked(text: str) -> str:
 
 
 def without_credentials(text: str, known: Iterable[str] = ()) -> str:
-    """An error or answer of another program, without the credentials that it may quote.
+    """Return another program's error or response without the credentials that it may quote.
 
-    `known` are header values that were sent (`Bearer abc`) and other secrets; each is replaced
-    wherever it stands. Also replaces every Authorization header and every known form of token.
-    Unlike `masked`, it leaves `token: expired` as it is: that is a reason, not a token.
+    `known` are header values that were sent (`Bearer abc`) and other secrets; each occurrence is
+    replaced. Also replaces every Authorization header and every known form of token. Unlike
+    `masked`, it keeps `token: expired`: that is a reason, not a token.
     """
     text = text[:LONGEST]
     values = {part for value in known for part in (value, value.rpartition(" ")[2])}
@@ -75,9 +75,9 @@ def without_credentials(text: str, known: Iterable[str] = ()) -> str:
 
 
 def sendable(secret: str, where: str) -> str:
-    """The secret without white space around it, as a header can carry it.
+    """Return the secret without surrounding white space, so that a header can contain it.
 
-    HTTP libraries quote a header that they refuse, so a token with a line break would be shown.
+    HTTP libraries quote a header that they reject, so a token with a line break would be shown.
     Raises UsageError, which names `where` the secret was found and does not quote it.
     """
     secret = secret.strip()
@@ -96,12 +96,12 @@ def masked_lines(text: str) -> str:
 
 
 def masked_value(name: str, value: str) -> str:
-    """What may be shown under such a name."""
+    """Return the value, or `***` if the name is that of a secret."""
     return MASKED if value and is_secret(name) else masked_lines(value)
 
 
 def masked_command(argv: Sequence[str]) -> list[str]:
-    """The words of a command, with `***` for each that is or holds a secret."""
+    """The arguments of a command, with `***` for each that is or contains a secret."""
     shown: list[str] = []
     hide = False
     for word in argv:

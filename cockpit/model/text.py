@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # ECMA-48: CSI sequences, the string sequences (OSC, DCS, SOS, PM, APC) up to their terminator,
-# other two- and three-character escapes; then whatever C0, DEL and C1 controls are left.
+# other two- and three-character escapes; then all remaining C0, DEL and C1 controls.
 _SEQUENCES = re.compile(
     r"""
     (?: \x1b\[ | \x9b ) [0-?]* [ -/]* [@-~]
@@ -15,18 +15,19 @@ _SEQUENCES = re.compile(
     re.VERBOSE,
 )
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""C0, DEL, C1, line separators and bidirectional overrides. None of them takes a cell."""
+"""C0, DEL, C1, line separators and bidirectional overrides. None of them occupies a cell."""
 
 
 _HALVES = re.compile(r"[\ud800-\udfff]")
-"""Half characters, which JSON can spell and no file can hold."""
+"""Lone surrogates, which JSON can contain and no file can."""
 
 
 def clean(text: str) -> str:
-    """Without terminal control sequences and control characters; tabs become spaces.
+    """Remove terminal control sequences and control characters; tabs become spaces.
 
-    Works on one line: give it lines, not whole files. A carriage return drops what a progress bar
-    has overwritten. Bidirectional overrides go too, since they reorder what is shown.
+    Works on one line: pass lines, not whole files. Text that a progress bar overwrote with a
+    carriage return is dropped. Bidirectional overrides are removed too, since they reorder what is
+    shown.
     """
     if "\r" in text:
         text = next((part for part in reversed(text.split("\r")) if part), "")
@@ -37,12 +38,12 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """Each line of the text cleaned; the line ends stay."""
+    """Clean each line of the text; line ends are kept."""
     return text if text.isprintable() else "\n".join(map(clean, text.splitlines()))
 
 
 def for_terminal(text: str) -> str:
-    """What may be written to a terminal: of control characters, newlines and tabs alone.
+    """Return text that is safe for a terminal: newlines and tabs are the only control characters.
 
     Text that a program reads from a pipe is not changed otherwise: tabs are not expanded and no
     line is dropped.
@@ -56,9 +57,9 @@ def for_terminal(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """The text as one clean line of at most `limit` characters, with an ellipsis when cut.
+    """The text as one clean line of at most `limit` characters, with an ellipsis if cut.
 
-    A carriage return ends a line here: `evil\\rgood` must not pass for `good`.
+    A carriage return ends a line here: `evil\\rgood` must not be shown as `good`.
     """
     line = " ".join(clean(part) for part in text.splitlines()).strip()
     line = " ".join(line.split())
@@ -66,5 +67,5 @@ def one_line(text: str, limit: int = 200) -> str:
 
 
 def as_sentence(words: str) -> str:
-    """A reason that was written to follow a colon, as a sentence of its own."""
+    """Turn a reason that was written to follow a colon into a sentence."""
     return f"{words[:1].upper()}{words[1:]}."

@@ -1,4 +1,4 @@
-"""What other systems know of the runs: an experiment tracker, and DCGM's counters."""
+"""Runs of an experiment tracker, and DCGM's counters."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class TrackedRun(Struct, frozen=True):
     ended_s: float | None = None
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
-    """The newest value of each."""
+    """The newest value of each metric."""
     artifacts: tuple[str, ...] = ()
     """Paths below the artifact root, the first level."""
     url: str = ""
-    """Its page in the tracker."""
+    """The URL of its page in the tracker."""
     run_id: str = ""
-    """The Ray Train run, when a tag or the name says which."""
+    """The Ray Train run, if a tag or the name identifies it."""
 
 
 class GpuActivity(Struct, frozen=True):
-    """One GPU as DCGM sees it. 100 % utilisation is not efficiency: these say how busy it is."""
+    """DCGM's counters of one GPU: how busy it is, which 100 % utilisation does not show."""
 
     node: str
     """Host name or address, as the exporter labels it."""
     gpu: str
     """The index on its node."""
     sm_active_percent: float | None = None
-    """DCGM_FI_PROF_SM_ACTIVE: cycles in which a multiprocessor had a warp, mean over them."""
+    """DCGM_FI_PROF_SM_ACTIVE: cycles in which a multiprocessor had a warp, averaged over all."""
     tensor_active_percent: float | None = None
     """DCGM_FI_PROF_PIPE_TENSOR_ACTIVE."""
     xid: int | None = None
@@ -45,23 +45,23 @@ class GpuActivity(Struct, frozen=True):
 
 
 class RunRef(Struct, frozen=True):
-    """A run that is watched, as other systems are asked about it."""
+    """A watched run, as queries of other systems need it."""
 
     id: str
     """Ray Train's run id."""
     name: str = ""
     started_s: float | None = None
-    """As far as it is known: the beginning may have been before anybody watched."""
+    """If known: the run may have started before the session."""
     ended_s: float | None = None
     submission_id: str = ""
     first_point_s: float | None = None
-    """Where its curves begin; None while they are empty."""
+    """The start of its curves; None while they are empty."""
     gpus: tuple[tuple[str, int], ...] = ()
-    """Address of the node and index on it, of each GPU that its ranks use or have used."""
+    """Node address and GPU index of each GPU that its ranks use or have used."""
 
 
 Runs = Callable[[], Awaitable[Sequence[RunRef]]]
-"""Returns the runs that are watched now, for a source that asks another system about them."""
+"""Returns the currently watched runs, for a source that queries another system about them."""
 
 
 async def no_runs() -> Sequence[RunRef]:

@@ -1,6 +1,6 @@
-"""Ranges outside of which a number that was read is no measurement but an error or an attack.
+"""Valid ranges of numbers; a value outside is an error or an attack, not a measurement.
 
-A time of 1e300 has no date, and whoever counts up to a rank of 10**18 never ends.
+A time of 1e300 has no date, and a loop over 10**18 ranks never ends.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_799.0
-"""The years 1 to 9999, as Unix times: what `time.localtime` and `datetime` have dates for."""
+"""The years 1 to 9999, as Unix times: the dates that `time.localtime` and `datetime` support."""
 MAX_COUNT = 10_000_000
-"""Of ranks, attempts and other things that are counted one by one."""
+"""The limit of ranks, attempts and other counted things."""
 
 
 def moment_s(value: Any) -> float:
