@@ -1,9 +1,9 @@
-"""A job's settings: a frozen dataclass, its fields as flags of the command line.
+"""A job's settings: a frozen dataclass, whose fields are command-line flags.
 
 A field is declared with its help, `epochs: int = setting(60, "passes over the data")`, and becomes
 `--epochs N`. Types are bool, int, float and str; bools take true or false. The class that declares
-a field gives its group: the first line of its docstring. A job's own class may declare a field
-anew, for another default; it stays in its group.
+a field defines its group: the first line of its docstring. A job's own class may redeclare a field
+with another default; it stays in its group.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Setting:
     default: Value
     help: str
     choices: tuple[str, ...]
-    """The words that it may be; () for any."""
+    """The permitted values; () for any."""
     group: str
     at_least: float | None = None
     at_most: float | None = None
-    """The numbers that it may be; None: without end."""
+    """The permitted range; None: unlimited."""
 
 
 def setting(
@@ -41,14 +41,14 @@ def setting(
     at_least: float = -math.inf,
     at_most: float = math.inf,
 ) -> T:
-    """A field with its help. Typed as the default is, like `dataclasses.field`."""
+    """A field with its help. Typed as its default, like `dataclasses.field`."""
     metadata = {"help": help, "choices": tuple(choices), "range": (at_least, at_most)}
     declared: T = field(default=default, metadata=metadata)
     return declared
 
 
 def describe(settings: type[Any]) -> tuple[Setting, ...]:
-    """Each field, in the group of the class that declares it first, from the last base on."""
+    """Each field, in the group of the class that declares it first, starting with the last base."""
     groups = {
         name: (declaring.__doc__ or "").partition("\n")[0].rstrip(".")
         for declaring in settings.__mro__  # from the job's own to those that it inherits from
@@ -69,7 +69,7 @@ def describe(settings: type[Any]) -> tuple[Setting, ...]:
 
 
 def parse(settings: type[T], program: str, summary: str, argv: Sequence[str] | None = None) -> T:
-    """The settings of a command line; exits with 2 and says why when it is wrong."""
+    """The settings of a command line; exits with 2 and a message if it is invalid."""
     parser = argparse.ArgumentParser(
         program, description=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -81,7 +81,7 @@ def parse(settings: type[T], program: str, summary: str, argv: Sequence[str] | N
             "--" + item.name.replace("_", "-"),
             # `--set learning_rate=0.1` becomes `--learning_rate 0.1`
             *(["--" + item.name] if "_" in item.name else []),
-            # a bool needs no word: `--quick` is `--quick true`
+            # a bool needs no value: `--quick` is `--quick true`
             **({"nargs": "?", "const": True} if item.type == "bool" else {}),
             type=_within(_PARSERS[item.type], item.at_least, item.at_most),
             default=item.default,

@@ -1,7 +1,7 @@
-"""Why training cannot go on, and another attempt could not either."""
+"""Why training cannot continue, and a restart would not help."""
 
 from __future__ import annotations
 
 
 class Stop(RuntimeError):
-    """A sentence for whoever started the run: what is wrong, and what to do about it."""
+    """A message for the user who started the run: what is wrong, and what to do about it."""

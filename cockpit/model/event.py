@@ -45,8 +45,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class SourceHealth(Event, frozen=True, kw_only=True):
-    """The state of a source: `ok` after each successful poll or read, the reason after a failure.
-    """
+    """The state of a source: `ok` after a successful poll or read, the reason after a failure."""
 
     ok: bool
     error: str = ""

@@ -21,11 +21,11 @@ from training.parallel.single_device import whole
 from training.techniques.memory import OutOfMemory
 
 FLAT = 1.05
-"""A batch twice as large that is less faster than this is not worth its memory."""
+"""A batch of twice the size that gains less than this factor is not worth its memory."""
 LONG_S = 1.0
-"""Of a batch size no more steps are measured than go into this."""
+"""The time limit for the steps of one batch size."""
 ROOM = 4
-"""A part in so many of the host's free memory is the most that is taken on a CPU."""
+"""On a CPU, at most this fraction of the host's free memory is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Batch:
     batch_size: int
     samples_per_s: float
     peak_bytes: int
-    """On a GPU what torch allocated; on a CPU how much the process grew."""
+    """On a GPU, what torch allocated; on a CPU, the growth of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class Batches:
     model: str
     device: str
     limit_bytes: int
-    """Of the device; on a CPU the bound that was set."""
+    """The device's memory; on a CPU the configured limit."""
     most: int
     """The largest batch that would have been tried."""
     batches: tuple[Batch, ...]
 
 
 def measure(world: World, settings: BenchSettings) -> Batches:
-    """On one rank."""
+    """Measure on one rank."""
     data = load(settings)
     limit_bytes = memory_limit(world, settings)
     most = 64 if settings.quick else 1 << 16
@@ -76,7 +76,7 @@ def memory_limit(world: World, settings: BenchSettings) -> int:
 
 
 def one(world: World, settings: BenchSettings, data: Data, limit_bytes: int) -> Batch | None:
-    """None when it takes more memory than there may be."""
+    """None if it needs more memory than available."""
     found: Batch | None = None
     try:
         memory = Peak(world)
@@ -94,16 +94,16 @@ def one(world: World, settings: BenchSettings, data: Data, limit_bytes: int) -> 
 
 
 class Peak:
-    """The most memory that is taken from now on."""
+    """The peak memory from now on."""
 
     def __init__(self, world: World) -> None:
         self._device = world.device
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
         else:
-            # What malloc has kept of former batches would hide what this one takes.
+            # Memory that malloc kept from earlier batches would hide what this one needs.
             ctypes.CDLL(None).malloc_trim(0)
-            # proc(5): 5 sets the high-water mark back to what is resident now.
+            # proc(5): 5 resets the high-water mark to the current resident size.
             Path("/proc/self/clear_refs").write_text("5")
             self._before = self._resident("VmRSS")
 
@@ -193,6 +193,6 @@ def findings(result: Batches) -> tuple[Finding, ...]:
 
 
 def enough(batches: list[Batch]) -> Batch:
-    """The smallest that no larger one beats by the factor FLAT."""
+    """The smallest batch that no larger one beats by the factor FLAT."""
     most = max(batch.samples_per_s for batch in batches)
     return next(batch for batch in batches if batch.samples_per_s * FLAT >= most)

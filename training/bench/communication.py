@@ -1,4 +1,4 @@
-"""Collectives by size, and how much of a training step waits for them."""
+"""Collectives by size, and the share of a training step that waits for them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from training.parallel.replicated import replicated
 from training.parallel.single_device import whole
 
 EXPOSED = 0.15
-"""Share of the step that may wait for the exchange of gradients."""
+"""The share of the step that may wait for the exchange of gradients."""
 FACTORS: dict[str, Callable[[int], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "all_gather": lambda ranks: (ranks - 1) / ranks,
     "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
     "broadcast": lambda ranks: 1.0,
 }
-"""Bus over algorithm bandwidth (NCCL tests, doc/PERFORMANCE.md): what the slowest link carries,
-so that it can be held against the hardware's whatever the number of ranks."""
+"""Bus bandwidth divided by algorithm bandwidth (NCCL tests, doc/PERFORMANCE.md): the load of the
+slowest link, which can be compared with the hardware's bandwidth for any number of ranks.
+"""
 WAITS = 1.5
-"""Times as long as the all-reduce alone: what is waited for beyond that is no exchange."""
+"""Waiting for more than this many times the duration of the all-reduce alone is not exchange."""
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -41,7 +42,7 @@ KIB, MIB = 1 << 10, 1 << 20
 class Collective:
     operation: str
     size_bytes: int
-    """Of the whole: for all_gather what each rank has then, for reduce_scatter what it had."""
+    """The size of the whole: for all_gather each rank's output, for reduce_scatter its input."""
     time_s: Quartiles
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
@@ -49,28 +50,28 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What DDP's all-reduce costs a step."""
+    """The cost of DDP's all-reduce in a step."""
 
     gradient_bytes: int
     step_s: Quartiles
     apart_s: Quartiles
-    """The same step of every rank at once, and nothing exchanged."""
+    """The same step on every rank at the same time, without any exchange."""
     all_reduce_s: Quartiles
-    """Of so many bytes at once, with nothing else to do."""
+    """An all-reduce of the same number of bytes, with nothing else to do."""
 
     @property
     def exposed_s(self) -> float:
-        """What the backward pass does not hide."""
+        """The part that the backward pass does not hide."""
         return max(0.0, self.step_s.median - self.apart_s.median)
 
     @property
     def exposed_share(self) -> float:
-        """Of the step."""
+        """As a share of the step."""
         return self.exposed_s / self.step_s.median
 
     @property
     def hidden_share(self) -> float:
-        """Of the all-reduce."""
+        """As a share of the all-reduce."""
         return min(1.0, max(0.0, 1 - self.exposed_s / self.all_reduce_s.median))
 
 
@@ -84,7 +85,7 @@ class Communication:
 
 
 def measure(world: World, settings: BenchSettings) -> Communication:
-    """All ranks have to."""
+    """Call on all ranks."""
     most = 1 * MIB if settings.quick else 64 * MIB if world.device.type == "cpu" else 1024 * MIB
     size_bytes, sizes = 4 * KIB, []
     while size_bytes <= most:
@@ -116,7 +117,7 @@ def collective(operation: str, size_bytes: int, times: Sequence[float], ranks: i
 
 
 def time_of(operation: str, size_bytes: int, world: World) -> float:
-    """Seconds of one, the mean of several: of about 4 MiB in all, 50 at most and one at least."""
+    """Seconds of one collective, the mean of several: about 4 MiB in all, 1 to 50 repetitions."""
     share = max(1, size_bytes // 4 // world.size)
     whole_tensor = torch.ones(share * world.size, device=world.device)
     part = torch.ones(share, device=world.device)

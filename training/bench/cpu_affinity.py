@@ -1,7 +1,7 @@
-"""Cores of its own for each rank of a host, so that worlds of any size are compared fairly.
+"""The same number of cores for each rank of a host, so that worlds of any size compare fairly.
 
-A rank that is alone on a host would else have all of its cores, and each of two ranks half of them:
-what then looks like the cost of exchanging gradients is that of sharing cores.
+Otherwise a rank that is alone on a host would use all of its cores, and each of two ranks half of
+them: the cost of sharing cores would look like the cost of exchanging gradients.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from training.loop.world import World
 
 
 def share(there: set[int], local_rank: int, each: int) -> set[int]:
-    """Of the cores that are there; empty when they do not go round."""
+    """A rank's share of the available cores; empty if there are fewer cores than ranks."""
     own = sorted(there)[local_rank * each : (local_rank + 1) * each]
     return set(own) if len(own) == each else set()
 
 
 @contextmanager
 def own_cores(world: World, each: int) -> Iterator[bool]:
-    """This thread, and those that it starts, stay on as many cores as every other rank.
+    """Pin this thread, and those that it starts, to as many cores as every other rank has.
 
-    False where there are too few, and the rank takes what it gets.
+    Returns False if there are too few cores; then nothing is pinned.
     """
     there, threads = os.sched_getaffinity(0), torch.get_num_threads()
     own = share(there, world.local_rank, each)

@@ -1,4 +1,4 @@
-"""What the ranks run on, and with what: for whoever reads the numbers later, or elsewhere."""
+"""The hardware and software of the ranks, to interpret the numbers later or elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREFIXES = (
 SECRET = re.compile("TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 BUSY = 0.25
-"""Load average a core from which a machine is not quiet, before a measurement begins."""
+"""The load average per core above which a host is busy, before a measurement starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Gpu:
 class Interface:
     name: str
     speed_mbit: int
-    """0 where the system does not say."""
+    """0 if the system does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Host:
     ranks: tuple[int, ...]
     cpu: str
     cores: int
-    """That the rank may use."""
+    """The cores that the rank may use."""
     memory_bytes: int
     load: float
     """The average over a minute, before the measurement."""
@@ -75,17 +75,17 @@ class Environment:
     python: str
     torch: str
     cuda: str
-    """Of torch; empty without."""
+    """The CUDA version of torch; empty without CUDA."""
     cudnn: str
     nccl: str
     backend: str
-    """Of the process group."""
+    """The backend of the process group."""
     ray: str
     hosts: tuple[Host, ...]
 
 
 def measure(world: World, settings: BenchSettings) -> Environment:
-    """All ranks have to."""
+    """Call on all ranks."""
     every: list[Any] = [None] * world.size
     dist.all_gather_object(every, (world.rank, host(os.environ)))
     by_name: dict[str, list[tuple[int, Host]]] = {}
@@ -127,7 +127,7 @@ def _of_ranks(found: list[tuple[int, Host]]) -> Host:
 
 
 def host(environment: Mapping[str, str]) -> Host:
-    """This one, with no ranks yet."""
+    """This host, without ranks."""
     gpus, why_not = gpus_of(nvml.load) if torch.cuda.is_available() else ((), "CUDA finds none")
     meminfo = Path("/proc/meminfo").read_text()
     kilobytes = re.search(r"^MemTotal:\s+(\d+)", meminfo, re.MULTILINE)
@@ -147,19 +147,19 @@ def host(environment: Mapping[str, str]) -> Host:
 
 
 def cpu(cpuinfo: str) -> str:
-    """Of /proc/cpuinfo, which names none on some architectures."""
+    """From /proc/cpuinfo, which has no name on some architectures."""
     found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return found[1].strip() if found else platform.machine()
 
 
 def gpus_of(load: Any) -> tuple[tuple[Gpu, ...], str]:
-    """All of the host by NVML, or why there are none."""
+    """All GPUs of the host by NVML, or why there are none."""
     try:
         found = load()
         found.nvmlInit()
     except ImportError:
         return (), "nvidia-ml-py is not installed"
-    except Exception as error:  # noqa: BLE001 - NVML's own, of a module that may not be there
+    except Exception as error:  # noqa: BLE001 - NVML's own errors, from a module that may be missing
         return (), f"NVML: {error}"
     driver = str(found.nvmlSystemGetDriverVersion())
     handles = [found.nvmlDeviceGetHandleByIndex(at) for at in range(found.nvmlDeviceGetCount())]
@@ -170,7 +170,7 @@ def gpus_of(load: Any) -> tuple[tuple[Gpu, ...], str]:
 
 
 def interfaces(folder: Path) -> tuple[Interface, ...]:
-    """`folder`: /sys/class/net. A speed is in megabits per second, and -1 or an error for none."""
+    """`folder`: /sys/class/net. A speed is in megabits per second; -1 or an error if unknown."""
     found = []
     for path in sorted(folder.iterdir()):
         try:
@@ -182,7 +182,7 @@ def interfaces(folder: Path) -> tuple[Interface, ...]:
 
 
 def variables(environment: Mapping[str, str]) -> tuple[Variable, ...]:
-    """Those that training heeds, without secrets."""
+    """The variables that affect training, without secrets."""
     return tuple(
         Variable(name, CREDENTIALS.sub("", value))
         for name, value in sorted(environment.items())
@@ -198,7 +198,7 @@ def ray_version() -> str:
 
 
 def machine(result: Environment) -> str:
-    """In a few words: `2 hosts of 16 cores (AMD EPYC), 8 GPUs each (NVIDIA H100)`."""
+    """In one line: `2 hosts of 16 cores (AMD EPYC), 8 GPUs each (NVIDIA H100)`."""
     first = result.hosts[0]
     said = f"{first.cores} cores ({first.cpu}), {units.size(first.memory_bytes)} of memory"
     if first.gpus:

@@ -1,4 +1,4 @@
-"""A training loop as one writes it by hand for speed: what the loop of all jobs is held against."""
+"""A handwritten, fast training loop: the baseline for the jobs' loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from torch import Tensor, nn
 def plain(
     model: nn.Module, images: Tensor, labels: Tensor, *, compiles: bool
 ) -> Callable[[int], float]:
-    """Makes a function that trains so many steps on one batch and returns the seconds they took.
+    """Return a function that trains a number of steps on one batch and returns the seconds.
 
-    bf16 autocast, channels last, torch.compile and fused SGD; no telemetry, no schedule, no clip,
-    no loss read back. The rate is 0, so that all steps are alike (see BenchSettings.for_this_run).
+    bf16 autocast, channels last, torch.compile and fused SGD; no telemetry, no schedule, no
+    clipping, no loss read back. The learning rate is 0, so that all steps are alike (see
+    BenchSettings.for_this_run).
     """
     device = images.device
     model = model.to(device).to(memory_format=torch.channels_last).train()

@@ -1,4 +1,4 @@
-"""The largest batch that fits: doubled until it does not, then halved in between. Pure."""
+"""The largest batch that fits, by doubling and then bisection. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ T = TypeVar("T")
 def edge(
     attempt: Callable[[int], T | None], start: int = 1, most: int = 1 << 20, fine: int = 8
 ) -> list[tuple[int, T]]:
-    """What the attempts gave that fit, by size, smallest first; empty when not even `start` does.
+    """The results of the attempts that fit, by size, smallest first; empty if `start` does not fit.
 
-    `attempt(size)` is None when that does not fit. Between what fits and what does not no more than
-    a part in `fine` is left; beyond `most` nothing is tried.
+    `attempt(size)` is None if the size does not fit. The search ends when the largest size that
+    fits and the smallest that does not differ by at most a part in `fine`; sizes above `most` are
+    not tried.
     """
     found: dict[int, T] = {}
     size, above = start, 0

@@ -1,7 +1,8 @@
-"""DDP under Ray Train against DDP under torchrun: the same loop in the same turns.
+"""DDP under Ray Train compared with DDP under torchrun: the same loop, alternating.
 
-Both groups of ranks are up all the while, on this host; a group trains only in its turns and waits
-meanwhile without taking time. What differs is what started the ranks, and what runs beside them.
+Both groups of ranks run on this host for the whole time; a group trains only in its turns, and
+otherwise waits without using CPU. The groups differ in what started the ranks, and in what runs
+beside them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from training.parallel.replicated import replicated
 from training.techniques import environment
 
 PROMISED = 0.98
-"""Of torchrun's throughput, in steady state."""
+"""The required share of torchrun's throughput, in steady state."""
 RAY, TORCHRUN = "Ray Train", "torchrun"
 JOIN_TIMEOUT_S = 180.0
 TURN_TIMEOUT_S = 600.0
@@ -52,25 +53,25 @@ class Launchers:
     batch_size: int
     turn_steps: int
     ray_s: Quartiles
-    """Of a step."""
+    """Seconds of a step."""
     torchrun_s: Quartiles
     ratio: Quartiles
-    """Ray Train's throughput over torchrun's, turn by turn."""
+    """Ray Train's throughput divided by torchrun's, for each turn."""
 
 
 class Lost(RuntimeError):
-    """A group of ranks did not come, or went: which one, as one line."""
+    """A group of ranks did not start, or died: which one, as one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One group of ranks, as the one who calls the turns sees it."""
+    """One group of ranks, as seen by the coordinator of the turns."""
 
     name: str
     stream: IO[str]
 
     def take(self, steps: int) -> float:
-        """Seconds. Raises Lost."""
+        """Returns seconds. Raises Lost."""
         try:
             print(steps, file=self.stream, flush=True)
             said = self.stream.readline()
@@ -82,7 +83,7 @@ class Turn:
 
 
 def alternate(world: World, settings: BenchSettings, name: str, address: str) -> None:
-    """A rank's part: so many steps each time that it is told, until nothing more is said."""
+    """A rank's part: train the requested number of steps, until no more are requested."""
     if world.device.type == "cpu":
         torch.set_num_threads(1)
     data = load(settings)
@@ -92,7 +93,7 @@ def alternate(world: World, settings: BenchSettings, name: str, address: str) ->
         loop = held.enter_context(
             Loop(settings, world, replicated, data, same_step(settings, world, data))
         )
-        # Not NCCL: a rank that waits by it has its GPU spin, beside those that train.
+        # Not NCCL: a rank that waits with it keeps its GPU busy, beside those that train.
         waiting: Any = dist.new_group(backend="gloo")
         stream = None
         if world.rank == 0:
@@ -114,9 +115,9 @@ def alternate(world: World, settings: BenchSettings, name: str, address: str) ->
 
 
 def measure(settings: BenchSettings) -> Launchers:
-    """From the process of the driver, on whose host all ranks have to be. Raises Lost."""
+    """Call in the driver's process; all ranks must run on its host. Raises Lost."""
     with ExitStack() as held:
-        # A short path: that of a socket ends at 107 characters.
+        # A short path: a socket's path has at most 107 characters.
         folder = Path(held.enter_context(TemporaryDirectory(prefix="turns", dir="/tmp")))
         address = str(folder / "turns")
         server = held.enter_context(socket.socket(socket.AF_UNIX))
@@ -130,7 +131,7 @@ def measure(settings: BenchSettings) -> Launchers:
         with joined(server, by_torchrun, said, by_ray) as turns:
             taken: dict[str, list[float]] = {RAY: [], TORCHRUN: []}
             for round_ in range(settings.rounds + 1):
-                # Who is first changes, so that neither always has a warmer cache.
+                # The order alternates, so that neither always has a warmer cache.
                 order = (RAY, TORCHRUN) if round_ % 2 else (TORCHRUN, RAY)
                 for name in order:
                     took_s = turns[name].take(settings.turn_steps) / settings.turn_steps
@@ -144,7 +145,7 @@ def measure(settings: BenchSettings) -> Launchers:
 def result(
     settings: BenchSettings, ray_s: Sequence[float], torchrun_s: Sequence[float]
 ) -> Launchers:
-    """From the seconds of a step, turn by turn."""
+    """From the seconds of a step, for each turn."""
     return Launchers(
         settings.model,
         settings.gpu,
@@ -158,7 +159,7 @@ def result(
 
 
 def rank_of_ray(config: dict[str, Any], address: str) -> dict[str, Any]:
-    """Says in `elsewhere` which ranks are not on the driver's host."""
+    """Lists in `elsewhere` the ranks that are not on the driver's host."""
     world = on_ray()
     here = world.gather_all(Path(address).exists())
     if not all(here):
@@ -169,7 +170,7 @@ def rank_of_ray(config: dict[str, Any], address: str) -> dict[str, Any]:
 
 @contextmanager
 def started(settings: BenchSettings, address: str, said: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The same number of ranks under torchrun, which end when nothing more is asked of them."""
+    """The same number of ranks under torchrun; they end when no more steps are requested."""
     argv = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     argv += ["--nproc-per-node", str(settings.workers), "-m", "training.bench.launchers"]
     process = subprocess.Popen(
@@ -192,7 +193,7 @@ def started(settings: BenchSettings, address: str, said: Path) -> Iterator[subpr
 def joined(
     server: socket.socket, by_torchrun: subprocess.Popen[bytes], said: Path, by_ray: Future[Any]
 ) -> Iterator[dict[str, Turn]]:
-    """Both groups, once they have said who they are; `said` is what torchrun wrote.
+    """Both groups, once they have connected; `said` is torchrun's output.
 
     Raises Lost, and what Ray Train raised.
     """

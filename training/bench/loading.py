@@ -1,4 +1,4 @@
-"""Loading alone, computing alone, and both: which of them bounds a step."""
+"""Loading only, computing only, and both: the bottleneck of a step."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from training.loop.world import World
 from training.parallel.single_device import whole
 
 INPUT_BOUND = 0.05
-"""Share of a step that may be there for its data."""
+"""The share of a step that may be spent on its data."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderTimes:
     loader_workers: int
     load_s: Quartiles
-    """Of a step's batches, and nothing else."""
+    """Only loading a step's batches."""
     both_s: Quartiles
-    """Of a step that loads and computes."""
+    """A step that loads and computes."""
     computing: Quartiles
-    """Of that step's time, what a step takes whose batch is there; turn by turn."""
+    """The time of a step whose batch is in memory, divided by the former, for each turn."""
 
     @property
     def input_share(self) -> float:
-        """Of a step, what it takes longer for its data."""
+        """The share of a step that is spent on its data."""
         return max(0.0, 1 - self.computing.median)
 
 
@@ -45,12 +45,12 @@ class Loading:
     device: str
     batch_size: int
     compute_s: Quartiles
-    """Of a step whose batch is there."""
+    """A step whose batch is in memory."""
     ways: tuple[LoaderTimes, ...]
 
 
 def measure(world: World, settings: BenchSettings) -> Loading:
-    """On one rank."""
+    """Measure on one rank."""
     data = load(settings)
     helpers = sorted({0, settings.loader_workers, *(() if settings.quick else (2,))})
     own = {count: replace(settings, loader_workers=count) for count in helpers}
@@ -96,7 +96,7 @@ def measure(world: World, settings: BenchSettings) -> Loading:
 
 
 def drained(steps: Iterator[Step], turn_steps: int) -> float:
-    """Seconds until the batches of so many steps were there."""
+    """Seconds until the batches of this number of steps were loaded."""
     began = time.perf_counter()
     for _ in range(turn_steps):
         for _ in next(steps).micro_batches:

@@ -1,4 +1,4 @@
-"""The training loop that jobs run, made to stop after each turn."""
+"""The training loop of the jobs, which stops after each turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from training.loop.world import World
 
 T = TypeVar("T")
 ENDLESS = 1 << 40
-"""Steps of the one epoch: no turn reaches its end, where a loop evaluates and saves."""
+"""Steps of the single epoch: no turn reaches its end, where a loop evaluates and saves."""
 
 
 class NoCheckpoints:
@@ -36,9 +36,9 @@ class NoCheckpoints:
 
 
 class Loop:
-    """`training.loop.train.train` on a thread of its own, which runs only during a turn.
+    """Run `training.loop.train.train` on a separate thread, and only during a turn.
 
-    Several of them take turns in one process. All ranks of its world call the same.
+    Several of them alternate in one process. All ranks of its world call the same.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class Loop:
         data: Data,
         steps: Iterator[Step],
     ) -> None:
-        """`steps` without end. Returns when the model is built; raises what building raised."""
+        """`steps` is endless. Returns when the model is built; raises what building raised."""
         self._settings, self._world, self._spread = settings, world, spread
         self._data, self._steps_given = data, steps
         self._orders: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[float | BaseException] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._train, name="loop", daemon=True)
         self._thread.start()
-        self._answer()  # what ranks say to each other while they build must not get mixed up
+        self._answer()  # messages of the ranks while they build must not interleave
 
     def __enter__(self) -> Loop:
         return self
@@ -71,7 +71,7 @@ class Loop:
         self._thread.join()
 
     def turn(self, steps: int) -> float:
-        """So many steps; how long they took, in seconds. Raises what the loop raised."""
+        """Train this number of steps; returns the seconds. Raises what the loop raised."""
         # Per process, while each loop has its own.
         high = self._settings.precision == "tf32"
         torch.set_float32_matmul_precision("high" if high else "highest")
@@ -81,16 +81,16 @@ class Loop:
 
     @property
     def examples(self) -> int:
-        """Of a step, over all ranks, when it has the batch size of the settings."""
+        """Examples of a step, over all ranks, with the batch size of the settings."""
         return self._settings.batch_size * self._settings.accumulate * self._world.size
 
     @property
     def steps(self) -> int:
-        """As `training.data.loader.Batches` has it."""
+        """As in `training.data.loader.Batches`."""
         return ENDLESS
 
     def epoch(self, epoch: int, after: int = 0) -> Iterator[Step]:
-        """Called when the model is built, which is the first answer; then a turn for each order."""
+        """Called when the model is built, which is the first answer; then once for each turn."""
         self._answers.put(0.0)
         while ordered := self._orders.get():
             self._synchronize()
@@ -121,7 +121,7 @@ class Loop:
             self._answers.put(RuntimeError(f"the loop stopped: {ended.get('stopped', ended)}"))
         except _Over:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised again where the turn was ordered
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller of the turn
             self._answers.put(error)
 
     def _synchronize(self) -> None:
@@ -130,24 +130,24 @@ class Loop:
 
 
 class _Over(Exception):
-    """There are no more turns."""
+    """No more turns follow."""
 
 
 def in_turn(items: Iterable[T], turn: int) -> list[T]:
-    """Another one first in each turn, so that nothing always comes after the same."""
+    """Start each turn with another one, so that the order does not favor any."""
     every = list(items)
     first = turn % len(every)
     return every[first:] + every[:first]
 
 
 def batch(examples: Examples, size: int, world: World) -> Batch:
-    """The first so many examples, again from the first where there are fewer; on the device."""
+    """The first `count` examples, repeated if there are fewer; on the device."""
     inputs, targets = examples.batch(np.arange(size) % len(examples), None)
     return inputs.to(world.device), targets.to(world.device)
 
 
 def same_step(settings: TrainSettings, world: World, data: Data) -> Iterator[Step]:
-    """The same batch again and again, so that nothing is loaded."""
+    """Repeat the same batch, so that nothing is loaded."""
     one = batch(data.train, settings.batch_size, world)
     examples = settings.batch_size * settings.accumulate * world.size
     for _ in count():
@@ -155,7 +155,7 @@ def same_step(settings: TrainSettings, world: World, data: Data) -> Iterator[Ste
 
 
 def loaded_steps(settings: TrainSettings, world: World, data: Data) -> Iterator[Step]:
-    """One epoch after the other, as the job loads them."""
+    """One epoch after the other, loaded as the job does."""
     dealt = replace(settings, workers=world.size)
     loader = Loader(data.train, sampler(dealt, world, len(data.train)), dealt)
     for epoch in count():

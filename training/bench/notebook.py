@@ -1,4 +1,4 @@
-"""A notebook (nbformat 4.5) that reads the results beside it with nothing but Python."""
+"""A notebook (nbformat 4.5) that reads the adjacent results with only Python."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ for name, rows in tables(run["parts"][{part!r}]).items():
 
 
 def notebook(parts: Sequence[str], plots: Iterable[str]) -> str:
-    """Its text, for the parts that were measured and the names of the plots' files."""
+    """The notebook as text, for the measured parts and the file names of the plots."""
     cells = [
         _markdown("# Results of the benchmark\n\nRun in the folder of `results.json`."),
         _code(READ),

@@ -1,4 +1,4 @@
-"""A plot as an SVG file of its own. Pure."""
+"""A plot as a separate SVG file. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.bench.section import Line, Plot
 WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 76, 16, 36, 56
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Told apart by the colour-blind (Okabe and Ito: Color Universal Design, 2008)."""
+"""Distinguishable for the colour-blind (Okabe and Ito: Color Universal Design, 2008)."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
@@ -34,20 +34,20 @@ class Axis:
             self.low, self.high = self.ticks[0], self.ticks[-1]
 
     def part(self, value: float) -> float:
-        """0 at the axis's beginning, 1 at its end."""
+        """0 at the start of the axis, 1 at its end."""
         if self._log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 
 def nice_step(span: float, parts: int = 5) -> float:
-    """1, 2 or 5 times a power of ten, so that about so many go into the span."""
+    """1, 2 or 5 times a power of ten, for about `count` ticks."""
     power = 10.0 ** math.floor(math.log10(span / parts))
     return next((f * power for f in (1.0, 2.0, 5.0) if f * power * parts >= span), 10.0 * power)
 
 
 def svg(plot: Plot) -> str:
-    """Points that are not finite are left out. Raises ValueError when none is left."""
+    """Points that are not finite are omitted. Raises ValueError if none remains."""
     lines = [Line(line.label, finite(line.points)) for line in plot.lines]
     points = [point for line in lines for point in line.points]
     if not points:
@@ -89,7 +89,7 @@ def finite(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], 
 
 
 def short(value: float) -> str:
-    """A tick's number: `0.5`, `20k`, `3M`."""
+    """The label of a tick: `0.5`, `20k`, `3M`."""
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor:
             return f"{value / factor:g}{unit}"

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def on_ranks(settings: TrainSettings, act: Callable[..., T], *args: Any) -> T:
-    """What `act(world, *args)` returned on rank 0 of so many workers; a module's function.
+    """Return what `act(world, *args)`, a module's function, returned on rank 0 of `workers`.
 
     Raises what the first rank to fail raised.
     """
@@ -68,7 +68,7 @@ def _rank(
         environment.enter(settings)
         world: World = torchrun(settings.gpu, settings.timeout_s)
     except Stop as why:
-        raise Stop(str(why)) from None  # one of its kinds may not pickle
+        raise Stop(str(why)) from None  # some exceptions do not pickle
     try:
         return act(world, *args)
     finally:

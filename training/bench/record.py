@@ -1,4 +1,4 @@
-"""Results as JSON and back: frozen dataclasses of numbers, words, tuples and one another."""
+"""Results as JSON and back: nested frozen dataclasses of numbers, strings and tuples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Unreadable(ValueError):
-    """A file of results is not what this code writes: what is wrong, as one line."""
+    """A file of results has another format: the difference, as one line."""
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """What `dataclasses.asdict` made of a `kind`, after JSON. Raises Unreadable."""
+    """Restore what `dataclasses.asdict` made of a `kind`, after JSON. Raises Unreadable."""
     decoded: T = _decode(kind, value, kind.__name__)
     return decoded
 

@@ -21,7 +21,7 @@ class Quartiles:
 
 
 def spread(values: Sequence[float]) -> Quartiles:
-    """Raises ValueError for none."""
+    """Raises ValueError for an empty list."""
     if not values:
         raise ValueError("nothing was measured")
     if len(values) == 1:
@@ -31,5 +31,5 @@ def spread(values: Sequence[float]) -> Quartiles:
 
 
 def ratios(of: Sequence[float], to: Sequence[float]) -> Quartiles:
-    """Turn by turn, so that what slows both is in neither."""
+    """The ratio for each turn, so that load that slows both is in neither."""
     return spread([one / other for one, other in zip(of, to, strict=True)])

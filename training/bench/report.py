@@ -1,4 +1,4 @@
-"""Results as Markdown that is read from its top: what was found, what to do, then the numbers."""
+"""Results as Markdown: first the findings and what to do, then the numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADINGS = {
 
 
 def markdown(results: Results, sections: Mapping[str, Section]) -> str:
-    """`sections`: by part. Plots are named as files beside the report."""
+    """`sections`: by part. Plots are referenced as files beside the report."""
     every = [finding for section in sections.values() for finding in section.findings]
     parts = [
         f"# Benchmark of training on {results.machine}",
@@ -39,7 +39,7 @@ def markdown(results: Results, sections: Mapping[str, Section]) -> str:
 
 
 def in_short(findings: Sequence[Finding]) -> str:
-    """How many findings of each kind, and the first things to do."""
+    """The number of findings of each kind, and the first recommendations."""
     problems = [finding for finding in findings if finding.level is Level.PROBLEM]
     good = sum(finding.level is Level.GOOD for finding in findings)
     if not problems:

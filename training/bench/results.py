@@ -1,4 +1,4 @@
-"""All that one run of the benchmark measured, and its file."""
+"""The measurements of one run of the benchmark, and their file."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from training.bench.record import Unreadable
 
 SCHEMA = 1
-"""Of the file. A change that older readers cannot read counts it up."""
+"""The version of the file. A change that older readers cannot read increments it."""
 
 
 @dataclass(frozen=True)
 class Results:
     machine: str
-    """Its processors and devices, in words."""
+    """Its processors and devices, as text."""
     began_at: str
     """UTC, ISO 8601."""
     took_s: float
     how: str
-    """How ranks were started, and how many, in a sentence."""
+    """How the ranks were started, and their number, in a sentence."""
     quick: bool
     settings: Mapping[str, Any]
     parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By part, its result as `dataclasses.asdict` makes it."""
+    """By part, its result, as `dataclasses.asdict` returns it."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By part, why it was not measured."""
 

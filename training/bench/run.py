@@ -1,4 +1,4 @@
-"""The parts, in order: measured by the ranks, told by whoever has their results."""
+"""The parts, in order: the ranks measure them, and the owner of the results reports them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from training.loop.world import World
 from training.stop import Stop
 
 SO_FAR = "so-far.json"
-"""What is measured, in the folder of a run that has not ended, or that was ended."""
+"""The results so far, in the folder of a run that has not ended, or was interrupted."""
 ENVIRONMENT, LAUNCHERS = "environment", "launchers"
 
 
@@ -43,15 +43,15 @@ class Part:
     result: type[Any]
     told: Callable[[Any], Section]
     measure: Callable[[World, BenchSettings, Path], Any] | None
-    """By the ranks of a world; None for what the driver measures."""
+    """Run by the ranks of a world; None if the driver measures it."""
     alone: bool = False
-    """By rank 0 by itself, while the others wait."""
+    """Run by rank 0 only, while the others wait."""
 
 
 def without_files(
     measure: Callable[[World, BenchSettings], Any],
 ) -> Callable[[World, BenchSettings, Path], Any]:
-    """As a part that leaves no files of its own."""
+    """As a part that writes no files of its own."""
     return lambda world, settings, folder: measure(world, settings)
 
 
@@ -115,9 +115,9 @@ class Measured:
 
 
 def chosen(what: str) -> list[str]:
-    """The names of the parts that were asked for; the environment is always told.
+    """The names of the requested parts; the environment is always reported.
 
-    Raises ValueError for one that there is not.
+    Raises ValueError for an unknown name.
     """
     names = [part.name for part in PARTS]
     asked = names if what == "all" else [word.strip() for word in what.split(",") if word.strip()]
@@ -127,12 +127,12 @@ def chosen(what: str) -> list[str]:
 
 
 def by_ranks(world: World, settings: BenchSettings, folder: Path) -> Measured:
-    """What the ranks measure. All of them have to call it; the answer is on rank 0.
+    """Run the parts that the ranks measure, on all of them; the results are on rank 0.
 
-    A part that fails leaves the others their turn, unless it fails on some ranks only and in the
-    midst of a collective.
+    After a part fails the others still run, unless it failed on some ranks only, during a
+    collective.
     """
-    os.environ.pop("MLFLOW_TRACKING_URI", None)  # no run of its own for each loop
+    os.environ.pop("MLFLOW_TRACKING_URI", None)  # no separate run for each loop
     own = settings.for_this_run()
     folder.mkdir(parents=True, exist_ok=True)
     if world.device.type == "cpu":
@@ -149,7 +149,7 @@ def by_ranks(world: World, settings: BenchSettings, folder: Path) -> Measured:
             elif world.rank == 0:
                 alone = World(0, 1, world.local_rank, world.device)
                 parts[part.name] = asdict(part.measure(alone, own, folder))
-        except Exception as error:  # noqa: BLE001 - told with the results, and the exit code says it
+        except Exception as error:  # noqa: BLE001 - reported with the results, and in the exit code
             why = " ".join(str(error).split())
             if not isinstance(error, Stop):
                 traceback.print_exc()
@@ -165,14 +165,14 @@ def by_ranks(world: World, settings: BenchSettings, folder: Path) -> Measured:
 
 
 def _everyones(why: str, world: World) -> list[str]:
-    """Why a part failed, where it did; a barrier."""
+    """Why a part failed, if it did; a barrier."""
     every: list[Any] = [None] * world.size
     dist.all_gather_object(every, why)
     return [item for item in every if item]
 
 
 def sections(parts: Mapping[str, Any]) -> dict[str, Section]:
-    """Told from results as JSON has them, by part. Raises Unreadable."""
+    """The sections, from results as JSON, by part. Raises Unreadable."""
     found = {}
     for part in PARTS:
         if part.name in parts:

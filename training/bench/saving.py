@@ -1,4 +1,4 @@
-"""What saving costs training, and how long a restore takes, by method."""
+"""The cost of saving for training, and the duration of a restore, by method."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from training.models import build
 from training.parallel.replicated import replicated
 
 STALL = 0.02
-"""Share of training time that a checkpoint in the background may hold it up."""
+"""The share of training time that a checkpoint in the background may block."""
 BACKGROUND = "in the background"
 
 
@@ -40,14 +40,14 @@ BACKGROUND = "in the background"
 class Method:
     name: str
     stall_s: Quartiles
-    """Until training may go on."""
+    """Until training continues."""
     written_s: Quartiles
-    """Until all of it is written, with training at rest."""
+    """Until everything is written, while training is paused."""
     restore_s: Quartiles
     size_bytes: int
-    """Of the files of all ranks."""
+    """The size of the files of all ranks."""
     epoch_with_s: Quartiles
-    """An epoch's steps that begin as soon as they may, the stall before them included."""
+    """An epoch's steps that start as soon as possible, including the stall before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Saving:
     ranks: int
     state_bytes: int
     steps: int
-    """Of an epoch."""
+    """The number of steps in an epoch."""
     epoch_s: Quartiles
-    """Its steps, without a checkpoint."""
+    """The time of its steps, without a checkpoint."""
     methods: tuple[Method, ...]
 
     def stall_share(self, method: Method) -> float:
-        """Of the time of an epoch with a checkpoint."""
+        """As a share of the time of an epoch with a checkpoint."""
         return method.stall_s.median / (method.stall_s.median + self.epoch_s.median)
 
 
@@ -76,15 +76,17 @@ class Save(ABC):
 
     @abstractmethod
     def begin(self, folder: Path) -> Callable[[], object]:
-        """Returns when training may go on; the answer waits until all is written."""
+        """Returns when training may continue; the returned function waits until everything is
+        written.
+        """
 
     @abstractmethod
     def restore(self, folder: Path) -> None:
-        """Into the states."""
+        """Restore into the states."""
 
 
 class InFolder(Save):
-    """As the jobs save: rank 0 writes the whole state, with torch.save, and its digests."""
+    """Save as the jobs do: rank 0 writes the whole state, with torch.save, and its digests."""
 
     def __init__(self, world: World, states: dict[str, Any], *, in_background: bool) -> None:
         super().__init__(world, states)
@@ -108,7 +110,7 @@ class InFolder(Save):
 
 
 class Distributed(Save):
-    """torch.distributed.checkpoint: each rank writes what it holds, or its part of what all do."""
+    """torch.distributed.checkpoint: each rank writes its state, or its part of the shared state."""
 
     def __init__(
         self, world: World, states: dict[str, Any], *, sharded: bool, in_background: bool = False
@@ -117,7 +119,7 @@ class Distributed(Save):
         how = BACKGROUND if in_background else "waited for"
         self.name = f"DCP {'sharded' if sharded else 'full'}, {how}"
         self._in_background = in_background
-        # Its collectives run beside those of the steps, which must not be mixed up with them.
+        # Its collectives run beside those of the steps, and the two must not mix.
         self._group: Any = dist.new_group(backend="gloo") if in_background else None
 
     def begin(self, folder: Path) -> Callable[[], object]:
@@ -133,7 +135,7 @@ class Distributed(Save):
 
 
 def sharded_over(world: World, states: dict[str, Any]) -> dict[str, Any]:
-    """Every tensor but single numbers cut along its first dimension, a piece for each rank."""
+    """Every tensor, except for single numbers, cut along its first dimension: a piece per rank."""
     mesh = init_device_mesh(world.device.type, (world.size,))
 
     def cut(state: Any) -> Any:
@@ -147,7 +149,7 @@ def sharded_over(world: World, states: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(world: World, settings: BenchSettings, folder: Path) -> Saving:
-    """All ranks have to; `folder` is one that all of them see, and is left as it was."""
+    """Call on all ranks; `folder` is one that all of them see, and is left unchanged."""
     data = load(settings)
     states = trained_states(settings, world)
     ways: list[Save] = [

@@ -1,8 +1,8 @@
-"""Throughput by the number of ranks, and where what is lost goes.
+"""Throughput by the number of ranks, and the causes of the loss.
 
-Strong scaling shares one batch among the ranks; weak scaling gives each rank a batch of its own. On
-CPUs every rank of every world has as many cores, so that a rank that is alone is not faster for
-having the whole machine.
+Strong scaling divides one batch among the ranks; weak scaling gives each rank a full batch. On CPUs
+every rank of every world has the same number of cores, so that a single rank is not faster because
+it has the whole host.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from training.parallel.single_device import Whole, whole
 
 T = TypeVar("T")
 GOOD, POOR = 0.90, 0.70
-"""Efficiency of weak scaling: at least GOOD is as it should be, less than POOR a problem."""
+"""Efficiency of weak scaling: GOOD or more is fine, less than POOR is a problem."""
 STRONG, WEAK, APART = "strong", "weak", "apart"
-"""APART: weak, and no gradient is exchanged: what is lost then is lost to sharing the machine."""
+"""APART: weak scaling without exchange of gradients: the loss is due to the shared host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Point:
     kind: str
     ranks: int
     batch_size: int
-    """Of each rank."""
+    """The batch size of each rank."""
     samples_per_s: Quartiles
-    """Of all ranks together."""
+    """The throughput of all ranks together."""
     speedup: Quartiles
-    """Over one rank, turn by turn."""
+    """Relative to one rank, for each turn."""
     own_cores: bool
-    """Each rank had as many cores as one rank alone, or a GPU."""
+    """Each rank had as many cores as a single rank, or a GPU."""
 
     @property
     def efficiency(self) -> float:
@@ -80,7 +80,7 @@ class Grouped(Whole):
 
 
 class IndependentRanks(World):
-    """The first ranks of a larger world, which in a turn only DDP has speak to each other."""
+    """The first ranks of a larger world, in which only DDP communicates during a turn."""
 
     def total(self, value: Tensor) -> Tensor:
         return value
@@ -96,14 +96,14 @@ class IndependentRanks(World):
 
 
 def sizes(workers: int) -> list[int]:
-    """1, 2, 4 … and all."""
+    """1, 2, 4 … and the number of all ranks."""
     powers = [1 << at for at in range(workers.bit_length())]
     return sorted({*(size for size in powers if size < workers), workers})
 
 
 def measure(world: World, settings: BenchSettings) -> Scaling:
-    """All ranks have to; only rank 0's answer is looked at, which is in every world. The ranks that
-    a world leaves out wait meanwhile, and take no time.
+    """Call on all ranks; only the answer of rank 0, which is in every world, is used. Ranks that
+    are not in a world wait during that time, without using CPU.
     """
     on_gpu = world.device.type == "cuda"
     data = load(settings)
@@ -227,7 +227,7 @@ def told(result: Scaling) -> Section:
 
 
 def findings(result: Scaling) -> tuple[Finding, ...]:
-    """Of the largest world."""
+    """The efficiency of the largest world."""
     most = max(point.ranks for point in result.points)
     if most == 1:
         advice = "Give it more workers to compare world sizes."

@@ -1,4 +1,4 @@
-"""What a measurement is told as: a table, plots, and findings with what to do."""
+"""How a measurement is reported: a table, plots, and findings with what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Level(Enum):
     PROBLEM = "problem"
     """A threshold is not met: it costs time or money."""
     NOTE = "note"
-    """Worth knowing, before the numbers are used."""
+    """A condition to consider before using the numbers."""
     GOOD = "good"
     """A threshold is met."""
 
@@ -21,7 +21,7 @@ class Finding:
     says: str
     """One sentence, with its number."""
     advice: str = ""
-    """What to try; empty when nothing has to be done."""
+    """What to try; empty if nothing is to be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Plot:
     name: str
-    """Of its file, without the ending."""
+    """The file's name, without the extension."""
     title: str
     x_label: str
     y_label: str

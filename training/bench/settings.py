@@ -1,4 +1,4 @@
-"""What the benchmark is asked for."""
+"""The settings of the benchmark."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class BenchSettings(OnRay):
     )
 
     def for_this_run(self) -> BenchSettings:
-        """With fewer and shorter turns when it is quick; without what a measurement must not do."""
+        """Shorter and fewer turns if `quick`; without options that a measurement must not have."""
         trained = replace(
             self, epochs=1, max_steps=0, schedule="constant", warmup_steps=0, mlflow=""
         )
-        # On one batch a model soon has nothing left to learn, and a CPU takes several times as
-        # long for gradients so small that they are subnormal. At a rate of 0 all steps are alike.
+        # On one batch a model soon has nothing left to learn, and a CPU takes several times as long
+        # for gradients so small that they are subnormal. With a learning rate of 0 all steps are
+        # alike.
         trained = replace(trained, learning_rate=0.0)
         if not self.quick:
             return trained

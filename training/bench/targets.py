@@ -1,6 +1,6 @@
-"""What is promised of one GPU, each as a number that does not depend on which one it is.
+"""The performance targets of one GPU, each independent of the model of the GPU.
 
-On a CPU the same is measured with small models, to try the way it is measured; nothing is promised.
+On a CPU the same is measured with small models, to test the measurement; there are no targets.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class Targets:
     device: str
     """Its name."""
     promised: bool
-    """It is a GPU."""
+    """Whether it is a GPU."""
     image_model: str
     image_batch: int
     plain_samples_per_s: Quartiles
     ratio: Quartiles
-    """Of the loop's throughput to the plain one's, turn by turn."""
+    """The loop's throughput divided by the handwritten one's, for each turn."""
     input_share: float
-    """Of a step with loaded batches, what it takes longer than with one at hand."""
+    """The additional time of a step with loaded batches, compared with one in memory."""
     token_model: str
     token_batch: int
     tokens_per_s: Quartiles
     mfu_percent: float | None
-    """None for a device whose peak is not known."""
+    """None for a device with an unknown peak."""
     utilization_percent: float | None
-    """Of the GPU while the token model trains, by NVML; None where it does not tell."""
+    """GPU utilisation while the token model trains, by NVML; None if it is not reported."""
 
 
 def image_settings(settings: BenchSettings, *, on_gpu: bool) -> BenchSettings:
@@ -87,7 +87,7 @@ def token_settings(settings: BenchSettings, *, on_gpu: bool) -> BenchSettings:
 
 
 def measure(world: World, settings: BenchSettings) -> Targets:
-    """On one rank, of one device."""
+    """Measure on one rank, with one device."""
     on_gpu = world.device.type == "cuda"
     for_images = image_settings(settings, on_gpu=on_gpu)
     plain_rates, ratio, input_share = of_images(world, for_images)
@@ -111,7 +111,7 @@ def measure(world: World, settings: BenchSettings) -> Targets:
 
 
 def of_images(world: World, settings: BenchSettings) -> tuple[Quartiles, Quartiles, float]:
-    """Examples per second of the plain loop, the ratio to it, and the input-bound share."""
+    """Examples per second of the handwritten loop, the ratio to it, and the input-bound share."""
     data = load(settings)
     images, labels = batch(data.train, settings.batch_size, world)
     torch.manual_seed(settings.seed)
@@ -136,7 +136,7 @@ def of_images(world: World, settings: BenchSettings) -> tuple[Quartiles, Quartil
 
 
 def of_tokens(world: World, settings: BenchSettings) -> tuple[Quartiles, float, float | None]:
-    """Tokens per second, the FLOPs of each, and how busy the GPU was."""
+    """Tokens per second, the FLOPs of each, and the utilisation of the GPU."""
     data = load(settings)
     model = build(settings, data.shape, data.classes)
     per_example = flops(model, data.held_out.batch(np.arange(1), None))
@@ -154,7 +154,7 @@ def of_tokens(world: World, settings: BenchSettings) -> tuple[Quartiles, float, 
 
 @contextmanager
 def utilization(world: World) -> Iterator[list[float]]:
-    """What NVML says of the device meanwhile, in percent; a list that fills."""
+    """Collect NVML's utilisation of the device during the block, in percent, in a list."""
     seen: list[float] = []
     if world.device.type != "cuda":
         yield seen

@@ -1,4 +1,4 @@
-"""What each technique does to throughput, as a ratio to the same training without it."""
+"""The effect of each technique on throughput, as a ratio to the same training without it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.parallel.replicated import replicated
 
 PLAIN = "plain"
 FASTER, SLOWER = 1.05, 0.98
-"""Ratios from which a technique is worth a line, and below which it costs."""
+"""Ratios above which a technique is recommended, and below which it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Technique:
     name: str
     samples_per_s: Quartiles
     ratio: Quartiles
-    """Of examples per second, to those without it; turn by turn."""
+    """Examples per second with and without it, as a ratio, for each turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Techniques:
 
 
 def changes(settings: BenchSettings, device: str) -> dict[str, dict[str, Any]]:
-    """What each technique changes in the settings."""
+    """The changes of each technique to the settings."""
     found: dict[str, dict[str, Any]] = {
         PLAIN: {},
         "bf16": {"precision": "bf16"},
@@ -64,7 +64,7 @@ def changes(settings: BenchSettings, device: str) -> dict[str, dict[str, Any]]:
 
 
 def measure(world: World, settings: BenchSettings) -> Techniques:
-    """All ranks have to. All start from plain fp32 with the batch size of the settings."""
+    """Call on all ranks. All start from plain fp32 with the batch size of the settings."""
     data = load(settings)
     plain = replace(
         settings,
@@ -88,7 +88,7 @@ def measure(world: World, settings: BenchSettings) -> Techniques:
                 loop = Loop(own, world, replicated, data, same_step(own, world, data))
                 held.enter_context(loop)
                 loop.turn(2)  # compiles
-            except (RuntimeError, ValueError) as error:  # a Stop among them: it is not available
+            except (RuntimeError, ValueError) as error:  # including a Stop: it is not available
                 refused.append(
                     UnavailableTechnique(name, (str(error) or repr(error)).splitlines()[0][:200])
                 )

@@ -1,4 +1,4 @@
-"""A few steps under torch's profiler, as a trace, and what memory holds, as files."""
+"""A few steps under torch's profiler as a trace, and the contents of memory, as files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from training.parallel.single_device import whole
 STEPS = 3
 LARGEST = 12
 MANY_LAUNCHES = 0.5
-"""Of a step on a GPU: share of time in which the device has nothing to do."""
+"""The share of a step in which a GPU may be idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Operation:
     name: str
     calls: int
     self_s: float
-    """On the device, without the operations that it calls, over all steps."""
+    """On the device, without the called operations, over all steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class Traced:
     host: str
     steps: int
     total_s: float
-    """Of all operations on the device."""
+    """The time of all operations on the device."""
     clock_s: float
     trace: str
-    """The file's name; open it in chrome://tracing or Perfetto."""
+    """The name of the file for chrome://tracing or Perfetto."""
     memory: str
-    """The file's name; empty when there is none."""
+    """The name of the file; empty if there is none."""
     memory_why_not: str
     operations: tuple[Operation, ...]
 
 
 def measure(world: World, settings: BenchSettings, folder: Path) -> Traced:
-    """On one rank, whose host the files are left on."""
+    """Trace on one rank; the files stay on its host."""
     data = load(settings)
     on_gpu = world.device.type == "cuda"
     trace, memory = folder / "trace.json.gz", folder / "memory.pickle"
@@ -58,7 +58,7 @@ def measure(world: World, settings: BenchSettings, folder: Path) -> Traced:
         loop.turn(2)
         if on_gpu:
             torch.cuda.memory._record_memory_history(max_entries=100_000)
-        # The loop has a thread of its own, which a profile of this one alone would miss.
+        # The loop has a separate thread, which a profile of only this one would miss.
         with profile(activities=activities, experimental_config=ALL_THREADS) as profiled:
             clock_s = loop.turn(STEPS)
         if on_gpu:

@@ -1,4 +1,4 @@
-"""Quantities in words."""
+"""Quantities as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def share(value: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits that count, and all before the point."""
+    """Three significant digits, and all digits before the point."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

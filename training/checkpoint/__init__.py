@@ -1,5 +1,5 @@
-"""Checkpoints that say of themselves whether they are whole.
+"""Checkpoints that can be verified to be complete.
 
-`snapshot` takes a loop's state aside in memory, `part` writes one rank's share of it with a
-`manifest`, `storage` is the run's directory, `restore` finds what to go on from.
+`snapshot` copies a loop's state in memory, `rank_part` writes one rank's share of it with a
+`manifest`, `storage` is the run's directory, `restore` finds the checkpoint to resume from.
 """

@@ -1,4 +1,4 @@
-"""The checkpoints of a run without Ray Train: directories of a folder that all ranks see."""
+"""The checkpoints of a run without Ray Train, in a folder that all ranks see."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from training.checkpoint.storage import PREFIX, RunDirectory
 from training.telemetry.worker import attempt_observer
 
 PARTS_S = 120.0
-"""How long rank 0 waits for the others' parts of a checkpoint."""
+"""How long rank 0 waits for the other ranks' parts of a checkpoint."""
 _LOOK_S = 0.02
 
 
 class FolderCheckpoints:
-    """Each rank writes its part by itself; one is finished when the manifests of all are there."""
+    """Each rank writes its part separately; a checkpoint is complete when all manifests exist."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class FolderCheckpoints:
         keep: int = 3,
         finished: Callable[[Mapping[str, float], Path], None] = lambda metrics, checkpoint: None,
     ) -> None:
-        """`finished` is called on rank 0, from another thread: a checkpoint has all its parts."""
+        """`finished` is called on rank 0, on another thread, when a checkpoint is complete."""
         self._run = RunDirectory(LocalFileSystem(), os.fspath(folder))
         self._rank, self._world_size = rank, world_size
         self._in_background, self._may_start_over = in_background, may_start_over
@@ -59,9 +59,9 @@ class FolderCheckpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """What is being written is finished; raises what went wrong with it.
+        """Wait until writing has finished; raises its error.
 
-        After an error the other ranks' parts are not waited for: they may be the error.
+        After an error it does not wait for the other ranks' parts: they may be the cause.
         """
         if error is not None:
             self._is_left.set()
@@ -70,7 +70,7 @@ class FolderCheckpoints:
             self._finish()
 
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
-        """Waits for the one before. Raises OSError when that could not be written."""
+        """Wait for the previous checkpoint. Raises OSError if that could not be written."""
         self._finish()
         held = snapshot(dict(states)) if self._in_background else dict(states)
         self._under_way = self._writer.submit(self._write, dict(metrics), held, step)
@@ -88,7 +88,7 @@ class FolderCheckpoints:
         write(self._run.filesystem, path, states, step=step, **ranks)
         if self._rank == 0 and self._has_all(Path(path)):
             self._finished(metrics, Path(path))
-            # Those of later steps are left over from before the run fell back.
+            # Those of later steps remain from before the run resumed at an earlier one.
             own = [at for at in self._run.checkpoints() if at <= path]
             kept = [at for at in own if is_finished(Path(at))][: self._keep]
             for old in own:
@@ -96,7 +96,7 @@ class FolderCheckpoints:
                     shutil.rmtree(old)
 
     def _has_all(self, path: Path) -> bool:
-        """Waits for the other ranks' parts: until then the one before is not to be deleted."""
+        """Wait for the other ranks' parts: until then the previous one must not be deleted."""
         deadline = time.monotonic() + PARTS_S
         while not is_finished(path):
             if self._is_left.wait(_LOOK_S):
@@ -108,15 +108,16 @@ class FolderCheckpoints:
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
-        """Rank 0 reads all of it, and says to the others which it is.
+        """Return the newest complete checkpoint. Rank 0 reads all of it, and sends its name to the
+        others.
 
-        Raises NoUsableCheckpoint on all ranks when there were some and none is whole.
+        Raises NoUsableCheckpoint on all ranks if checkpoints exist and none is complete.
         """
         path = agreed(self._choose() if self._rank == 0 else ("", ""), self._world_size)
         yield Path(path) if path else None
 
     def _choose(self) -> tuple[str, str]:
-        """A path, or why there is none; neither when the run has only begun."""
+        """A path, or why there is none; neither for a new run."""
         there = self._run.checkpoints()
         with newest_whole(there, nullcontext, self._unused) as path:
             if path is not None:
@@ -131,7 +132,7 @@ class FolderCheckpoints:
         return "", ""
 
     def _unused(self, path: str, why: str) -> None:
-        """It stays where it is, until the run has saved its step again and enough after it."""
+        """It is kept until the run has saved its step again, and enough checkpoints after it."""
         said = f"{Path(path).name} is not used: {why}"
         if is_finished(Path(path)):
             attempt_observer.notice("CheckpointDamaged", said)
@@ -139,8 +140,8 @@ class FolderCheckpoints:
 
 
 def _unfinish(paths: Iterable[str]) -> None:
-    """When such a step is saved again, manifests of the first time would pass for those of ranks
-    that have yet to write their parts.
+    """If such a step is saved again, old manifests would be mistaken for those of ranks that have
+    yet to write their parts.
     """
     for path in paths:
         for manifest in Path(path).glob("manifest-*.json"):

@@ -1,9 +1,8 @@
-"""What a checkpoint consists of, written down with it, and whether that is still so.
+"""The manifest of a checkpoint, and the check that its files still match it.
 
-Each rank writes its files and then, last, its manifest. A checkpoint is whole when the manifests
-of all its ranks are there and agree, and every file has the size and SHA-256 that they name. So it
-takes no word between the ranks to finish one, and one that was never finished cannot pass for one
-that was.
+Each rank writes its files and then, last, its manifest. A checkpoint is complete when the manifests
+of all its ranks exist and agree, and every file has the listed size and SHA-256. So the ranks need
+no message to complete one, and an unfinished one cannot be mistaken for a complete one.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-"""Of the manifest and of what the files hold."""
+"""The version of the manifest and of the files' content."""
 
 NAME_BYTES = 255
-"""Of a file's name, as most file systems have it."""
+"""The maximum length of a file's name on most file systems."""
 
 DAMAGED = "DAMAGED"
-"""A file in a checkpoint's directory that was found damaged: why, as one line."""
+"""Marks a damaged checkpoint's directory; contains the reason, as one line."""
 
 
 class Damaged(ValueError):
@@ -54,7 +53,7 @@ def name(rank: int) -> str:
 
 
 def is_finished(directory: Path) -> bool:
-    """All of its ranks say that they have written their parts; whether they did, `check` tells."""
+    """Whether all of its ranks have reported their parts as written; `check` verifies them."""
     try:
         world_size = _read(directory, 0).world_size
     except Damaged:
@@ -65,7 +64,7 @@ def is_finished(directory: Path) -> bool:
 def check(directory: Path) -> Manifest:
     """Read every byte of the checkpoint. Returns rank 0's manifest.
 
-    Raises Damaged, and OSError when the storage cannot be read just now.
+    Raises Damaged, and OSError if the storage cannot be read at the moment.
     """
     if not directory.is_dir():
         raise Damaged("its directory is missing")
@@ -86,7 +85,7 @@ def check(directory: Path) -> Manifest:
 
 
 def files(directory: Path) -> dict[str, File]:
-    """The files that the manifests of all ranks list, by name; none of them is read.
+    """The files that the manifests of all ranks list, by name; no file is read.
 
     Raises Damaged.
     """
@@ -96,9 +95,9 @@ def files(directory: Path) -> dict[str, File]:
 
 
 def read_file(directory: Path, name: str) -> bytes:
-    """The content of a file that a manifest lists, checked by size and SHA-256 as it was read.
+    """The content of a listed file, with its size and SHA-256 verified while it is read.
 
-    Raises Damaged when no manifest lists it or the content differs, and OSError.
+    Raises Damaged if no manifest lists it or the content differs, and OSError.
     """
     file = files(directory).get(name)
     if file is None:
@@ -137,7 +136,7 @@ def _read(directory: Path, rank: int) -> Manifest:
 
 
 def _is_plausible(manifest: Manifest, rank: int) -> bool:
-    """Whether every field has its type and range, and every file lies in the directory itself."""
+    """Whether every field has its type and range, and every file is in the directory itself."""
     numbers = (manifest.world_size, manifest.step, *(file.size_bytes for file in manifest.files))
     return (
         all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
@@ -165,7 +164,7 @@ def _compare(path: Path, file: File) -> None:
     except FileNotFoundError:
         raise Damaged(f"{file.name} is missing") from None
     except OSError as error:
-        if error.errno != errno.EIO:  # what a bad disk says; anything else may be right soon
+        if error.errno != errno.EIO:  # the error of a bad disk; other errors may be temporary
             raise
         raise Damaged(f"{file.name} cannot be read: {error.strerror}") from error
     if digest != file.sha256:

@@ -17,18 +17,18 @@ from training.telemetry.worker import attempt_observer
 REPORTED_TIMEOUT_S = 30.0
 
 SNAPSHOTS = 2
-"""How many may be in memory on their way to the storage; then training waits for it."""
+"""How many checkpoints may be in memory on their way to the storage before training waits."""
 
 
 class RunCheckpoints:
     """In the background, a checkpoint costs training a copy in memory and Ray Train's barrier.
 
-    The run goes on from it once the controller has accepted it, at its first poll after all ranks
-    have written their parts.
+    The run can resume from it once the controller has accepted it, at its first poll after all
+    ranks have written their parts.
     """
 
     def __init__(self, *, in_background: bool, may_start_over: bool, start_from: str = "") -> None:
-        """`start_from`: what a run without a checkpoint of its own goes on from."""
+        """`start_from`: the initial checkpoint of a run that has none of its own."""
         import ray.train
 
         context = ray.train.get_context()
@@ -40,7 +40,7 @@ class RunCheckpoints:
         self._room = Semaphore(SNAPSHOTS)
 
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
-        """All ranks have to. The states may change when it returns."""
+        """Call on all ranks. The states may change after it returns."""
         import ray.train
         from ray.train import Checkpoint, CheckpointUploadMode
 
@@ -60,7 +60,7 @@ class RunCheckpoints:
         mode = CheckpointUploadMode.ASYNC if self._in_background else CheckpointUploadMode.SYNC
         ray.train.report(
             dict(metrics),
-            # Ray wants one to upload; what is uploaded is in memory.
+            # Ray requires a checkpoint to upload; ours is in memory.
             checkpoint=Checkpoint(self._run.path, self._run.filesystem),
             checkpoint_upload_mode=mode,
             checkpoint_upload_fn=upload,
@@ -69,9 +69,10 @@ class RunCheckpoints:
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
-        """The newest that is whole: rank 0 reads all of it, and says to the others which it is.
+        """Return the newest complete checkpoint. Rank 0 reads all of it, and sends its name to the
+        others.
 
-        Raises NoUsableCheckpoint on all ranks when the run had some and none is whole.
+        Raises NoUsableCheckpoint on all ranks if the run has checkpoints and none is complete.
         """
         with ExitStack() as held:
             choice = self._choose(held) if self._rank == 0 else ("", "")
@@ -79,7 +80,7 @@ class RunCheckpoints:
             yield Path(held.enter_context(self._opened(path))) if path else None
 
     def _choose(self, held: ExitStack) -> tuple[str, str]:
-        """A path, or why there is none; neither when the run has only begun."""
+        """A path, or why there is none; neither for a new run."""
         import ray.train
 
         newest, path = ray.train.get_checkpoint(), None
@@ -104,7 +105,9 @@ class RunCheckpoints:
         return "", ""
 
     def _accepted(self, newest: str) -> Iterator[str]:
-        """By Ray Train, newest first. The others are asked for only when the newest is no good."""
+        """Ray Train's list, newest first. The others are requested only if the newest is not
+        usable.
+        """
         import ray.train
 
         yield newest
@@ -120,7 +123,7 @@ class RunCheckpoints:
         print(said, flush=True)
 
     def _unfinished(self, path: str, why: str) -> None:
-        """A kill in the midst of an upload leaves one; it is no loss, and stays where it is."""
+        """A kill during an upload leaves one; it does not count as a loss, and is kept."""
         print(f"{path.rpartition('/')[2]} is unfinished and not used: {why}", flush=True)
 
     def _opened(self, path: str) -> AbstractContextManager[str]:

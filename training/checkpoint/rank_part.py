@@ -23,13 +23,12 @@ def write(
     world_size: int,
     step: int,
 ) -> None:
-    """A file for each state, by its name, and the manifest when all of them are there. The state of
-    a file is what `torch.save` takes, the Path of a file, which is copied, or a memoryview of its
-    bytes.
+    """Write a file for each state, by its name, and then the manifest. The state of a file is what
+    `torch.save` accepts, the Path of a file, which is copied, or a memoryview of its bytes.
 
-    `filesystem` is pyarrow's. The digests are of the bytes that were meant, taken on their way, so
-    that a write that goes wrong is found too. Nothing is synced to the disk: what a power failure
-    takes, the manifest tells.
+    `filesystem` is pyarrow's. The digests are computed from the bytes before they are written, so
+    that a failed write is detected too. Nothing is synced to the disk: the manifest shows what a
+    power failure lost.
     """
     filesystem.create_dir(directory)
     files = []
@@ -52,7 +51,7 @@ def write(
 
 
 class _Digested:
-    """As much of a file as torch.save needs: it never seeks."""
+    """The part of a file object that torch.save needs: it never seeks."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

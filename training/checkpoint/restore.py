@@ -1,4 +1,4 @@
-"""The newest checkpoint that is whole."""
+"""The newest complete checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Opened = Callable[[str], AbstractContextManager[str]]
 
 
 class NoUsableCheckpoint(Stop):
-    """There were checkpoints, and none can be used."""
+    """Checkpoints exist, and none is usable."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}; with start_over=true it begins again at step 0")
@@ -26,10 +26,10 @@ class NoUsableCheckpoint(Stop):
 def newest_whole(
     paths: Iterable[str], opened: Opened, damaged: Callable[[str, str], None]
 ) -> Iterator[str | None]:
-    """The first of the paths whose checkpoint is whole, held open; None when there is none.
+    """The first of the paths whose checkpoint is complete, held open; None if there is none.
 
-    `damaged` is told of each before it, and why. Raises OSError when the storage cannot be read
-    just now: that is no damage, and the next attempt may find it well.
+    `damaged` is called for each before it, with the reason. Raises OSError if the storage cannot be
+    read at the moment: that is not damage, and the next attempt may succeed.
     """
     for path in paths:
         with ExitStack() as held:
@@ -46,8 +46,9 @@ def newest_whole(
 def agreed(choice: tuple[str, str], ranks: int) -> str:
     """Return rank 0's path, or none, on every rank; all raise NoUsableCheckpoint with its reason.
 
-    By the ranks' process group. Ray Train's `broadcast_from_rank_zero` goes through an actor whose
-    process each attempt starts again: 3.6 of the 5.6 s that a killed rank's run took to come back.
+    Uses the ranks' process group. Ray Train's `broadcast_from_rank_zero` uses an actor whose
+    process each attempt starts again: 3.6 of the 5.6 s that the run of a killed rank took to
+    recover.
     """
     said = [choice]
     if ranks > 1:

@@ -1,9 +1,9 @@
-"""Tensors of which each rank has a part, in files that any number of ranks can load.
+"""Tensors that are distributed over the ranks, in files that any number of ranks can load.
 
-The files are those of torch.distributed.checkpoint: one a rank, and `.metadata`, which says where
-each part of each tensor lies. So `torch.distributed.checkpoint.load` of the directory reads them
-without this code. `.metadata` is a pickle. It is read only when a manifest lists it with its
-digest, and by an unpickler that knows the classes of a checkpoint of tensors and nothing else.
+The files are those of torch.distributed.checkpoint: one for each rank, and `.metadata`, which maps
+each part of each tensor to a file. So `torch.distributed.checkpoint.load` of the directory reads
+them without this code. `.metadata` is a pickle. It is read only if a manifest lists it with its
+digest, and by an unpickler that allows only the classes of a checkpoint of tensors.
 """
 
 from __future__ import annotations
@@ -53,15 +53,16 @@ _ALLOWED = frozenset(
         ),
     }
 )
-"""What `.metadata` of a checkpoint of tensors consists of (torch 2.15), besides data types. Not
-BytesStorageMetadata: torch unpickles such an entry without restrictions when it is loaded."""
+"""The classes in `.metadata` of a checkpoint of tensors (torch 2.15), besides data types. Not
+BytesStorageMetadata: torch unpickles such an entry without restrictions when it is loaded.
+"""
 
 
 def save(tensors: Mapping[str, Tensor]) -> dict[str, memoryview]:
-    """This rank's files by name, complete and in memory; every rank has to take part.
+    """This rank's files by name, complete and in memory; call on every rank.
 
-    Nothing waits on a disk, and a rank that is killed leaves nothing behind. A tensor that several
-    ranks have whole is in the file of one of them.
+    It does not wait for a disk, and a rank that is killed leaves nothing behind. A tensor that
+    several ranks have as a whole is in the file of one of them.
     """
     files = _InMemory()
     writer = FileSystemWriter("", sync_files=False)
@@ -76,9 +77,9 @@ def is_in_parts(directory: Path) -> bool:
 
 
 def saved(directory: Path) -> dict[str, TensorStorageMetadata]:
-    """What the checkpoint has, by name: `size` and `properties.dtype` of each.
+    """The checkpoint's tensors, by name: `size` and `properties.dtype` of each.
 
-    Raises Damaged when `.metadata` is not listed, was changed, or holds anything but tensors.
+    Raises Damaged if `.metadata` is not listed, was changed, or contains anything but tensors.
     """
     return {
         name: found
@@ -88,13 +89,13 @@ def saved(directory: Path) -> dict[str, TensorStorageMetadata]:
 
 
 def load(directory: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Fill the tensors, of each its part that this rank has; each rank does so by itself.
+    """Fill this rank's part of each tensor; each rank does so separately.
 
-    Raises CheckpointException when one is not in the checkpoint, Damaged as `saved` does.
+    Raises CheckpointException if one is not in the checkpoint, Damaged as `saved` does.
     """
     reader = _Reader(directory, _metadata(directory))
     with torch.no_grad(), warnings.catch_warnings():
-        # It takes `no_dist` for an oversight.
+        # Without it, `no_dist` is treated as a mistake.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         state_dict_loader.load(dict(tensors), storage_reader=reader, no_dist=True)
 
@@ -104,7 +105,7 @@ def _metadata(directory: Path) -> Metadata:
         found = _Unpickler(BytesIO(read_file(directory, METADATA))).load()
     except Damaged:
         raise
-    except Exception as error:  # whatever the classes' constructors make of odd arguments
+    except Exception as error:  # any error of the classes' constructors for odd arguments
         raise Damaged(f"{METADATA} cannot be read: {error}") from error
     listed = files(directory)
     if (
@@ -124,7 +125,7 @@ def _metadata(directory: Path) -> Metadata:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads the classes of `_ALLOWED` and torch's data types."""
+    """Load the classes of `_ALLOWED` and torch's data types."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ALLOWED:
@@ -135,7 +136,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Reader(FileSystemReader):
-    """Reads tensors by a `.metadata` that was checked before, in place of unpickling it again."""
+    """Read tensors by a `.metadata` that was already checked, instead of unpickling it again."""
 
     def __init__(self, directory: Path, metadata: Metadata) -> None:
         super().__init__(directory)
@@ -149,7 +150,7 @@ class _Reader(FileSystemReader):
 
 
 class _InMemory(FileSystemBase):
-    """As much of a file system as FileSystemWriter asks for."""
+    """The part of a file system that FileSystemWriter needs."""
 
     def __init__(self) -> None:
         self.streams: dict[str, BytesIO] = {}
@@ -184,4 +185,4 @@ class _InMemory(FileSystemBase):
 
 class _Kept(BytesIO):
     def close(self) -> None:
-        """The writer closes what it has written, and then its bytes would be gone."""
+        """Keep the bytes: the writer closes the file after writing, which would free them."""

@@ -1,4 +1,4 @@
-"""A state as it is now, so that training may go on while it is written."""
+"""A copy of a state, so that training can continue while the copy is written."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 
 
 def snapshot(state: Any) -> Any:
-    """The same dicts, lists and tuples, with every tensor copied into host memory.
+    """Return the same dicts, lists and tuples, with every tensor copied into host memory.
 
-    What is neither is kept as it is: numbers and strings do not change. Tensors of a GPU are
-    copied by its stream into pinned memory, and waited for together.
+    Other values are kept as they are: numbers and strings do not change. Tensors of a GPU are
+    copied by its stream into pinned memory, with one wait for all of them.
     """
     copied = _copy(state)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]

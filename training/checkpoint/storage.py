@@ -9,13 +9,13 @@ from typing import Any
 from training.checkpoint.manifest import DAMAGED
 
 PREFIX = "checkpoint_"
-"""How Ray Train names a checkpoint's directory; what follows is the time, which sorts."""
+"""Ray Train's prefix of a checkpoint's directory; the time follows, which sorts."""
 
 SNAPSHOT = "checkpoint_manager_snapshot.json"
-"""Ray Train's list of the checkpoints that it accepted, in the run's directory."""
+"""Ray Train's list of accepted checkpoints, in the run's directory."""
 
 ASIDE = "damaged"
-"""Where damaged ones are kept, in the run's directory."""
+"""The folder of damaged checkpoints, in the run's directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RunDirectory:
     path: str
 
     def checkpoints(self) -> list[str]:
-        """The paths of all that lie here, finished or not, newest first; without the damaged."""
+        """The paths of all checkpoints, complete or not, newest first; without damaged ones."""
         from pyarrow.fs import FileSelector  # type: ignore[import-untyped]
 
         found = self.filesystem.get_file_info(FileSelector(self.path, allow_not_found=True))
@@ -35,10 +35,10 @@ class RunDirectory:
         return sorted(unmarked, reverse=True)
 
     def put_aside(self, path: str, why: str) -> str:
-        """Keep a damaged checkpoint from being used or deleted. Returns what was done, in words.
+        """Prevent the use and the deletion of a damaged checkpoint. Returns what was done, as text.
 
-        A directory of its name stays where it was, with the reason in it: Ray Train refuses to go
-        on with a run when one of the checkpoints on its list is gone (Ray 2.60,
+        An empty directory of its name remains, with the reason in it: Ray Train refuses to continue
+        a run when one of the checkpoints on its list is missing (Ray 2.60,
         CheckpointManager._assert_checkpoints_exist).
         """
         kept = f"{self.path}/{ASIDE}/{path.rpartition('/')[2]}"
@@ -57,9 +57,10 @@ class RunDirectory:
         return "marked as damaged" if is_there else "a marked directory is in its place"
 
     def mend(self) -> list[str]:
-        """Before a driver starts: put right what Ray Train would not start with, and say what.
+        """Before a driver starts: repair what would prevent Ray Train from starting; returns the
+        changes.
 
-        A checkpoint on its list that is gone, and a list that was cut off while it was written.
+        Repairs a listed checkpoint that is missing, and a truncated list.
         """
         listed = f"{self.path}/{SNAPSHOT}"
         if not self._exists(listed):
@@ -78,7 +79,9 @@ class RunDirectory:
 
     @property
     def lost_track(self) -> bool:
-        """Ray Train's list was put aside: it had accepted checkpoints of which it knows nothing."""
+        """Ray Train's list was moved aside: it no longer knows the checkpoints that it had
+        accepted.
+        """
         return self._exists(f"{self.path}/{SNAPSHOT}.{ASIDE}")
 
     def _exists(self, path: str) -> bool:
@@ -87,7 +90,7 @@ class RunDirectory:
         return bool(self.filesystem.get_file_info(path).type != FileType.NotFound)
 
     def _moved(self, path: str, kept: str) -> bool:
-        """An object store moves no directories."""
+        """An object store cannot move directories."""
         try:
             self.filesystem.create_dir(kept.rpartition("/")[0])
             self.filesystem.move(path, kept)

@@ -1,4 +1,4 @@
-"""What the jobs learn from: examples by number, dealt to the ranks step by step."""
+"""The data sets of the jobs: examples by number, distributed to the ranks by step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from training.data.settings import DataSettings
 
 
 def load(settings: DataSettings) -> Data:
-    """Raises NoData when it is not there or not whole."""
+    """Raises NoData if it is missing or incomplete."""
     folder = Path(settings.data_path or "~/data").expanduser()
     match settings.data:
         case "digits":

@@ -1,4 +1,4 @@
-"""Changes of a picture that leave what it shows."""
+"""Augmentations of images."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from training.data.example_random import Draws
 Pixel = TypeVar("Pixel", np.uint8, np.float32)
 
 AREA = (0.08, 1.0)
-"""Shares of a picture that a crop may have."""
+"""The permitted share of an image in a crop."""
 RATIO = (3 / 4, 4 / 3)
-"""Of its width to its height. Both as in Szegedy and others: Going deeper with convolutions, 2014,
-and torchvision's RandomResizedCrop."""
+"""The permitted ratio of its width to its height. Both as in Szegedy and others: Going deeper with
+convolutions, 2014, and torchvision's RandomResizedCrop.
+"""
 TRIES = 10
 
 Box = tuple[int, int, int, int]
-"""Left, top, right and bottom, in pixels of the picture."""
+"""Left, top, right and bottom, in pixels of the image."""
 
 
 def shift(
     images: NDArray[Pixel], down: NDArray[np.int64], right: NDArray[np.int64], border: int
 ) -> NDArray[Pixel]:
-    """Of each image (n, c, h, w) within a black border the part that begins so far down and right,
-    as large as the image: `border` leaves it in place.
+    """Shift each image (n, c, h, w) within a black border: the crop, as large as the image, starts
+    at the given row and column; `border` does not shift it.
     """
     n, channels, height, width = images.shape
     around = (border, border)
@@ -43,17 +44,17 @@ def shift(
 
 
 def mirror(images: NDArray[Pixel], which: NDArray[np.bool_]) -> NDArray[Pixel]:
-    """Those of the images (n, c, h, w) with left and right exchanged."""
+    """Mirror the selected images (n, c, h, w) horizontally."""
     return np.where(which[:, None, None, None], images[..., ::-1], images)
 
 
 def boxes(
     examples: NDArray[np.int64], sizes: NDArray[np.int64], draws: Draws, place: int
 ) -> list[Box]:
-    """A random crop of each picture; `sizes` (n, 2) are their widths and heights.
+    """A random crop of each image; `sizes` (n, 2) are their widths and heights.
 
-    The first of ten tries that fits, or the largest in the middle that has a ratio within RATIO:
-    what torchvision's RandomResizedCrop does.
+    The first of ten tries that fits, or else the largest centered crop with a ratio within RATIO,
+    as torchvision's RandomResizedCrop does.
     """
     low, high = np.log(RATIO)
     areas = AREA[0] + (AREA[1] - AREA[0]) * draws.many(examples, TRIES, place)
@@ -86,7 +87,7 @@ def _middle(width: int, height: int) -> Box:
 def normalized(
     images: NDArray[np.uint8], mean: tuple[float, ...], deviation: tuple[float, ...]
 ) -> NDArray[np.float32]:
-    """Channels of images (n, c, h, w) with mean 0 and deviation 1 over the data set.
+    """Normalise the channels of images (n, c, h, w) to mean 0 and deviation 1 over the data set.
 
     `mean` and `deviation` are of pixels from 0 to 1.
     """

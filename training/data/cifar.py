@@ -1,5 +1,5 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009):
-60,000 photographs of 32×32 pixels, in the files that torchvision reads and fetches.
+60,000 photographs of 32×32 pixels, in the files that torchvision reads and downloads.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 
 BORDER = 4
-"""Pixels that a picture is shifted by at most, as in He and others: Deep Residual Learning for
-Image Recognition, 2015, section 4.2."""
+"""The maximum shift of an image in pixels, as in He and others: Deep Residual Learning for Image
+Recognition, 2015, section 4.2.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Kind:
     dataset: Any
     classes: int
     mean: tuple[float, float, float]
-    """Of the pixels (0 to 1) of the 50,000 to train on, by channel, as they are commonly given."""
+    """Of the pixels (0 to 1) of the 50,000 training images, by channel; commonly used values."""
     deviation: tuple[float, float, float]
 
 
@@ -66,13 +67,13 @@ class Photographs:
 
 
 def load(name: str, folder: Path, *, download: bool) -> Data:
-    """Raises NoData when it is not there or not whole, or could not be fetched."""
+    """Raises NoData if it is missing or incomplete, or could not be downloaded."""
     kind = KINDS[name]
     if download and wrong(kind, folder):
         fetch(name, folder)
     try:
         train, held_out = (kind.dataset(folder, train=part) for part in (True, False))
-    except RuntimeError as error:  # it does not say what is wrong with them
+    except RuntimeError as error:  # its error does not describe the problem
         raise NoData(f"{name}: {wrong(kind, folder) or error}; {todo(kind, folder)}") from error
     return Data(
         name=name,
@@ -89,7 +90,7 @@ def photographs(dataset: Any, kind: Kind) -> Photographs:
 
 
 def wrong(kind: Kind, folder: Path) -> str:
-    """What is wrong with the files; '' when they are all there and their MD5 sums are right."""
+    """What is wrong with the files; '' if all exist and their MD5 sums are right."""
     files = folder / kind.dataset.base_folder
     sums = dict([*kind.dataset.train_list, *kind.dataset.test_list])
     sums[kind.dataset.meta["filename"]] = kind.dataset.meta["md5"]
@@ -112,10 +113,10 @@ def todo(kind: Kind, folder: Path) -> str:
 
 
 def fetch(name: str, folder: Path) -> None:
-    """Into a folder of its own, then in one move to its place: no rank ever sees a part of it.
+    """Download into a separate folder, then move it in one step: no rank sees an incomplete one.
 
-    One rank fetches and the others wait, where the file system has locks; where it has none, each
-    fetches for itself, and the last one's stays.
+    One rank downloads and the others wait, if the file system supports locks; otherwise each
+    downloads, and the last download is kept.
     """
     kind = KINDS[name]
     try:
@@ -139,7 +140,7 @@ def fetch(name: str, folder: Path) -> None:
 
 
 def replace(place: Path, fetched: Path, before: Path) -> None:
-    """Move what was fetched to its place; what is there and is damaged goes."""
+    """Move the download to its place; a damaged one there is replaced."""
     if place.exists():
         shutil.move(place, before)
     try:
@@ -151,7 +152,7 @@ def replace(place: Path, fetched: Path, before: Path) -> None:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Held by one process at a time, and let go by one that is killed."""
+    """A lock that one process holds at a time, and that is released if the process is killed."""
     with file.open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""1,797 handwritten digits of 8×8 pixels, carried along so that a job needs no network.
+"""1,797 handwritten digits of 8×8 pixels, included so that a job needs no network.
 
-The test set of UCI's "Optical Recognition of Handwritten Digits" (E. Alpaydin, C. Kaynak, 1998,
-CC BY 4.0), the one that scikit-learn ships as `load_digits`.
+The test set of UCI's "Optical Recognition of Handwritten Digits" (E. Alpaydin, C. Kaynak, 1998, CC
+BY 4.0), which scikit-learn provides as `load_digits`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Digits:
     def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
         images = self.images[examples]
         if draws is not None:
-            # By -1 to 1 pixels both ways; 1 leaves it in place.
+            # Shift by -1 to 1 pixels in both directions; 1 does not shift.
             images = shift(
                 images, draws.integers(examples, 3, 0), draws.integers(examples, 3, 1), border=1
             )
@@ -46,7 +46,7 @@ class Digits:
 def load() -> Data:
     """The digits, always split in the same way.
 
-    Raises NoData when the file is not the one that belongs to this code.
+    Raises NoData if the file is not the one of this version.
     """
     images, labels = read(FILE)
     order = np.random.default_rng(0).permutation(len(labels))

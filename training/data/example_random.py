@@ -1,8 +1,8 @@
-"""Random numbers that belong to an example, not to a process.
+"""Random numbers that depend on an example, not on a process.
 
-An augmentation that draws from a process's generator gives other pictures as soon as a loader has
-another number of processes, or a run goes on with another number of ranks. These are a function of
-seed, epoch, example and place alone.
+An augmentation that draws from a process's generator changes with the number of loader processes,
+or with the number of ranks of a resumed run. These numbers are a function of seed, epoch, example
+and place only.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Draws:
             return _mix(state + _GOLDEN * (examples.astype(np.uint64) + np.uint64(1)))
 
     def many(self, examples: NDArray[np.int64], count: int, place: int) -> NDArray[np.float64]:
-        """0 up to 1, so many for each example: (n, count)."""
+        """From 0 to below 1, `count` numbers for each example: (n, count)."""
         own = self.bits(examples, place)[:, None]
         with np.errstate(over="ignore"):
             bits = _mix(own + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64))
         return _uniform(bits)
 
     def integers(self, examples: NDArray[np.int64], below: int, place: int) -> NDArray[np.int64]:
-        """0 up to below-1, for each example."""
+        """From 0 to `below` - 1, for each example."""
         return (self.uniform(examples, place) * below).astype(np.int64)
 
     def uniform(self, examples: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-        """0 up to 1, for each example."""
+        """From 0 to below 1, for each example."""
         return _uniform(self.bits(examples, place))
 
 

@@ -1,4 +1,4 @@
-"""What every data set is to a training loop: examples by number."""
+"""The interface of every data set to a training loop: examples by number."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from training.data.example_random import Draws
 from training.stop import Stop
 
 Batch: TypeAlias = tuple[Tensor, Tensor]
-"""Inputs, and what is to be answered: images (n, c, h, w) and labels (n,), or tokens (n, t) and
-the tokens that follow each of them (n, t)."""
+"""Inputs and targets: images (n, c, h, w) and labels (n,), or tokens (n, t) and the tokens that
+follow each of them (n, t).
+"""
 
 
 class Examples(Protocol):
     def __len__(self) -> int: ...
 
     def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
-        """Those examples, in that order. With draws they are augmented, where that is usual."""
+        """Return these examples, in this order; with draws, augmented if the data set does so."""
         ...
 
 
@@ -31,9 +32,9 @@ class Data:
     train: Examples
     held_out: Examples
     shape: tuple[int, ...]
-    """Of an example: (channels, height, width), or (tokens,)."""
+    """The shape of an example: (channels, height, width), or (tokens,)."""
     classes: int
-    """Of labels, or the vocabulary."""
+    """The number of labels, or the size of the vocabulary."""
 
     @property
     def is_tokens(self) -> bool:
@@ -41,4 +42,4 @@ class Data:
 
 
 class NoData(Stop):
-    """The data set is not there, or is not what it should be: what, where, and what to do."""
+    """The data set is missing, or not as expected: what, where, and what to do."""

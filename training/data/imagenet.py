@@ -1,4 +1,4 @@
-"""Folders of pictures as ImageNet has them: train/CLASS/*.JPEG and val/CLASS/*.JPEG."""
+"""Folders of images in ImageNet's layout: train/CLASS/*.JPEG and val/CLASS/*.JPEG."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels (0 to 1), by channel, as the weights of torchvision's models want them."""
+"""Of ImageNet's pixels (0 to 1), by channel, as torchvision's pretrained models expect."""
 SHORTER = 256 / 224
-"""Sides of the picture that is evaluated on that its shorter side has before the cut (Krizhevsky,
-Sutskever, Hinton: ImageNet Classification with Deep Convolutional Neural Networks, 2012)."""
+"""For evaluation, the shorter side of an image before the crop, relative to the crop (Krizhevsky,
+Sutskever, Hinton: ImageNet Classification with Deep Convolutional Neural Networks, 2012).
+"""
 NAMED = 3
-"""Classes that an error names."""
+"""The number of classes that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
     files: NDArray[np.bytes_]
-    """Their paths, in an array: processes that load share its memory, unlike a list's."""
+    """Their paths, in an array: unlike a list, loader processes share its memory."""
     labels: NDArray[np.int64]
     height: int
     width: int
@@ -37,7 +38,7 @@ class Pictures:
         return len(self.labels)
 
     def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
-        """A random part of each picture, mirrored or not; without draws its middle.
+        """A random crop of each image, possibly mirrored; without draws its center.
 
         Raises NoData with the name of the file that cannot be read.
         """
@@ -60,7 +61,7 @@ class Pictures:
         return picture.resize((self.width, self.height), Image.Resampling.BILINEAR, box=part)
 
     def _middle(self, picture: Image.Image) -> Image.Image:
-        """Of the picture made as small as leaves a border around the middle."""
+        """The center of the image, scaled so that a border is left around it."""
         larger = max(self.width / picture.width, self.height / picture.height) * SHORTER
         width, height = self.width / larger, self.height / larger
         left, top = (picture.width - width) / 2, (picture.height - height) / 2
@@ -75,13 +76,13 @@ def read(file: Path) -> Image.Image:
     try:
         with Image.open(file) as picture:
             return picture.convert("RGB")
-    # What Pillow raises for a picture that is cut off or is none depends on its format.
+    # Pillow's error for a truncated or invalid image depends on its format.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise NoData(f"{file} cannot be read as a picture: {error}; fetch it again") from error
 
 
 def load(folder: Path, shape: tuple[int, int, int]) -> Data:
-    """Raises NoData when the folders are not there, or do not hold the same classes."""
+    """Raises NoData if the folders are missing, or have different classes."""
     channels, height, width = shape
     if channels != 3:
         raise NoData(f"imagenet's pictures have 3 channels, and shape asks for {channels}")

@@ -1,4 +1,4 @@
-"""Batches of a data set, made ready while training goes on."""
+"""Batches of a data set, prepared while training continues."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from training.data.settings import DataSettings
 
 @dataclass(frozen=True)
 class Step:
-    """What one rank is to learn from in one step."""
+    """The micro-batches of one rank in one step."""
 
     examples: int
-    """Of the whole step, over all ranks."""
+    """The examples of the whole step, over all ranks."""
     micro_batches: Iterator[Batch]
 
 
 class Batches(Protocol):
-    """Where a training loop gets its steps from."""
+    """The source of a training loop's steps."""
 
     @property
     def steps(self) -> int:
-        """Of an epoch."""
+        """The steps of an epoch."""
         ...
 
     def epoch(self, epoch: int, after: int = 0) -> Iterator[Step]:
-        """All steps of an epoch but for the first `after`."""
+        """All steps of an epoch, without the first `after`."""
         ...
 
 
 class Loader:
-    """The examples that a sampler deals, batch by batch, with or without processes to help."""
+    """The sampler's examples, batch by batch, with or without loader processes."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Loader:
             batch_size=None,  # the sampler has batched them
             sampler=_Listed(self._wanted),
             num_workers=settings.loader_workers,
-            # 0 is for Ray Data's blocks: torch has 1 or more.
+            # 0 is for Ray Data's blocks: torch uses 1 or more.
             prefetch_factor=max(1, settings.prefetch) if helped else None,
             persistent_workers=settings.persistent_workers and helped,
             pin_memory=settings.pin_memory and torch.cuda.is_available(),
-            generator=torch.Generator(),  # it draws seeds: not from the one that a resume restores
+            generator=torch.Generator(),  # draws seeds, but not from the restored generator
         )
 
     @property
@@ -80,7 +80,7 @@ class Loader:
         for share in shares:
             micro_batches = islice(made, len(share.micro_batches))
             yield Step(share.examples, micro_batches)
-            deque(micro_batches, maxlen=0)  # those of a step that was left early
+            deque(micro_batches, maxlen=0)  # from a step that was aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Listed:
-    """What is to be made next, in order; persistent processes outlive an epoch's list."""
+    """The batches to load next, in order; persistent processes outlive an epoch's list."""
 
     wanted: list[_Wanted]
 
@@ -107,7 +107,7 @@ class _Made(Dataset[Batch | NoData]):
         self._examples, self._seed = examples, seed
 
     def __getitem__(self, wanted: _Wanted) -> Batch | NoData:
-        """What is wrong is handed over: torch would raise it with a trace in place of its words."""
+        """Return errors instead of raising them: torch would add a traceback to the message."""
         draws = None if self._seed is None else Draws(self._seed, wanted.epoch)
         try:
             return self._examples.batch(wanted.examples, draws)
@@ -120,7 +120,7 @@ def _whole(made: Batch | NoData) -> Batch:
         try:
             raise made
         finally:
-            del made  # else it holds itself, and the processes that load, until it is collected
-    # Through pinned memory a tuple comes as a list.
+            del made  # else a reference cycle keeps the loader processes alive
+    # Pinned memory turns a tuple into a list.
     inputs, targets = made
     return inputs, targets

@@ -1,4 +1,4 @@
-"""Which examples each rank sees in each step: a function of seed, epoch and step, nothing else."""
+"""The examples of each rank in each step: a function of seed, epoch and step only."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ class Share:
     micro_batches: tuple[NDArray[np.int64], ...]
     """The numbers of examples."""
     examples: int
-    """Of the whole step, over all ranks."""
+    """The examples of the whole step, over all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
     """Each epoch is a new order of the examples, and covers each example once over all ranks.
 
-    It has no state, so that a resumed run needs only the number of the step to go on with. The
-    examples are dealt into steps as evenly as possible: every rank has the same number of steps,
-    or a collective would wait for ever, and shares of one step differ by one example at most.
-    A step has the same examples however many ranks share it: fewer than `workers` have more each.
+    It has no state, so that a resumed run needs only the number of the next step. The examples are
+    distributed over steps as evenly as possible: every rank has the same number of steps, or a
+    collective would never complete, and shares of one step differ by at most one example. A step
+    has the same examples for any number of ranks: fewer than `workers` ranks have more each.
     """
 
     examples: int
     batch_size: int
-    """The largest micro-batch of one rank when all workers are there. Of 1, some are of 2 where the
-    examples do not go round: none may be empty."""
+    """The largest micro-batch of one rank when all workers take part. If it is 1, some have 2, when
+    the examples cannot be divided evenly: none may be empty.
+    """
     rank: int
     world_size: int
     seed: int
     workers: int = 0
-    """How many ranks the steps are dealt for; 0: as many as there are."""
+    """The number of ranks that the steps are divided for; 0: the current number."""
     accumulate: int = 1
     """Micro-batches of a step."""
     shuffle: bool = True
@@ -56,17 +57,17 @@ class Sampler:
 
     @property
     def steps(self) -> int:
-        """Of an epoch: as many as batch_size asks for, but none with an empty micro-batch."""
+        """The steps of an epoch: according to batch_size, but no micro-batch may be empty."""
         whole = -(-self.examples // (self.batch_size * self._shares))
         return min(whole, self.examples // self._shares)
 
     @property
     def _shares(self) -> int:
-        """Micro-batches that a step is dealt into."""
+        """The micro-batches that a step is divided into."""
         return max(self.workers, self.world_size) * self.accumulate
 
     def epoch(self, epoch: int, after: int = 0) -> Iterator[Share]:
-        """This rank's share of each step of the epoch, but for the first `after` steps."""
+        """This rank's share of each step of the epoch, without the first `after` steps."""
         order = np.arange(self.examples)
         if self.shuffle:
             order = np.random.default_rng((self.seed, epoch)).permutation(self.examples)

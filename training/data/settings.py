@@ -1,4 +1,4 @@
-"""What a job asks of its data."""
+"""The data settings of a job."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Batches that Ray Data loads, in tasks of its own, and streams to the rank that they are for.
+"""Batches that Ray Data loads in separate tasks, and streams to their rank.
 
-Each rank has a Dataset of the numbers of its examples, in the order that the sampler deals them:
-what an epoch covers, and who sees what, is the sampler's word, as with `Loader`. Ray Data's
-`streaming_split` would hand a block to the rank that has the least, and with `equal=True` leave out
-what does not go into equal shares: neither covers each example once, and neither can be resumed by
-number (Ray 2.60, OutputSplitter).
+Each rank has a Dataset of the numbers of its examples, in the sampler's order: as with `Loader`,
+the sampler determines what an epoch covers, and which rank sees what. Ray Data's `streaming_split`
+would send a block to the rank that has the fewest, and with `equal=True` omit examples that cannot
+be divided into equal shares: neither covers each example once, and neither can be resumed by number
+(Ray 2.60, OutputSplitter).
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ Block = dict[str, NDArray[Any]]
 """The columns of a task's examples: "number", "inputs" and "targets"; or "wrong", a sentence."""
 
 LARGEST_BLOCK = 1024
-"""Examples of a task, however small they are: the first batch waits for a whole block."""
+"""The minimum number of examples of a task: the first batch waits for a whole block."""
 
 TASKS_OF_A_DATASET = 256
-"""A Dataset takes a moment to start, and holds the numbers of all of its tasks: short epochs share
-one, and a long one has several."""
+"""A Dataset takes a moment to start, and contains the numbers of all of its tasks: short epochs
+share one, and a long one has several.
+"""
 
 READ_AHEAD_BYTES = 256 << 20
-"""Of the object store that a rank's stream fills at most, where there is so much."""
+"""The maximum part of the object store that a rank's stream fills, if there is as much."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,14 @@ class StreamSettings(DataSettings):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one task of Ray Data loads: micro-batches of one epoch, in their order."""
+    """The input of one Ray Data task: micro-batches of one epoch, in order."""
 
     epoch: int
     micro_batches: tuple[Numbers, ...]
 
 
 class Streamed:
-    """The examples that a sampler deals, loaded by Ray Data up to the end of the last epoch."""
+    """The sampler's examples, loaded by Ray Data up to the end of the last epoch."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Streamed:
         settings: StreamSettings,
         epochs: int,
     ) -> None:
-        """`examples` is called in each task of Ray Data, so it should remember its answer."""
+        """`examples` is called in each task of Ray Data, so it should cache its result."""
         self._examples, self._sampler, self._epochs = examples, sampler, epochs
         self._settings = settings
         self._pinned = settings.pin_memory and torch.cuda.is_available()
@@ -85,20 +86,20 @@ class Streamed:
         self._block = max(1, min(fits, LARGEST_BLOCK) // sampler.batch_size)
         self._batches: Iterator[Batch] = iter(())
         self._position = (-1, 0)
-        """The epoch and the step of it that `_batches` goes on with."""
+        """The epoch and the step with which `_batches` continues."""
 
     @property
     def steps(self) -> int:
         return self._sampler.steps
 
     def epoch(self, epoch: int, after: int = 0) -> Iterator[Step]:
-        """From where the stream is, or from a new one that begins there."""
+        """Continue the current stream, or start a new one at this step."""
         if self._position != (epoch, after):
             self._batches = self._stream(epoch, after)
         for number, share in enumerate(self._sampler.epoch(epoch, after), after + 1):
             micro_batches = islice(self._batches, len(share.micro_batches))
             yield Step(share.examples, micro_batches)
-            deque(micro_batches, maxlen=0)  # those of a step that was left early
+            deque(micro_batches, maxlen=0)  # from a step that was aborted
             self._position = (epoch + 1, 0) if number == self.steps else (epoch, number)
 
     def _stream(self, epoch: int, after: int) -> Iterator[Batch]:
@@ -115,7 +116,7 @@ class Streamed:
                 yield Task(each, block)
 
     def _loaded(self, tasks: list[Task]) -> Iterable[Block]:
-        """A block for each task, in their order."""
+        """A block for each task, in order."""
         import pyarrow as pa  # type: ignore[import-untyped]
         import ray
         from ray.data import DataContext, ExecutionResources, TaskPoolStrategy
@@ -136,7 +137,7 @@ class Streamed:
             pa.table({"number": of_task, "epoch": np.full_like(of_task, task.epoch)})
             for task, of_task in zip(tasks, numbers, strict=True)
         ]
-        # Not from_arrow: its first task waits for a CPU that no rank has taken.
+        # Not from_arrow: its first task waits for a CPU that no rank reserves.
         dataset = ray.data.from_blocks(tables).map_batches(
             partial(loaded, examples=self._examples, seed=self._sampler.seed),
             batch_size=None,
@@ -152,9 +153,9 @@ class Streamed:
 
 
 def loaded(block: Block, examples: Callable[[], Examples], seed: int) -> Block:
-    """In a task of Ray Data: the examples of those numbers, augmented as their epoch has them.
+    """Runs in a task of Ray Data: load the numbered examples, augmented for their epoch.
 
-    What is wrong with the data is handed over: Ray Data would raise it with its traces.
+    Errors in the data are returned: Ray Data would raise them with its own traceback.
     """
     try:
         inputs, targets = examples().batch(block["number"], Draws(seed, int(block["epoch"][0])))
@@ -166,10 +167,10 @@ def loaded(block: Block, examples: Callable[[], Examples], seed: int) -> Block:
 def cut(
     blocks: Iterable[Block], micro_batches: Iterable[Numbers], *, pinned: bool = False
 ) -> Iterator[Batch]:
-    """The blocks' examples as these micro-batches, wherever one block ends and the next begins.
+    """Split the blocks' examples into these micro-batches, across the borders of blocks.
 
-    Raises NoData when a task did not find or could not read the data, and UnexpectedStreamError
-    when the blocks hold other examples, or too few.
+    Raises NoData if a task did not find or could not read the data, and UnexpectedStreamError if
+    the blocks contain other examples, or too few.
     """
     following = iter(blocks)
     rest: Block = {"number": np.empty(0, np.int64)}
@@ -196,7 +197,7 @@ def cut(
 
 
 def whole(pieces: list[Block], name: str, pinned: bool) -> Tensor:
-    """A column as a tensor of its own: Ray Data hands out the object store's, unwritable."""
+    """Copy a column into a tensor: Ray Data's is in the object store, and read-only."""
     columns = [piece[name] for piece in pieces]
     shape = (sum(map(len, columns)), *columns[0].shape[1:])
     dtype = torch.from_numpy(np.empty(0, columns[0].dtype)).dtype
@@ -206,10 +207,10 @@ def whole(pieces: list[Block], name: str, pinned: bool) -> Tensor:
 
 
 class UnexpectedStreamError(RuntimeError):
-    """A stream that training must not go on with."""
+    """A stream with the wrong examples; training must stop."""
 
 
 @cache
 def train_examples(settings: DataSettings) -> Examples:
-    """The data set's, opened once in each process."""
+    """The data set, opened once in each process."""
     return load(settings).train

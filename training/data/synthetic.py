@@ -1,6 +1,6 @@
-"""Examples made up as they are asked for, always the same ones, which can be learnt.
+"""Learnable examples that are generated on request, always the same.
 
-For tests, and for measuring without a disk in the way.
+For tests, and for measurements without a disk.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from training.data.examples import Batch, Data, NoData
 
 SEED = 0
 FIXED = Draws(SEED, epoch=0)
-"""Of the examples, which stay the same from run to run and epoch to epoch."""
+"""The seed of the examples, which are the same in each run and epoch."""
 HELD_OUT = 8
-"""One in so many more is evaluated on."""
+"""The number of examples for evaluation is that for training divided by this."""
 
 CELLS = 4
-"""A class is a pattern of up to so many cells along each side of the image."""
+"""The pattern of a class has up to this many cells along each side of the image."""
 NOISE = 1 << 16
-"""Places in the noise that an image's own may begin at."""
+"""Positions in the noise at which an image's own may begin."""
 
 STEPS = (0.5, 0.25, 0.125, 0.125)
-"""How likely each of the tokens is that may follow one."""
+"""The probability of each of the tokens that may follow one."""
 FLOOR = -sum(p * math.log(p) for p in STEPS)
-"""Nats a token: the loss of whoever knows all about synthetic tokens, 1.75 bits."""
+"""The lowest possible loss on synthetic tokens, in nats a token: 1.75 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Noise of deviation 1 with the pattern of the image's class, also of deviation 1, on it."""
+    """Noise of deviation 1 plus the pattern of the image's class, also of deviation 1."""
 
     first: int
-    """The number of the first of them among all."""
+    """The number of the first of them among all examples."""
     count: int
     shape: tuple[int, int, int]
     patterns: NDArray[np.float32]
@@ -86,11 +86,11 @@ def cells(side: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A Markov chain: four tokens can follow each, known from the one before alone.
+    """A Markov chain: each token can be followed by four others.
 
-    The chain walks around a ring of all tokens in a random order, by 1 to 4 places at a time. Every
-    token is as frequent as any other, so that no loss below log(vocabulary) comes from counting
-    them, and none below FLOOR at all.
+    The chain walks around a ring of all tokens in a random order, by 1 to 4 places at a time. All
+    tokens are equally frequent, so that counting them yields no loss below log(vocabulary), and no
+    model reaches a loss below FLOOR.
     """
 
     first: int

@@ -1,8 +1,8 @@
-"""Files of tokens, one after the other as uint16 or uint32: what nanoGPT calls `.bin`.
+"""Files of tokens, a sequence of uint16 or uint32 values: nanoGPT's `.bin`.
 
     python -m training.data.tokens TEXT -o FILE
 
-makes one of a text's bytes, to begin with before there is a tokenizer.
+creates one from the bytes of a text, for use without a tokenizer.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from training.data.examples import Batch, Data, NoData
 from training.data.settings import DataSettings
 
 HELD_OUT = 10
-"""One token in so many is held out, of a file that has no other one for that."""
+"""The share of tokens that are held out, if there is no other file for evaluation."""
 HELD_OUT_AT_MOST = 1 << 20
 LOOKED_AT = 1 << 12
-"""Tokens by which a file is told from one of another type."""
+"""The number of tokens that are checked for values that suggest another type."""
 CHUNK = 1 << 22
-"""Tokens, or bytes of a text, that are read at once."""
+"""The number of tokens, or bytes of a text, that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Sequences that lie one behind the other in a file."""
+    """Sequences that follow each other in a file."""
 
     file: Path
     type: str
     first: int
-    """The first token's place in the file."""
+    """The position of the first token in the file."""
     count: int
-    """Tokens from there on."""
+    """The number of tokens from there."""
     length: int
-    """Of a sequence; the target of its last is the token after it."""
+    """The length of a sequence; the target of its last token is the token after it."""
     vocabulary: int
 
     def __len__(self) -> int:
         return max(0, self.count - 1) // self.length
 
     def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
-        """Raises NoData when one of their tokens is not of the vocabulary."""
+        """Raises NoData if a token is not in the vocabulary."""
         begins = self.first + examples * self.length
         places = begins[:, None] + np.arange(self.length + 1)
-        # Mapped anew for each batch: a mapping keeps what was read of it in the process's memory.
+        # Map the file again for each batch: a mapping keeps the pages that were read in memory.
         text = np.memmap(self.file, dtype=self.type, mode="r")[places].astype(np.int64)
         if text.size and text.max() >= self.vocabulary:
             place, token = self._first_wrong()
@@ -62,7 +62,7 @@ class Tokens:
         return pairs[:, :-1].contiguous(), pairs[:, 1:].contiguous()
 
     def _first_wrong(self) -> tuple[int, int]:
-        """Of the whole file."""
+        """The number of tokens in the file."""
         text = np.memmap(self.file, dtype=self.type, mode="r")
         for begin in range(0, len(text), CHUNK):
             wrong = np.flatnonzero(text[begin : begin + CHUNK] >= self.vocabulary)
@@ -72,7 +72,7 @@ class Tokens:
 
 
 def load(settings: DataSettings) -> Data:
-    """Raises NoData when a file is not there, or cannot be one of such tokens."""
+    """Raises NoData if a file is missing, or cannot contain such tokens."""
     if not settings.data_path:
         raise NoData(
             "data=tokens needs data_path: a file of tokens; from a text: "
@@ -109,7 +109,7 @@ def load(settings: DataSettings) -> Data:
 
 
 def tokens_in(file: Path, type: str) -> int:
-    """How many there are. Raises NoData when it is not a file of them."""
+    """The number of tokens. Raises NoData if it is not a file of tokens."""
     if not file.is_file():
         raise NoData(
             f"{file.absolute()} is not there: a file of {type} tokens, seen by all ranks; "
@@ -128,7 +128,7 @@ def tokens_in(file: Path, type: str) -> int:
 
 
 def write(text: Path, file: Path) -> int:
-    """The bytes of a text as tokens, in one move; returns how many."""
+    """Write the bytes of a text as tokens, atomically; returns their number."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}")
     written = 0

@@ -1,7 +1,7 @@
 """The bundled jobs. Light to import: what a job needs is imported when it runs.
 
-`catalogue.json` beside this file says the same to those who cannot import it;
-`python -m training.jobs` writes it anew.
+`catalogue.json` in this folder has the same content for programs that cannot import it; `python -m
+training.jobs` writes it.
 """
 
 from __future__ import annotations
@@ -84,5 +84,5 @@ JOBS = (
 
 
 def job(name: str) -> Job:
-    """Raises KeyError when there is none of that name."""
+    """Raises KeyError for an unknown name."""
     return {item.name: item for item in JOBS}[name]

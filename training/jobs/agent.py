@@ -1,4 +1,4 @@
-"""torchrun's agent in this process: it starts ranks, and starts all of them again when one dies."""
+"""torchrun's agent in this process: it starts ranks, and restarts all of them when one dies."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from training.techniques import network
 S = TypeVar("S", bound=Plain)
 
 OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""Ranks that are started again meet in a store of their own. In the agent's, which torch 2.15 would
-have them use, lie the addresses of those before them: who reads one too early finds nobody there.
+"""Restarted ranks use a new store for their rendezvous. The agent's store, which torch 2.15 would
+use, contains the addresses of the previous ranks: a rank that reads one too early connects to a
+dead process.
 """
 
 SHUTDOWN_S = 5
-"""How long a rank that has to end, because another one has, may take before it is killed."""
+"""How long a rank may take to end after another one ended, before it is killed."""
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """The agents that meet, one a node."""
+    """The agents of one rendezvous, one for each node."""
 
     name: str
     count: int = 1
     endpoint: str = "localhost:0"
-    """Where they meet; the first of them listens there."""
+    """The address of the rendezvous; the first agent listens there."""
     is_first: bool = True
     address: str | None = None
-    """This node's, for the others; None: its name."""
+    """This node's address for the others; None: its host name."""
 
 
 def start(
     rank: Callable[[S], dict[str, Any]], settings: S, ranks: int, nodes: Nodes
 ) -> dict[str, Any]:
-    """Run `rank(settings)` in so many processes here. What the first of them returned: of rank 0,
-    where that is here; or `{"failed": why}`.
+    """Run `rank(settings)` in `count` processes here. Returns the result of the first of them: of
+    rank 0, if it runs here; or `{"failed": why}`.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -72,7 +73,9 @@ def start(
             results = elastic_launch(config, rank)(settings)
         except ChildFailedError as error:
             first, failure = error.get_first_failure()
-            message: Any = failure.message  # of an exception it is a dict, whatever its type says
+            message: Any = (
+                failure.message
+            )  # for an exception it is a dict, contrary to its declared type
             line = (message["message"] if isinstance(message, dict) else message).splitlines()[0]
             return {"failed": f"rank {first}: {line}"}
         except RendezvousError as error:

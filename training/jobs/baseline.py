@@ -1,8 +1,8 @@
-"""One process: what every other job is compared with.
+"""One process: the baseline of all other jobs.
 
     python -m training.jobs.baseline --epochs 20
 
-On a Ray cluster it takes one CPU or GPU of a worker node; elsewhere it needs no Ray at all.
+On a Ray cluster it takes one CPU or GPU of a worker node; elsewhere it does not need Ray.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Measure training on the machines at hand: scaling, communication, data, checkpoints, techniques.
+"""Measure training on the available hosts: scaling, communication, data, checkpoints, techniques.
 
     python -m training.jobs.benchmark --workers 2 --quick
     python -m training.jobs.benchmark --workers 8 --what scaling,communication --model resnet50 \\
         --data synthetic --batch-size 128
 
-Prints a report, and leaves it in a folder with its plots, results.json and notebook.ipynb.
+Prints a report, and writes it to a folder with its plots, results.json and notebook.ipynb.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:
-    """By the ranks, and then by the driver; and how the ranks were started, in words."""
+    """The results of the ranks, then of the driver; and how the ranks were started, as text."""
     ranks = settings.ranks
     if ranks == "auto":
         ranks = "ray" if "RAY_ADDRESS" in os.environ else "processes"
@@ -101,7 +101,7 @@ def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:
     run = replace(settings.for_this_run(), run_name="", storage_path=str(folder / "ray"))
     try:
         compared = asdict(launchers.measure(run))
-    except (SystemExit, Exception) as why:  # noqa: BLE001 - told, and what is measured is kept
+    except (SystemExit, Exception) as why:  # noqa: BLE001 - reported, and the measurements are kept
         if not isinstance(why, (Lost, SystemExit)):
             traceback.print_exc()
         return Measured(measured.parts, {**measured.failed, LAUNCHERS: str(why)}), how
@@ -109,7 +109,7 @@ def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:
 
 
 def results_folder(settings: BenchSettings) -> Path:
-    """Exits where that is no folder."""
+    """Exits if it is not a folder."""
     if "://" in settings.storage_path:
         path = settings.storage_path
         sys.exit(f"--storage-path {path}: results go to a folder that all nodes see")
@@ -120,7 +120,7 @@ def results_folder(settings: BenchSettings) -> Path:
 
 
 def written(results: Results, folder: Path) -> str:
-    """All files of the results; returns the report."""
+    """Write all files of the results; returns the report."""
     results.write(folder / "results.json")
     (folder / SO_FAR).unlink(missing_ok=True)
     told = sections(json.loads(json.dumps(dict(results.parts))))

@@ -2,8 +2,8 @@
 
     python -m training.jobs.checkpointed --workers 2 --epochs 60
 
-The job that drills are run on: kill a rank, a worker or the whole run, and it goes on from its
-newest checkpoint with the same numbers as if nothing had happened.
+The job for drills: after a rank, a worker or the whole run is killed, it resumes from its newest
+checkpoint with the same numbers as an uninterrupted run.
 """
 
 from __future__ import annotations

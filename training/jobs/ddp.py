@@ -1,9 +1,9 @@
-"""DDP on Ray Train, the plainest of its jobs: a checkpoint at the end of each epoch.
+"""DDP on Ray Train, the simplest of its jobs: a checkpoint at the end of each epoch.
 
     python -m training.jobs.ddp --workers 2 --epochs 20
 
-Ray Train starts the ranks, makes their process group and starts them again when one dies. How a
-rank learns is the same loop as under torchrun (`training.jobs.ddp_torchrun`).
+Ray Train starts the ranks, creates their process group, and restarts them when one dies. The
+training loop is the same as under torchrun (`training.jobs.ddp_torchrun`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""DDP without Ray Train: torchrun starts the ranks, and starts them again when one dies.
+"""DDP without Ray Train: torchrun starts the ranks, and restarts them when one dies.
 
     torchrun --nproc-per-node 2 -m training.jobs.ddp_torchrun --run-name digits
     python -m training.jobs.ddp_torchrun --workers 2      # the same; it calls torchrun's launcher
 
-On several hosts that see one storage path, the same command on each of them:
+On several hosts that share a storage path, run the same command on each of them:
 
     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\
         --rdzv-id digits -m training.jobs.ddp_torchrun --storage-path /shared --run-name digits
 
-On a Ray cluster (launched by cockpit, or with RAY_ADDRESS set) it puts an agent of torchrun's on
-the worker nodes, which start the ranks there.
+On a Ray cluster (launched by cockpit, or with RAY_ADDRESS set) it runs a torchrun agent on each
+worker node, which starts the ranks there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Settings(Plain):
 
 
 def rank(settings: Settings) -> dict[str, Any]:
-    """A process that torchrun has started: its environment says which one it is."""
+    """A process that torchrun started; its environment identifies the rank."""
     try:
         environment.enter(settings)
         world = torchrun(settings.gpu, settings.timeout_s)
@@ -53,7 +53,7 @@ def rank(settings: Settings) -> dict[str, Any]:
 
 
 def run_id() -> str:
-    """A name that a restarted rank finds again: of the rendezvous, or when the agent started."""
+    """A name that a restarted rank gets again: the rendezvous id, or the agent's start time."""
     if (given := os.environ["TORCHELASTIC_RUN_ID"]) != "none":
         return given
     # The 22nd field, in clock ticks since the host started (proc(5)).

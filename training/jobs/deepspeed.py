@@ -2,7 +2,7 @@
 
     python -m training.jobs.deepspeed --workers 2 --zero-stage 3 --precision bf16
 
-Needs the extra `deepspeed`. What `fsdp2` does with torch alone, for teams that have DeepSpeed.
+Needs the extra `deepspeed`. For teams that use DeepSpeed; `fsdp2` needs only torch.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""DDP on Ray Train with as many workers as there are, from a least number to a most.
+"""DDP on Ray Train with the available number of workers, between a minimum and a maximum.
 
     python -m training.jobs.elastic --min-workers 1 --workers 4
 
-A run that loses a worker goes on with those that are left, and takes it back when it returns: each
-time a new attempt, from the newest checkpoint. What is learnt stays the same. A step has the
-examples that it would have with all workers, so the batch and the learning rate do not change:
-fewer workers have more examples each, and a step takes longer.
+A run that loses a worker continues with the remaining ones, and adds it again when it returns: each
+time as a new attempt, from the newest checkpoint. The result is the same. A step has the examples
+that it would have with all workers, so the batch and the learning rate do not change: fewer workers
+have more examples each, and a step takes longer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def shared(settings: Settings, size: int) -> str:
-    """What becomes of batch and learning rate with so many of the workers."""
+    """The batch size and learning rate with this number of workers, as text."""
     examples = settings.batch_size * settings.accumulate * settings.workers
     said = f"{size} of {settings.workers} workers: a step has up to {examples} examples"
     if size == settings.workers:

@@ -1,4 +1,4 @@
-"""The driver's part of a job on Ray Train: resources, storage, failures, and how it ended."""
+"""The driver's part of a job on Ray Train: resources, storage, failures, and the result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fit(
 ) -> Any:
     """Run the training function on every worker. Returns Ray Train's result.
 
-    Exits with a sentence when the settings do not fit the cluster, or when training stopped itself.
+    Exits with a message if the settings do not fit the cluster, or if training stopped itself.
     """
     import ray
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
@@ -67,7 +67,7 @@ def fit(
         settings.gpu, least, settings.when_lacking, flag=falls, wanted=settings
     ).resource
 
-    # The workers are told the name too, which the tracker and the checkpoints go by.
+    # The workers receive the name too; the tracker and the checkpoints use it.
     name = settings.run_name or time.strftime(f"{name}-%Y%m%d-%H%M%S")
     settings = replace(settings, run_name=name)
     told = environment.variables(settings)
@@ -122,8 +122,8 @@ def kept(result: Any) -> list[Candidate]:
 
 
 def check_losses(name: str, ranks: int, least: int, workers: int) -> None:
-    """Exits when lost workers may leave, of the `least` to all, a number that groups of so many
-    ranks do not divide: the run could not go on. 0 ranks: there are no groups.
+    """Exit if losing workers may leave a number, from `least` to all, that groups of `ranks` do not
+    divide: the run could not continue. 0 ranks: there are no groups.
     """
     left = [size for size in range(least, workers) if ranks and size % ranks]
     if left:
@@ -134,7 +134,7 @@ def check_losses(name: str, ranks: int, least: int, workers: int) -> None:
 
 
 def storage(path: str) -> str | None:
-    """A directory as all processes of this machine see it, an object store's address as it is."""
+    """The absolute path of a directory on this host; an object store's address unchanged."""
     if not path or "://" in path:
         return path or None
     return str(Path(path).expanduser().absolute())

@@ -2,8 +2,8 @@
 
     python -m training.jobs.fsdp2 --workers 2 --shards 2 --checkpoint-form sharded
 
-A run goes on with any number of workers, whatever number wrote its newest checkpoint; a checkpoint
-of the form `full` is one of the ddp jobs.
+A run resumes with any number of workers, independent of the number that wrote its newest
+checkpoint; a checkpoint of the form `full` is one of the ddp jobs.
 """
 
 from __future__ import annotations

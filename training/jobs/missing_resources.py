@@ -1,4 +1,4 @@
-"""Whether a cluster has enough for a run's workers, and what it lacks."""
+"""Check whether a cluster has the resources for a run's workers, and report what is missing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ ONE_EACH = Placement()
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many workers could run."""
+    """The number of workers that could run."""
 
     resource: str
-    """What each takes, as Ray names it: CPU or GPU."""
+    """The resource of each worker, as Ray names it: CPU or GPU."""
     most: int
-    """With nothing else on the cluster's nodes."""
+    """On empty nodes."""
     free: int
-    """With what runs there now."""
+    """Next to the current load."""
 
 
 def room(resource: str, wanted: Placement = ONE_EACH) -> Room:
-    """Counted node by node: half a CPU here and half a CPU there are none for a worker."""
+    """Counted by node: half a CPU on each of two nodes is not enough for a worker."""
     from ray._private.state import available_resources_per_node  # Ray 2.60
 
     from training.recovery.nodes import alive
@@ -45,9 +45,10 @@ def found(
     flag: str = "",
     wanted: Placement = ONE_EACH,
 ) -> Room:
-    """The room for so many workers, of what each takes. Says what is lacking, or exits with it.
+    """The room for this many workers, by the resources of each. Prints what is missing, or exits
+    with it.
 
-    `of` is what the job calls them, and its setting, unless that is `flag`.
+    `of` is the job's name for them, and its setting, unless that is `flag`.
     """
     there = room("GPU", wanted)
     if (takes := resource(gpu, workers, there.most)) != there.resource:
@@ -57,7 +58,7 @@ def found(
 
 
 def resource(gpu: str, workers: int, gpus: int) -> str:
-    """What a worker takes. Exits when GPUs are asked for and the cluster has none at all."""
+    """The resource of a worker. Exits if GPUs are requested and the cluster has none."""
     if gpu == "true" and not gpus:
         raise SystemExit(
             "gpu=true, and the cluster has no GPU: gpu=false trains on CPUs, "
@@ -74,7 +75,7 @@ def report_missing(
     flag: str = "",
     wanted: Placement = ONE_EACH,
 ) -> None:
-    """Print what is lacking for this number of workers; exit when that is an error."""
+    """Print what is missing for this number of workers; exit if that is an error."""
     if there.free >= workers:
         return
     flag = flag or of

@@ -1,4 +1,4 @@
-"""Whether every node that may run a worker has the network interface that was asked for."""
+"""Check that every node that may run a worker has the requested network interface."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from training.techniques import network
 
 
 def check(interface: str) -> None:
-    """Exits and says what a node has instead; ranks would fail one after the other, and again."""
+    """Exits with the interfaces that a node has instead; the ranks would fail repeatedly."""
     if not interface:
         return
     import ray

@@ -1,8 +1,8 @@
-"""A job without Ray Train on a Ray cluster: torchrun's agents on its nodes, watched from here.
+"""A job without Ray Train on a Ray cluster: torchrun's agents on its nodes, supervised from here.
 
-Ray gives the CPUs or GPUs, starts an agent on each node that has some of them, and receives how the
-run goes. The ranks are the agents' children. A rank that dies is torchrun's to start again; when a
-node is lost, all agents start again on the nodes that are left.
+Ray provides the CPUs or GPUs, starts an agent on each node that has some of them, and receives the
+progress of the run. The ranks are the agents' children. torchrun restarts a rank that dies; when a
+node is lost, all agents start again on the remaining nodes.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ from training.telemetry.worker.sender import ActorSink
 LOOK_S = 0.25
 """Interval of reading the agents' events."""
 PLACE_S = 10.0
-"""How long resources that were there a moment ago may take to be there again."""
+"""How long recently available resources may take to be available again."""
 ANSWER_S = 10.0
 
 
 def run(name: str, settings: Plain, ranks: int) -> dict[str, Any]:
-    """Run the job's `rank` in so many processes. What rank 0 returned, or `{"failed": why}`."""
+    """Run the job's `rank` in this number of processes. Returns rank 0's result, or `{"failed":
+    why}`.
+    """
     if not ray.is_initialized():
         ray.init()
     try:
@@ -74,7 +76,7 @@ def run(name: str, settings: Plain, ranks: int) -> dict[str, Any]:
 def _attempt(
     name: str, settings: Plain, ranks: int, takes: str, telemetry: DriverTelemetry | None
 ) -> dict[str, Any]:
-    """Raises RayActorError when an agent is lost."""
+    """Raises RayActorError if an agent is lost."""
     if telemetry:
         telemetry.places()
     group, counts = _place(ranks, takes)
@@ -85,7 +87,7 @@ def _attempt(
         .options(
             num_cpus=count if takes == "CPU" else 0,
             num_gpus=count if takes == "GPU" else 0,
-            max_concurrency=2,  # it is asked while it trains
+            max_concurrency=2,  # it answers calls while it trains
             scheduling_strategy=PlacementGroupSchedulingStrategy(group, index),
         )
         .remote(name, asdict(settings), count)
@@ -113,9 +115,9 @@ def _attempt(
 
 
 def _place(ranks: int, takes: str) -> tuple[PlacementGroup, list[int]]:
-    """Where Ray finds room for each rank, taken as one bundle a node: how many ranks in each.
+    """The placement of the ranks, as one bundle for each node: the number of ranks in each.
 
-    An agent has all CPUs or GPUs of its ranks, and an actor has those of one bundle.
+    An agent needs the CPUs or GPUs of all its ranks, and an actor gets those of one bundle.
     """
     while True:
         each = placement_group([{takes: 1}] * ranks, strategy="PACK")
@@ -146,7 +148,7 @@ def _watch(
 
 
 def _take_events(agents: Sequence[Any]) -> list[tuple[float, RankEvent]]:
-    """Return the events of the agents that answer; a lost one shows by the end of its run."""
+    """Return the events of the agents that respond; the end of its run shows a lost one."""
     events: list[tuple[float, RankEvent]] = []
     for answer in [agent.take_events.remote() for agent in agents]:
         try:
@@ -161,9 +163,9 @@ class TelemetryTarget(NamedTuple):
 
     run: str
     job: str
-    """Ray's, of the driver."""
+    """Ray's id of the driver's job."""
     attempts: int
-    """Of the drivers before this one."""
+    """The attempts of earlier drivers."""
     aggregator: Any
 
 
@@ -178,14 +180,14 @@ class Agent:
         self._relay: Relay | None = None
 
     def place(self) -> tuple[str, int]:
-        """Where the others may meet this one."""
+        """An address for the rendezvous of all agents."""
         with socket.socket() as free:
             free.bind((self._address, 0))
             return self._address, free.getsockname()[1]
 
     def train(self, nodes: Nodes, audience: TelemetryTarget | None) -> dict[str, Any]:
-        # Ray blocks them in this thread, and a rank would inherit that: it would neither end when
-        # torchrun says so, nor when this process is killed.
+        # Ray blocks these signals in this thread, and a rank would inherit that: it would end
+        # neither on torchrun's request nor when this process is killed.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
         if audience is not None:
             self._relay = self._listen(audience)
@@ -222,7 +224,7 @@ class Agent:
 
 
 def next_attempt(run: str, before: int) -> int:
-    """Counted in the cluster: rank 0 may be on another node each time, one at a time."""
+    """Counted in the cluster: rank 0 may run on another node each time."""
     from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_put
 
     key = f"attempts/{run}/{before}".encode()

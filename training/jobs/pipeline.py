@@ -2,8 +2,8 @@
 
     python -m training.jobs.pipeline --workers 2 --pipeline 1f1b --accumulate 4
 
-Each of the `accumulate` micro-batches of a step goes through all ranks; the more there are, the
-less a rank waits for the others. A run goes on with another number of stages too.
+Each of the `accumulate` micro-batches of a step passes through all ranks; the more there are, the
+less a rank waits for the others. A run can resume with another number of stages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each rank reserves of a node, and on which nodes ranks run."""
+"""The resources that each rank reserves on a node, and the nodes for ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Placement:
 
 
 def resources(settings: Placement, takes: str) -> dict[str, float]:
-    """Of one rank, as Ray counts them; `takes` is CPU or GPU. Exits when a setting is wrong."""
+    """The resources of one rank, by Ray's names; `takes` is CPU or GPU. Exits if a setting is
+    wrong.
+    """
     found: dict[str, float] = {}
     if cpus := settings.cpus_per_worker or float(takes == "CPU"):
         found["CPU"] = cpus
@@ -52,7 +54,7 @@ def resources(settings: Placement, takes: str) -> dict[str, float]:
 
 
 def labels(settings: Placement) -> dict[str, str] | None:
-    """The selector as Ray takes it; None for every node. Exits when it is wrong."""
+    """The label selector for Ray; None for every node. Exits if it is wrong."""
     found: dict[str, str] = {}
     for part in filter(None, re.split(r",\s*(?![^()]*\))", settings.label_selector)):
         key, separator, value = part.partition("=")
@@ -64,7 +66,7 @@ def labels(settings: Placement) -> dict[str, str] | None:
 
 
 def scaling(settings: Placement, takes: str) -> dict[str, Any]:
-    """The arguments of Ray's `ScalingConfig` that these settings give."""
+    """The arguments for Ray's `ScalingConfig` from these settings."""
     return {
         "use_gpu": takes == "GPU",
         "resources_per_worker": resources(settings, takes),
@@ -74,6 +76,6 @@ def scaling(settings: Placement, takes: str) -> dict[str, Any]:
 
 
 def per_node(each: Mapping[str, float], there: Mapping[str, float], *, strict_spread: bool) -> int:
-    """How many ranks of these resources fit into those of one node."""
+    """How many ranks with these resources fit on one node."""
     fit = min((int(there.get(name, 0) / amount) for name, amount in each.items()), default=0)
     return min(fit, 1) if strict_spread else fit

@@ -1,4 +1,4 @@
-"""A rank that Ray Train did not start: alone, or torchrun's."""
+"""A rank that Ray Train did not start: a single process, or one of torchrun's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.stop import Stop
 from training.telemetry.worker.without_ray import Rank, rank_telemetry
 
 RESULTS = "~/ray_results"
-"""Where runs are when no path is given: those of Ray Train's jobs are there too."""
+"""The default folder of runs, which Ray Train's jobs use too."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Plain(TrainSettings):
 
 
 def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[str, Any]:
-    """Train as a rank, with checkpoints in the run's folder. What a Stop says is returned, as the
-    loop returns why it stopped.
+    """Train as a rank, with checkpoints in the run's folder. Returns the message of a Stop, or the
+    loop's reason for stopping.
     """
     if world.device.type == "cpu":
         torch.set_num_threads(1 if world.size > 1 else torch.get_num_threads())
@@ -75,7 +75,7 @@ def newest(where: Path, result: Mapping[str, Any]) -> list[Candidate]:
 
 
 class ReportedCheckpoints:
-    """A run's checkpoints, and the telemetry hears when they are read and written."""
+    """A run's checkpoints, whose reads and writes are reported to the telemetry."""
 
     def __init__(self, checkpoints: FolderCheckpoints, telemetry: Rank | None) -> None:
         self._checkpoints, self._telemetry = checkpoints, telemetry
@@ -95,16 +95,16 @@ class ReportedCheckpoints:
 
 
 def nothing(metrics: Mapping[str, float], checkpoint: Path) -> None:
-    """Nobody listens."""
+    """Without a tracker or telemetry."""
 
 
 def named(name: str) -> str:
-    """Of a run that was given no name."""
+    """The name of a run without one."""
     return time.strftime(f"{name}-%Y%m%d-%H%M%S")
 
 
 def folder(settings: TrainSettings) -> Path:
-    """Of the run's checkpoints. Raises Stop where that is no folder."""
+    """The folder of the run's checkpoints. Raises Stop if it is not a folder."""
     if "://" in settings.storage_path:
         raise Stop(
             f"--storage-path {settings.storage_path}: without Ray Train checkpoints go to a folder "
@@ -115,7 +115,9 @@ def folder(settings: TrainSettings) -> Path:
 
 
 def end(result: Mapping[str, Any]) -> None:
-    """How the run ended, as rank 0's last line. Exits with 1 when it failed or stopped itself."""
+    """Print the result of the run as rank 0's last line. Exits with 1 if it failed or stopped
+    itself.
+    """
     first = result.get("rank", 0) == 0
     where = f"; its checkpoints are in {result['folder']}" if "folder" in result else ""
     for how in ("failed", "stopped"):

@@ -2,8 +2,8 @@
 
     python -m training.jobs.ray_data --workers 2 --data cifar10 --data-path /data
 
-Ray Data's tasks load and augment what the sampler deals to each rank, on the rank's node or, with
-`--loader-cpus`, wherever the cluster has CPUs. The numbers are those of the DataLoader's job.
+Ray Data's tasks load and augment each rank's examples, on the rank's node or, with `--loader-cpus`,
+on any node with free CPUs. The results are the same as with the DataLoader.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:
     settings = Settings(**config)
 
     def streamed(_: Examples, sampler: Sampler, __: TrainSettings) -> Streamed:
-        """Each task opens the data set by itself, as each rank does."""
+        """Each task opens the data set separately, as each rank does."""
         opened = partial(train_examples, part_of(DataSettings, config))
         return Streamed(opened, sampler, settings, settings.epochs)
 

@@ -1,13 +1,13 @@
-"""A run's newest checkpoint behind HTTP, by Ray Serve, until it is stopped.
+"""Serve a run's newest checkpoint over HTTP, with Ray Serve, until it is stopped.
 
     python -m training.jobs.serve --run-path ~/ray_results/checkpointed-20261121-180000
     python -m training.jobs.serve --run-path models:/digits@best
 
 The second form serves a model version of MLflow's registry, and follows the alias.
 
-`GET /info` says what `POST /predict` takes, and `GET /healthz` which checkpoint answers. What the
-model and its data are, the checkpoint says. A newer one is taken on while requests go on.
-`--check 200` sends held-out examples through HTTP, says how it went, and ends.
+`GET /info` describes the input of `POST /predict`, and `GET /healthz` the checkpoint in use. The
+checkpoint describes its model and data. A newer checkpoint is loaded while requests are served.
+`--check 200` sends held-out examples over HTTP, prints the results, and ends.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def newest(run_path: str) -> Weights:
-    """Exits when there is nothing to serve, before anything is started."""
+    """Exits if there is nothing to serve, before anything is started."""
     if not run_path:
         raise SystemExit(
             "--run-path is missing: the directory of a run, with its checkpoints, or models:/…"
@@ -145,7 +145,7 @@ def run(settings: Settings, weights: Weights) -> None:
 
 
 def free(host: str, port: int) -> None:
-    """Exits when something else listens there."""
+    """Exits if another process listens there."""
     with socket.socket() as there:
         there.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -157,7 +157,7 @@ def free(host: str, port: int) -> None:
 
 
 def reached(host: str, port: int) -> None:
-    """Exits when Serve was there before: it keeps the address that it began with."""
+    """Exits if Serve was already running: it keeps its first address."""
     try:
         socket.create_connection((host, port), timeout=ANSWERS_S).close()
     except OSError as error:

@@ -4,7 +4,7 @@
         --space "learning_rate=log(1e-4,1e-1) batch_size=choice(8,16,32) dropout=uniform(0,0.5)"
 
 Each trial trains as the other jobs do, in its own process or as a Ray Train run of `workers` ranks.
-With the same name and path again a search that was cut off goes on.
+With the same name and path, an interrupted search continues.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Settings(SearchSettings, OnRay):
 
 
 TRAINS = "ddp"
-"""The job that trains with what was found."""
+"""The job that trains with the best settings."""
 
 
 def trial(config: dict[str, Any], settings: Settings, name: str, variables: dict[str, str]) -> None:
-    """Train with the drawn settings. Raises Stop when training stops itself: the trial failed."""
+    """Train with the sampled settings. Raises Stop if training stops itself: the trial failed."""
     from ray import tune
 
     from training.search.multi_rank_trial import train_ranks
@@ -95,7 +95,7 @@ def search(settings: Settings, draws: tuple[Draw, ...]) -> None:
     names = [*(item.name for item in describe(SearchSettings)), "epochs", "workers"]
     asked = {item: getattr(settings, item) for item in names}
 
-    # What a search that goes on does not know of, it does again.
+    # A resumed search repeats the trials that it does not know.
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1")
     if tune.Tuner.can_restore(folder.place):
         if other := changed(folder.read(SEARCH), asked):
@@ -130,7 +130,9 @@ def search(settings: Settings, draws: tuple[Draw, ...]) -> None:
 
 
 def report_best(trials: list[TrialResult], settings: Settings, folder: Folder) -> None:
-    """The table, and the best as a file and as commands. Exits when there is none."""
+    """Print the table, and write the best settings as a file and as commands. Exits if there are
+    none.
+    """
     trials = ranked(trials, settings.metric, METRICS[settings.metric])
     print(table(trials, settings.metric, settings.epochs), flush=True)
     best = trials[0]
@@ -161,9 +163,9 @@ def report_best(trials: list[TrialResult], settings: Settings, folder: Folder) -
 
 
 OF_RUN = frozenset(item.name for item in describe(RunSettings))
-"""No part of what is searched."""
+"""Settings that are not searched."""
 OF_TRIALS = frozenset({"seed", "workers", "epochs", "max_steps"})
-"""Of those, what the best was found with."""
+"""Those that the best trial used."""
 
 
 def searchable() -> list[Setting]:
@@ -171,8 +173,8 @@ def searchable() -> list[Setting]:
 
 
 def kept(settings: Settings) -> int:
-    """Checkpoints of a trial. With pbt also the one of the last exploit, until it is the next one's
-    turn: another may not have begun with it yet.
+    """The number of checkpoints of a trial that are kept. With pbt also the one of the last
+    exploit, until the next: another trial may not have loaded it yet.
     """
     since = settings.exploit_every_epochs + 1 if settings.scheduler == "pbt" else 1
     return max(settings.num_to_keep, since)
@@ -184,12 +186,12 @@ def trial_id(trial: Any) -> str:
 
 
 def train_variables() -> dict[str, str]:
-    """What the driver's environment says to Ray Train, which a trial drives."""
+    """The variables of the driver's environment for Ray Train, which a trial drives."""
     return {key: value for key, value in os.environ.items() if key.startswith("RAY_TRAIN_")}
 
 
 def telemetry(metric: str, mode: str) -> list[Any]:
-    """The callback that the environment names, told what is optimised."""
+    """The callback that the environment names, with the optimised metric."""
     named = os.environ.get("RAY_TUNE_CALLBACKS", "").split(",")
     if TUNE_CALLBACK not in named:
         return []
@@ -200,7 +202,7 @@ def telemetry(metric: str, mode: str) -> list[Any]:
 
 
 def check(settings: Settings, draws: tuple[Draw, ...]) -> None:
-    """Exits with a sentence when the settings do not go together."""
+    """Exits with a message if the settings are inconsistent."""
     if min(settings.samples, settings.epochs, settings.workers) < 1 or settings.max_parallel < 0:
         raise SystemExit("--samples, --epochs and --workers are at least 1, --max-parallel 0")
     if not 1 <= settings.grace_epochs <= settings.epochs:

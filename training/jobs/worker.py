@@ -22,16 +22,16 @@ def work(
     feed: Feed = Loader,
     start_from: str = "",
 ) -> dict[str, Any]:
-    """Train as a rank of a Ray Train run, with its checkpoints. `start_from`: the path of one on
-    the same storage, which a run that has none begins with.
+    """Train as a rank of a Ray Train run, with its checkpoints. `start_from`: the path of an
+    initial checkpoint on the same storage, for a run that has none.
 
-    What a Stop says is returned, as the loop returns why it stopped: an exception would have Ray
-    Train try again. Raises NoData when this rank alone cannot read its examples: the others would
-    wait for one that returned, and the next attempt may find the storage as it should be.
+    Returns the message of a Stop, or the loop's reason for stopping: Ray Train would restart after
+    an exception. Raises NoData if only this rank cannot read its examples: the others would wait
+    for a rank that returned, and the next attempt may succeed.
     """
     world = on_ray()
     if world.device.type == "cpu":
-        torch.set_num_threads(1)  # ranks that share a machine would take each other's cores
+        torch.set_num_threads(1)  # ranks that share a host would use each other's cores
     checkpoints = RunCheckpoints(
         in_background=settings.checkpoint_upload == "async",
         may_start_over=settings.start_over,
@@ -39,7 +39,7 @@ def work(
     )
     try:
         return train(settings, world, checkpoints, spread, data, feed)
-    except NoData:  # beforehand, where all ranks look, it is a Stop
+    except NoData:  # before training, when all ranks check, it is a Stop
         raise
     except Stop as why:
         return {"stopped": str(why)}

@@ -1,1 +1,1 @@
-"""The training loop, and what it needs to go on exactly where it was."""
+"""The training loop, and the state that it needs to resume exactly."""

@@ -1,4 +1,4 @@
-"""Where a training loop's checkpoints go, and come from."""
+"""The interface to a training loop's checkpoints."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Protocol
 
 
 class Checkpoints(Protocol):
-    """Of one rank; all ranks call the same."""
+    """The checkpoints of one rank; all ranks call the same."""
 
     def newest(self) -> AbstractContextManager[Path | None]:
-        """The directory of the newest checkpoint that is whole, if there is one.
+        """The directory of the newest complete checkpoint, if there is one.
 
-        Raises NoUsableCheckpoint when there were some and none is.
+        Raises NoUsableCheckpoint if checkpoints exist and none is usable.
         """
         ...
 
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
-        """Metrics, and a checkpoint of the states, a file each, which may change when it returns.
+        """Report metrics, and save the states, a file each; they may change after it returns.
 
-        The state of a file is what `torch.save` takes, the Path of a file, which is copied, or a
+        The state of a file is what `torch.save` accepts, the Path of a file, which is copied, or a
         memoryview of its bytes.
         """
         ...

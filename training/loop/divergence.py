@@ -1,4 +1,4 @@
-"""Whether training still makes sense, asked without waiting for the device."""
+"""Detect divergence without waiting for the device."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import torch
 from torch import Tensor
 
 SKIPPED = 25
-"""Steps in a row that a loss scale of 2^16 may be too large for; of more it is not the cause."""
+"""The number of consecutive steps that a loss scale of 2^16 can explain; more have another cause.
+"""
 
 Numbers: TypeAlias = tuple[float, float]
 Later: TypeAlias = Callable[[], Numbers]
 
 
 class Finite:
-    """The length of each step's gradient, looked at on a GPU when the next step is under way.
+    """The norm of each step's gradient; on a GPU it is read during the next step.
 
-    All ranks see the same length, and so come to the same answer.
+    All ranks see the same norm, and so reach the same result.
     """
 
     def __init__(self, device: torch.device, *, skips_steps: bool) -> None:
-        """`skips_steps`: the loss scale leaves out steps that are not finite."""
+        """`skips_steps`: the loss scale skips steps that are not finite."""
         self._allowed = SKIPPED if skips_steps else 0
         self._wrong = 0
         self._late = 1 if device.type == "cuda" else 0
@@ -37,7 +38,7 @@ class Finite:
     def first_wrong(self, *, newest: bool = False) -> tuple[int, float] | None:
         """The step that was not finite, and this rank's loss in it.
 
-        With `newest` the newest step is waited for, before something is made of it.
+        With `newest` it waits for the newest step, before its result is used.
         """
         while len(self._unread) > (0 if newest else self._late):
             step, numbers = self._unread.popleft()
@@ -53,8 +54,8 @@ def _there(numbers: Tensor) -> Later:
 
 
 def _under_way(numbers: Tensor) -> Later:
-    """To read a tensor of a GPU waits for all that is queued there: of this copy only its end is
-    waited for, which was queued a step ago.
+    """Reading a tensor of a GPU waits for everything that is queued there; this copy waits only for
+    its own end, which was queued one step ago.
     """
     copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
     on_host = numbers.to("cpu", non_blocking=True)
@@ -68,7 +69,7 @@ def _under_way(numbers: Tensor) -> Later:
 
 
 def why_not_finite(step: int, losses: list[float]) -> str:
-    """`losses`: of every rank in that step."""
+    """`losses`: those of every rank in that step."""
     ranks = [index for index, loss in enumerate(losses) if not math.isfinite(loss)]
     if not ranks:
         return f"the gradients are not finite at step {step}, though every rank's loss is"

@@ -1,4 +1,4 @@
-"""How good a model is on examples that it was not trained on."""
+"""Evaluate a model on held-out examples."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from training.techniques.precision import Precision
 @dataclass(frozen=True)
 class Score:
     loss: float
-    """Cross entropy, the mean over the answers, in nats."""
+    """Cross entropy, the mean over the targets, in nats."""
     accuracy: float
-    """The share of answers that are right."""
+    """The share of correct answers."""
 
 
 def check_shares(held_out: Examples, world: World) -> None:
-    """Raises Stop when a rank would have nothing to answer, before anything is learnt."""
+    """Raises Stop if a rank would have no examples, before training starts."""
     if len(held_out) < world.size:
         raise Stop(
             f"{len(held_out)} examples to evaluate on do not go round {world.size} ranks: "
@@ -37,11 +37,11 @@ def check_shares(held_out: Examples, world: World) -> None:
 def evaluate(
     model: nn.Module, held_out: Examples, world: World, precision: Precision, settings: DataSettings
 ) -> Score:
-    """Every rank answers its share. Draws from no random generator."""
+    """Every rank evaluates its share. Uses no random generator."""
     share = Sampler(
         len(held_out), settings.batch_size, world.rank, world.size, seed=0, shuffle=False
     )
-    # Processes that wait from one evaluation to the next would hold memory.
+    # Loader processes that wait from one evaluation to the next would use memory.
     loading = replace(settings, persistent_workers=False)
     batches = Loader(held_out, share, loading, augmented=False)
     sums = torch.zeros(3, dtype=torch.float64, device=world.device)

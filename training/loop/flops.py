@@ -1,4 +1,4 @@
-"""What a model needs, counted operation by operation."""
+"""Count the FLOPs of a model, operation by operation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from training.data.examples import Batch
 
 
 def flops(model: nn.Module, batch: Batch) -> float:
-    """Of a forward and a backward pass over an example of the batch.
+    """The FLOPs of a forward and a backward pass over an example of the batch.
 
-    Shapes alone are counted, nothing is computed: it takes milliseconds, draws from no random
-    generator and leaves no gradients.
+    Only shapes are processed, nothing is computed: it takes milliseconds, uses no random generator
+    and leaves no gradients.
     """
     from torch.utils.flop_counter import FlopCounterMode  # imports triton: 0.3 s
 

@@ -18,10 +18,10 @@ from training.techniques.precision import Precision
 def passes(
     step: Step, parallel: Parallel, precision: Precision, world: World, settings: TrainSettings
 ) -> tuple[Tensor, int]:
-    """Leaves the gradients of the step's mean loss; returns this rank's loss and its examples.
+    """Compute the gradients of the step's mean loss; returns this rank's loss and its examples.
 
-    The mean is over the step's examples wherever they are: the shares of ranks and micro-batches,
-    which may differ by one example, are weighed by their number.
+    The mean is over all of the step's examples: the shares of ranks and micro-batches, which may
+    differ by one example, are weighted by their number.
     """
     step_loss, samples = torch.zeros((), device=world.device), 0
     for number in range(settings.accumulate):

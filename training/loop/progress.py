@@ -1,4 +1,4 @@
-"""Everything that a training loop needs to go on exactly where it was."""
+"""The complete state of a training loop, to resume exactly."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from training.techniques.precision import Precision
 
 COUNTS = "progress.pt"
 MADE = "made"
-"""Its entry for what the model was made of."""
+"""The entry that describes the model."""
 VERSION = 1
-"""Of what is saved here."""
+"""The version of the saved state."""
 
 
 @dataclass
 class Progress:
-    """What training changes, apart from the random generators of the process.
+    """The state that training changes, apart from the random generators of the process.
 
-    `epoch` counts finished epochs, `batch` finished steps of the epoch under way, `step` all
-    finished steps.
+    `epoch` counts completed epochs, `batch` completed steps of the current epoch, `step` all
+    completed steps.
     """
 
     parallel: Parallel
@@ -37,27 +37,27 @@ class Progress:
     precision: Precision
     average: Average
     model: str
-    """Its name, so that the checkpoint of another one is told from damage."""
+    """Its name, to distinguish the checkpoint of another model from a damaged one."""
     steps: int
-    """Of an epoch."""
+    """The steps of an epoch."""
     made: Mapping[str, Any] = field(default_factory=dict)
-    """What the model was made of, for those who use it without the job; it is not loaded."""
+    """The description of the model, for programs that use it without the job; it is not loaded."""
     tracked: str = ""
     """The id of the tracker's run."""
     epoch: int = 0
     batch: int = 0
     step: int = 0
     epoch_loss: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
-    """The sum over the steps of the epoch under way, of this rank; on its device."""
+    """The sum over the steps of the current epoch, of this rank; on its device."""
 
     @property
     def epochs(self) -> float:
-        """The finished part of the epoch under way included."""
+        """Including the completed part of the current epoch."""
         return self.epoch + self.batch / self.steps
 
     @property
     def mean_loss(self) -> float:
-        """Of the epoch under way, on this rank."""
+        """The mean of the current epoch, on this rank."""
         return float(self.epoch_loss) / max(1, self.batch)
 
     def end_step(self, loss: Tensor) -> None:
@@ -69,7 +69,7 @@ class Progress:
         self.epoch_loss = torch.zeros_like(self.epoch_loss)
 
     def states(self, rank: int, world_size: int) -> dict[str, Any]:
-        """By file, what this rank saves: its generators; rank 0 adds what all ranks share."""
+        """By file, the state of this rank: its generators; rank 0 adds the shared state."""
         own = {"generators": generators(), "epoch_loss": float(self.epoch_loss)}
         states = {own_file(rank): own, **self.parallel.states(self.optimizer, self.average)}
         if rank == 0:
@@ -89,11 +89,11 @@ class Progress:
         return states
 
     def load(self, directory: Path, rank: int, world_size: int) -> str:
-        """Go on from a checkpoint. Returns what is not as if nothing had happened, '' for nothing.
+        """Resume from a checkpoint. Returns what differs from an uninterrupted run, '' for nothing.
 
-        With as many ranks as saved it, all is exact. With another number each step still has the
-        examples that it would have had, but their noise and the order of sums are other ones.
-        Raises IncompatibleCheckpoint when it is not a checkpoint of this model and optimiser.
+        With the same number of ranks, resuming is exact. With another number each step still has
+        the same examples, but the noise and the order of sums differ. Raises IncompatibleCheckpoint
+        if it is not a checkpoint of this model and optimiser.
         """
         try:
             return self._load(directory, rank, world_size)
@@ -125,7 +125,7 @@ class Progress:
         self.epoch, self.batch, self.step = shared["epoch"], shared["batch"], shared["step"]
         self.tracked = shared.get("tracked", "")
         saved = shared["world_size"]
-        # A rank that is new goes on from the mean loss that another one saw.
+        # A new rank continues with the mean loss of another one.
         own = torch.load(directory / own_file(min(rank, saved - 1)), weights_only=True)
         self.epoch_loss.fill_(own["epoch_loss"])
         if rank < saved:
@@ -144,7 +144,7 @@ def own_file(rank: int) -> str:
 
 
 def seed_all(seed: int, rank: int) -> None:
-    """Generators that differ by rank and repeat by run."""
+    """Seed the generators: different on each rank, the same in each run."""
     own = int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
     random.seed(own)
     np.random.seed(own)

@@ -1,4 +1,4 @@
-"""What a model was made of, kept with its weights, so that they can be used without the job."""
+"""The description of a model, kept with its weights, so that they can be used without the job."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Made:
     data: DataSettings
     model: ModelSettings
     shape: tuple[int, ...]
-    """Of an example: (channels, height, width), or (tokens,)."""
+    """The shape of an example: (channels, height, width), or (tokens,)."""
     classes: int
-    """Of labels, or the vocabulary."""
+    """The number of labels, or the size of the vocabulary."""
     step: int
-    """After which the weights were so."""
+    """The step after which the weights were saved."""
 
     @property
     def takes_tokens(self) -> bool:
         return len(self.shape) == 1
 
     def build(self) -> nn.Module:
-        """Such a model, with weights that have learnt nothing."""
+        """Build the model, with untrained weights."""
         return build(self.model, self.shape, self.classes)
 
 
 def saved(settings: TrainSettings, data: Data) -> dict[str, Any]:
-    """What `read` finds in a checkpoint; of the settings only what the model and its data need."""
+    """The state that `read` reads from a checkpoint; only settings of the model and its data."""
     return {
         "data": vars(part_of(DataSettings, vars(settings))),
         "model": vars(part_of(ModelSettings, vars(settings))),
@@ -51,7 +51,7 @@ def saved(settings: TrainSettings, data: Data) -> dict[str, Any]:
 
 
 def read(checkpoint: Path) -> Made:
-    """Raises IncompatibleCheckpoint when the checkpoint does not say."""
+    """Raises IncompatibleCheckpoint if the checkpoint has no description."""
     if not (checkpoint / COUNTS).exists():
         raise IncompatibleCheckpoint(
             f"it has no {COUNTS}, so another version of this code wrote it"
@@ -72,6 +72,6 @@ def read(checkpoint: Path) -> Made:
 
 
 def part_of(kind: type[T], values: dict[str, Any]) -> T:
-    """Those settings of the values, a job's with many others or an older job's with fewer."""
+    """Select these settings from the values of a job, which may have others, or lack new ones."""
     names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: values[name] for name in names if name in values})

@@ -1,4 +1,4 @@
-"""What every job takes."""
+"""The settings of every job."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ class RunSettings:
 class TrainSettings(
     NetworkSettings, SpeedSettings, OptimizerSettings, ModelSettings, DataSettings, RunSettings
 ):
-    """All of them; a job declares anew what it has another default for, and adds its own."""
+    """All settings; a job redeclares those with another default, and adds its own."""

@@ -1,7 +1,8 @@
-"""A run told to MLflow, by rank 0, from a thread of its own.
+"""Report a run to MLflow, from a separate thread of rank 0.
 
-Training never waits for the tracking server, nor fails with it: what it does not take is kept, up
-to a bound, and sent when it answers again. mlflow is imported only when a server is named.
+Training never waits for the tracking server, nor fails with it: data that the server does not
+accept is kept, up to a limit, and sent when the server responds again. mlflow is imported only if a
+server is configured.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ from training.loop.world import World
 from training.telemetry.worker import attempt_observer
 
 EXPERIMENT = "training"
-"""Where MLFLOW_EXPERIMENT_NAME names none."""
+"""The default experiment, if MLFLOW_EXPERIMENT_NAME is unset."""
 RUN_TAG = "cockpit.run"
 """Holds the run's id on the telemetry stream."""
 SETTINGS, ENVIRONMENT = "settings.json", "environment.json"
 """Artifacts. `cockpit launch JOB --settings` takes the first."""
 KEPT = 1000
-"""Reports that are kept for a server that does not answer; older ones are dropped."""
+"""The number of reports that are kept for an unavailable server; older ones are dropped."""
 BATCH = 100
-"""Parameters that MLflow takes at once."""
+"""The number of parameters that MLflow accepts in one request."""
 RETRY_S = 15.0
 LAST_WORD_S = 30.0
-"""How long the end of the run may wait until the server has the rest."""
+"""How long the end of the run may wait until the server has received everything."""
 REQUEST = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 """MLflow's own are 120 s and 7 times; ours comes back by itself."""
 QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 """A progress bar fills a log."""
 _LONGEST = 500
-"""Characters of a tag; a parameter may have 6,000."""
+"""The maximum length of a tag; a parameter may have 6,000."""
 
 
 class Tracking:
-    """Use as a context: its end tells how the run ended."""
+    """Use as a context manager: its exit reports how the run ended."""
 
     def __init__(self, settings: RunSettings, world: World, resumed: str = "") -> None:
-        """`resumed`: the `id` that a checkpoint was saved with, of which the run goes on."""
+        """`resumed`: the `id` in the checkpoint from which the run resumes."""
         self.id = resumed
         uri = server(settings)
         self._teller: _Teller | None = None
@@ -65,7 +66,9 @@ class Tracking:
         trace: TracebackType | None,
     ) -> None:
         if self._teller is not None:
-            is_well = error is None or isinstance(error, SystemExit)  # a search ends a trial so
+            is_well = error is None or isinstance(
+                error, SystemExit
+            )  # this is how a search ends a trial
             self._teller.end("" if is_well else f"{type(error).__name__}: {error}")
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
@@ -74,7 +77,7 @@ class Tracking:
             self.id = self._teller.id
 
     def stopped(self, why: str) -> None:
-        """The run ends, and has not done what it was to do."""
+        """The run ends before it completed its work."""
         if self._teller is not None:
             self._teller.stopped = why
 
@@ -85,7 +88,7 @@ def server(settings: RunSettings) -> str:
 
 
 def address(named: str) -> str:
-    """A server's as it is. A folder's is that of a database in it: MLflow 3 refuses plain files."""
+    """A server's address as is. For a folder, a database in it: MLflow 3 rejects plain files."""
     if not named or ":" in named:
         return named
     folder = Path(named).expanduser().absolute()
@@ -108,7 +111,7 @@ class _Teller:
         self._uri, self._settings, self._world_size = uri, settings, world_size
         self._client: Any = None
         self._unsaid: deque[tuple[int, int, dict[str, float]]] = deque(maxlen=KEPT)
-        """When (Unix milliseconds), the step, and the metrics."""
+        """The time (Unix milliseconds), the step, and the metrics."""
         self._status = ""
         self._wake, self._ends = threading.Event(), threading.Event()
         self._has_warned = False
@@ -131,12 +134,12 @@ class _Teller:
             self._warn("it does not answer")
 
     def _run(self) -> None:
-        """Until the end is told, or nobody waits for that any more."""
+        """Run until the end is sent, or no longer awaited."""
         while True:
             ends = bool(self._status)
             try:
                 self._tell()
-            except Exception as error:  # noqa: BLE001 - whatever a server, or mlflow itself, does
+            except Exception as error:  # noqa: BLE001 - any error of a server, or of mlflow
                 self._warn(error)
                 if ends:
                     return
@@ -154,7 +157,7 @@ class _Teller:
         self._has_warned = True
 
     def _tell(self) -> None:
-        """Raises what mlflow raises; what was not told is still there then."""
+        """Raises what mlflow raises; what was not sent is kept."""
         from mlflow.entities import Metric
 
         status = self._status
@@ -188,7 +191,7 @@ class _Teller:
             own[RUN_TAG] = run
         found = self._resumed(client, experiment_id, run)
         if found is None:
-            # With the tags that the environment gives, the submission's among them.
+            # With the tags from the environment, including the submission's.
             tags = resolve_tags(own)
             found = client.create_run(experiment_id, tags=tags, run_name=self._settings.run_name)
         else:
@@ -209,14 +212,14 @@ class _Teller:
             self._warn(f"no files are logged: {error}")
 
     def _resumed(self, client: Any, experiment_id: str, run: str) -> Any:
-        """The run of MLflow that this one goes on with: of its checkpoint, or of its stream."""
+        """The run of MLflow that this one continues: of its checkpoint, or of its stream."""
         if self.id:
             from mlflow.exceptions import MlflowException
 
             try:
                 found = client.get_run(self.id)
-                # A trial of a search may go on from the checkpoint of another, which is no run of
-                # its own.
+                # A trial of a search may resume from the checkpoint of another trial, which is
+                # another run.
                 if found.data.tags.get("run_name") == self._settings.run_name:
                     return found
             except MlflowException as error:
@@ -228,7 +231,7 @@ class _Teller:
         return next(iter(client.search_runs([experiment_id], asked, max_results=1)), None)
 
     def _tell_settings(self, client: Any, found: Any, own: Mapping[str, str]) -> None:
-        """MLflow lets no parameter change: what a resumed run has another value of is a tag."""
+        """Parameters of MLflow cannot change: a changed value of a resumed run becomes a tag."""
         from mlflow.entities import Param, RunTag
 
         known = found.data.params

@@ -1,7 +1,7 @@
 """The training loop of one rank, the same for every job.
 
-The settings, the world, where checkpoints go, and how the model is spread over the ranks come from
-the job. What is learnt from is the settings' data set, unless it is given.
+The settings, the world, the checkpoints, and the distribution of the model over the ranks come from
+the job. The data set is the one in the settings, unless the job passes another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def train(
     data: Data | None = None,
     feed: Feed = Loader,
 ) -> dict[str, Any]:
-    """Returns the last step and how good the model is then, or why it stopped."""
+    """Returns the last step and the model's evaluation after it, or why training stopped."""
     data = data or world.together(lambda: load(settings))
     world.together(lambda: limits.check(settings, world))
     memory.limit(settings, world.device)
@@ -97,7 +97,7 @@ def train(
     metrics: dict[str, float] = {}
 
     def checkpoint() -> float:
-        """Evaluate, report and save; returns how long saving held training up, in seconds."""
+        """Evaluate, report and save; returns how long saving blocked training, in seconds."""
         with average.used():
             score = evaluate(parallel.model, data.held_out, learners, precision, settings)
         metrics.update(
@@ -123,7 +123,7 @@ def train(
     step_began = time.perf_counter()
     tracking = Tracking(settings, world, progress.tracked)
     with tracking, attention.kernel(settings.attention):
-        # A run that had all of its steps before has none left.
+        # A run that had completed all of its steps has none left.
         while progress.epoch < settings.epochs and not 0 < settings.max_steps <= progress.step:
             for step in batches.epoch(progress.epoch, after=progress.batch):
                 loss, samples = parallel.passes(step, precision, settings)
@@ -171,7 +171,7 @@ def train(
 
 
 def _model(settings: TrainSettings, data: Data) -> nn.Module:
-    """The same on every rank, with what the settings switch on; its FLOPs are told."""
+    """Build the same model on every rank, with the selected techniques; reports its FLOPs."""
     torch.manual_seed(settings.seed)
     model = build(settings, data.shape, data.classes)
     telemetry.model(flops_per_sample=flops(model, data.held_out.batch(np.arange(1), None)))
@@ -185,7 +185,7 @@ def _model(settings: TrainSettings, data: Data) -> nn.Module:
 
 
 def sampler(settings: TrainSettings, world: World, examples: int, stages: int = 1) -> Sampler:
-    """`world`: of those that learn from examples of their own, each of them `stages` workers."""
+    """`world`: the number of groups that train on separate examples, each of `stages` workers."""
     return Sampler(
         examples=examples,
         batch_size=settings.batch_size,

@@ -1,7 +1,7 @@
-"""Who takes part in a run, and what its ranks say to each other.
+"""The ranks of a run, and the communication between them.
 
 The same training loop runs in one process, under torchrun and under Ray Train: only the function
-that makes its `World` differs.
+that creates its `World` differs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class World:
-    """One rank's view. Every rank has to take part in what is asked of all."""
+    """One rank's view. Call collective methods on every rank."""
 
     rank: int
     size: int
     local_rank: int
-    """Among the ranks of its host."""
+    """The number among the ranks of its host."""
     device: torch.device
 
     def mean(self, value: Tensor) -> Tensor:
-        """Over the ranks; of a tensor on the device."""
+        """The mean over the ranks, of a tensor on the device."""
         return self.total(value) / self.size
 
     def total(self, value: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class World:
         return summed
 
     def gather(self, value: float) -> list[float]:
-        """Every rank's, in order."""
+        """Every rank's value, in order."""
         if self.size == 1:
             return [value]
         own = torch.tensor(value, dtype=torch.float64, device=self.device)
@@ -51,15 +51,15 @@ class World:
         return [float(item) for item in every]
 
     def gather_all(self, value: T) -> list[T]:
-        """Every rank's, in order; of anything that pickles."""
+        """Every rank's value, in order; of anything that pickles."""
         every = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(every, value)
         return every
 
     def together(self, act: Callable[[], T]) -> T:
-        """What every rank's `act` returns. What stops one rank's stops all, which would wait for
-        that rank in vain: raises Stop on every rank, with the sentence of the first that has one.
+        """The result of `act` on every rank. A Stop on one rank stops all, which would otherwise
+        wait for that rank: raises Stop on every rank, with the message of the first that has one.
         """
         why = ""
         try:
@@ -74,7 +74,7 @@ class World:
         raise Stop(said[rank] if all(said) else f"rank {rank}: {said[rank]}")
 
     def wait(self) -> None:
-        """Until all ranks are here."""
+        """Wait until all ranks have called it."""
         if self.size > 1:
             dist.barrier()
 
@@ -85,12 +85,12 @@ def alone(gpu: str = "auto") -> World:
 
 
 def torchrun(gpu: str, timeout_s: float) -> World:
-    """As the environment of `torchrun` says: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and _PORT.
+    """The world of `torchrun`'s environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and _PORT.
 
-    Makes the process group: NCCL on GPUs, gloo on CPUs.
+    Creates the process group: NCCL on GPUs, gloo on CPUs.
     """
     local_rank, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    # All ranks of this host or none: the last one's GPU is the one that may be lacking.
+    # On all ranks of this host or on none: the last rank is the one whose GPU may be missing.
     chosen = device(here - 1, gpu)
     if chosen.type == "cuda":
         chosen = torch.device("cuda", local_rank)
@@ -102,7 +102,7 @@ def torchrun(gpu: str, timeout_s: float) -> World:
 
 
 def on_ray() -> World:
-    """A rank of a Ray Train run, which has made the process group."""
+    """A rank of a Ray Train run, which created the process group."""
     import ray.train
     import ray.train.torch
 
@@ -115,7 +115,7 @@ def on_ray() -> World:
 
 
 def device(local_rank: int, gpu: str) -> torch.device:
-    """Raises NoGpu when one is asked for and there is none."""
+    """Raises NoGpu if a GPU is requested and there is none."""
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if gpu == "true" and found <= local_rank:
         why = (
@@ -133,4 +133,4 @@ def device(local_rank: int, gpu: str) -> torch.device:
 
 
 class NoGpu(Stop):
-    """CUDA was asked for and is not there."""
+    """CUDA was requested and is not available."""

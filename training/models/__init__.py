@@ -1,4 +1,4 @@
-"""The models, by name: plain modules. How one is spread and sped up comes from outside."""
+"""The models, by name: plain modules. Parallelism and other techniques are applied from outside."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from training.models.settings import FOR_IMAGES, FOR_TOKENS, ModelSettings
 from training.stop import Stop
 
 SMALLEST = {"convnet": 4, "simple_cnn": 8, "alexnet": 16, "resnet": 8, "vit": 4}
-"""Pixels a side; by the part of a model's name before its size."""
+"""The expected image size, by the part of a model's name before its size."""
 
 
 class DoesNotFit(Stop, ValueError):
-    """The model is not for such data, and these are."""
+    """The model does not support such data; the message lists models that do."""
 
 
 def build(settings: ModelSettings, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """For examples of that shape and so many answers: images (n, channels, height, width) to
-    (n, classes) logits, tokens (n, tokens) to (n, tokens, classes).
+    """For examples of this shape and number of answers: images (n, channels, height, width) to (n,
+    classes) logits, tokens (n, tokens) to (n, tokens, classes).
 
-    Raises DoesNotFit when the model is not for them.
+    Raises DoesNotFit if the model does not support them.
     """
     fits = [name for name in FOR_IMAGES + FOR_TOKENS if not why_not(name, shape)]
     if why := why_not(settings.model, shape):
@@ -68,18 +68,18 @@ def build(settings: ModelSettings, shape: tuple[int, ...], classes: int) -> nn.M
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
-    """Those that the model is a row of, first to last: most of its weights and its work.
+    """The sequence of blocks of the model, first to last: most of its weights and its work.
 
-    A model that can be a pipeline says what comes `before` them and `after` them: all of it is
+    A model that can be a pipeline defines the parts `before` and `after` the blocks: all of it is
     model.after(blocks(model.before(inputs))). Weights are registered in that order.
 
-    Looked up anew each time, so that a block that was wrapped in its place is the wrapped one.
+    Looked up on each call, so that a block that was wrapped in place is the wrapped one.
     """
     return list(model.blocks())  # type: ignore[operator]
 
 
 def why_not(name: str, shape: tuple[int, ...]) -> str:
-    """What keeps a model from examples of that shape; '' for nothing."""
+    """Why a model does not support examples of that shape; '' if it does."""
     if name in FOR_TOKENS:
         return "" if len(shape) == 1 else "for tokens, and these are images"
     if len(shape) == 1:

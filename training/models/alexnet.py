@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 
 LEFT = 2
-"""Pixels a side that the classifier sees; an image of 32 ends with as many."""
+"""Pixels a side at the classifier; an image of 32 pixels ends with as many."""
 
 
 class AlexNet(nn.Module):
@@ -15,8 +15,9 @@ class AlexNet(nn.Module):
     Classification with Deep Convolutional Neural Networks, 2012), with the widths of the same
     author's One weird trick for parallelizing convolutional neural networks, 2014.
 
-    The first convolution has kernels of 3 and stride 2, in place of 11 and 4, and the pools are of
-    2: an image of 32 pixels would be gone otherwise. Larger images are pooled down to as many.
+    The first convolution has kernels of 3 and stride 2, instead of 11 and 4, and the pools are of
+    2: otherwise nothing would be left of an image of 32 pixels. Larger images are pooled down to
+    the same size.
     """
 
     def __init__(self, channels: int, classes: int, dropout: float = 0.5) -> None:

@@ -41,7 +41,8 @@ class GPT(nn.Module):
         for layer in self.layers:
             assert isinstance(layer, Layer)
             for weight in layer.adding:
-                # As many sums as there are, the states keep their size (section 2.3 of the paper).
+                # Scaled by the number of sums, so that the states keep their size (section 2.3 of
+                # the paper).
                 nn.init.normal_(weight, std=0.02 / math.sqrt(2 * size.layers))
 
     def blocks(self) -> Iterable[nn.Module]:
@@ -64,7 +65,7 @@ class GPT(nn.Module):
 
 
 def start(module: nn.Module) -> None:
-    """Weights as GPT-2's begin: N(0, 0.02²), biases 0."""
+    """GPT-2's initial weights: N(0, 0.02²), biases 0."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class MLP(nn.Module):
-    """The pixels through three hidden layers of as many units each."""
+    """The pixels through three hidden layers of equal width."""
 
     def __init__(
         self, shape: tuple[int, ...], classes: int, width: int = 64, dropout: float = 0.2

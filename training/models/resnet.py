@@ -1,4 +1,4 @@
-"""ResNets as torchvision has them, with a first layer that leaves something of a small image."""
+"""torchvision's ResNets, with a first layer that is suitable for small images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from torchvision.models.resnet import ResNet as TorchvisionResNet
 
 LARGE = 64
-"""Pixels a side from which on the first layer is the one for ImageNet."""
+"""The image size from which the first layer is the one for ImageNet."""
 
 LAYERS = {
     "resnet18": (BasicBlock, [2, 2, 2, 2]),

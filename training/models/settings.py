@@ -1,4 +1,4 @@
-"""What a job asks of its model."""
+"""The model settings of a job."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class SimpleCNN(nn.Module):
-    """Three blocks that each halve the image and widen it, the mean over what is left, and a
+    """Three blocks that each halve the image and widen it, a mean over the remaining pixels, and a
     linear layer.
     """
 

@@ -1,4 +1,4 @@
-"""The layer that GPT and ViT are rows of."""
+"""The layer of GPT and ViT."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Size:
     layers: int
     heads: int
     width: int
-    """Of the vector that stands for a token or a patch."""
+    """The size of the vector of a token or a patch."""
 
 
 class Attention(nn.Module):
-    """(n, t, width) to the same, each place from all places, or with `causal` those up to it."""
+    """(n, t, width) to the same: each position attends to all, with `causal` to earlier ones."""
 
     def __init__(self, size: Size, dropout: float, *, causal: bool) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then a perceptron, each beside what it adds to and after a norm."""
+    """Attention, then a perceptron, each with a residual connection and after a norm."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Layer(nn.Module):
 
     @property
     def adding(self) -> tuple[Tensor, Tensor]:
-        """The weights of what is added to the states."""
+        """The weights of the residual branches."""
         last = self.mlp[2]
         assert isinstance(last, nn.Linear)
         return self.attention.output.weight, last.weight

@@ -19,7 +19,7 @@ SIZES = {
 
 PATCHES = (16, 8, 4, 2)
 PATCHES_A_SIDE = 4
-"""Patches that there should be along each side of an image."""
+"""The minimum number of patches along each side of an image."""
 
 
 class ViT(nn.Module):
@@ -69,7 +69,7 @@ class ViT(nn.Module):
 
 
 def start(module: nn.Module) -> None:
-    """Weights as the paper's code begins with."""
+    """The initial weights of the paper's code."""
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
     if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
@@ -77,7 +77,7 @@ def start(module: nn.Module) -> None:
 
 
 def usual_patch(shape: tuple[int, ...]) -> int:
-    """16 pixels a side, or as many as leave four patches along each side of a small image."""
+    """16 pixels a side, or fewer for a small image, so that it has four patches along each side."""
     _, height, width = shape
     for patch in PATCHES:
         if height % patch == width % patch == 0 and min(height, width) >= PATCHES_A_SIDE * patch:

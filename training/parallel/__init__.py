@@ -1,4 +1,4 @@
-"""How a model is spread over the ranks of a world, applied to it from outside."""
+"""How a model is distributed over the ranks of a world, applied from outside."""
 
 from __future__ import annotations
 
@@ -22,62 +22,64 @@ class Parallel(Protocol):
 
     @property
     def model(self) -> nn.Module:
-        """What is called; its gradients are the mean over the ranks."""
+        """The module to call; its gradients are the mean over the ranks."""
         ...
 
     @property
     def casts_itself(self) -> bool:
-        """It lowers the precision that was asked for, so that the loop must not."""
+        """Whether it lowers the precision itself, so that the loop must not."""
         ...
 
     @property
     def in_parts(self) -> bool:
-        """Each rank has a part of the gradients, and cannot tell alone whether all are finite."""
+        """Whether each rank has a part of the gradients, and cannot check alone whether all are
+        finite.
+        """
         ...
 
     @property
     def uses_ddp(self) -> bool:
-        """DDP averages its gradients, and heeds what is set for that."""
+        """Whether DDP averages its gradients, so that DDP's settings apply."""
         ...
 
     @property
     def learners(self) -> World:
-        """The ranks that share out the examples of a step. What ranks of one of them do together,
-        as a pipeline's stages, counts once.
+        """The ranks that divide the examples of a step. Ranks that process the same examples, such
+        as a pipeline's stages, count once.
         """
         ...
 
     def optimizer(self, settings: TrainSettings) -> Optimizer:
-        """Of the weights, or the parts of them, that this rank has."""
+        """The weights, or the parts of them, on this rank."""
         ...
 
     def passes(
         self, step: Step, precision: Precision, settings: TrainSettings
     ) -> tuple[Tensor, float]:
-        """One step's forward and backward passes, as `training.loop.forward_backward` says."""
+        """One step's forward and backward passes, as in `training.loop.forward_backward`."""
         ...
 
     def accumulating(self) -> AbstractContextManager[object]:
-        """Around the passes of a micro-batch that others of the same step follow: its gradients
+        """A context for the passes of a micro-batch that is not the last of its step: its gradients
         stay on their rank.
         """
         ...
 
     def clip(self, longest: float) -> Tensor:
-        """The whole gradient's length. It is cut to `longest`; 0: left as it is."""
+        """The norm of the whole gradient, which is clipped to `longest`; 0: not clipped."""
         ...
 
     def states(self, optimizer: Optimizer, average: Average) -> dict[str, Any]:
-        """By file, what this rank saves of the model, its optimiser and its average."""
+        """By file, this rank's state of the model, its optimiser and its average."""
         ...
 
     def load(self, directory: Path, optimizer: Optimizer, average: Average) -> None:
-        """The same, from a checkpoint's directory.
+        """Load the same from a checkpoint's directory.
 
-        Raises IncompatibleCheckpoint when the checkpoint is of another model or optimiser.
+        Raises IncompatibleCheckpoint if the checkpoint is of another model or optimiser.
         """
         ...
 
 
 class IncompatibleCheckpoint(Stop):
-    """A checkpoint is whole, but not of what is trained here."""
+    """A complete checkpoint of another model or optimiser."""

@@ -1,4 +1,4 @@
-"""From tensors of which each rank has a part to whole ones, and back."""
+"""Gather tensors that are distributed over ranks, and distribute them again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 @torch.no_grad()
 def gather(state: Any, device: torch.device, *, keep: bool) -> Any:
-    """The same dicts and lists with whole tensors on the CPU, one after the other, where they are
-    to be kept; every rank has to take part. `device` is the one that ranks exchange tensors from.
+    """The same dicts and lists with whole tensors on the CPU, one after the other, on the ranks
+    that keep them; call on every rank. `device` is the one from which ranks exchange tensors.
     """
     if isinstance(state, dict):
         made = {key: gather(value, device, keep=keep) for key, value in state.items()}
@@ -31,8 +31,8 @@ def gather(state: Any, device: torch.device, *, keep: bool) -> Any:
 
 @torch.no_grad()
 def part(whole: Tensor, like: Tensor) -> Tensor:
-    """This rank's part of a tensor that every rank has whole, spread as `like` is; a tensor of
-    another shape, as the number of an optimiser's steps, is left whole.
+    """This rank's part of a tensor that every rank has as a whole, distributed like `like`; a
+    tensor of another shape, such as an optimiser's step count, is not split.
     """
     if not isinstance(like, DTensor) or whole.shape != like.shape:
         return whole

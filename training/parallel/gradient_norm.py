@@ -1,4 +1,4 @@
-"""The length of a gradient of which each rank has a part."""
+"""The norm of a gradient that is distributed over the ranks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def clip(
     group: dist.ProcessGroup | None = None,
     counted_elsewhere: Sequence[Tensor] = (),
 ) -> Tensor:
-    """Of all ranks' gradients together; they are cut to `longest`, 0 leaves them as they are.
+    """The norm over all ranks' gradients, which are clipped to `longest`; 0 does not clip.
 
-    `counted_elsewhere` are cut as well, and are among the gradients of another rank.
+    `counted_elsewhere` are clipped too, and counted by another rank.
     """
     length = get_total_norm(gradients).to(device) if gradients else torch.zeros((), device=device)
     squared = length.double().square()

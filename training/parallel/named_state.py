@@ -1,6 +1,6 @@
-"""A model of which each rank has a part, saved by the names that the whole model's tensors have.
+"""The state of a distributed model, saved under the names of the whole model's tensors.
 
-So any number of ranks, and any way to part the model, can go on from it.
+So it can be loaded with any number of ranks, and any kind of distribution.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ STEPS = "average-steps"
 @dataclass(frozen=True)
 class Named:
     names: Mapping[int, str]
-    """Of the parameters by their id; of one that has several, as a tied one, the first."""
+    """The parameters' names by id; for one with several, such as a tied one, the first."""
     shapes: Mapping[str, torch.Size]
-    """Of everything that the whole model saves."""
+    """The names of everything that the whole model saves."""
 
     def states(self, model: nn.Module, optimizer: Optimizer, average: Average) -> dict[str, Any]:
-        """This rank's files, of its part of the model; every rank has to take part."""
+        """This rank's files, of its part of the model; call on every rank."""
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
         for parameter, state in optimizer.state.items():
             for key, value in state.items():
@@ -44,7 +44,7 @@ class Named:
     def load(
         self, directory: Path, model: nn.Module, optimizer: Optimizer, average: Average
     ) -> None:
-        """Load this rank's part. Raises IncompatibleCheckpoint when it is of another model."""
+        """Load this rank's part. Raises IncompatibleCheckpoint if it is of another model."""
         saved = sharded.saved(directory)
         compare(
             {
@@ -82,7 +82,7 @@ class Named:
 
 
 def named(model: nn.Module) -> Named:
-    """Of a model before it is parted, or one whose tensors know of the parts that others have."""
+    """The names in a model before it is split, or if its tensors know the other ranks' parts."""
     names: dict[int, str] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         names.setdefault(id(tensor), name)
@@ -90,7 +90,7 @@ def named(model: nn.Module) -> Named:
 
 
 def _like(parameter: Tensor, size: torch.Size, dtype: torch.dtype) -> Tensor:
-    """What an optimiser keeps of a parameter: as large and parted as it is, or a number."""
+    """An optimiser's state of a parameter: of the same shape and distribution, or a number."""
     if size == parameter.shape:
         return torch.zeros_like(parameter.detach(), dtype=dtype)
     return torch.zeros(size, dtype=dtype)

@@ -1,8 +1,8 @@
 """Each rank has some of the model's blocks, and micro-batches pass from rank to rank.
 
 The schedules are torch.distributed.pipelining's. GPipe (Huang and others, 2019) does all forward
-passes of a step and then all backward ones. 1F1B (Narayanan and others: PipeDream, 2019) does them
-by turns, and keeps the activations of as many micro-batches as there are stages, not of all.
+passes of a step and then all backward ones. 1F1B (Narayanan and others: PipeDream, 2019) alternates
+them, and keeps the activations of as many micro-batches as there are stages, not of all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from training.techniques.precision import Precision
 
 SCHEDULES: dict[str, type[PipelineScheduleSingle]] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 LEFT_OUT = -100
-"""A target that `cross_entropy` leaves out."""
+"""A target that `cross_entropy` ignores."""
 
 
 class Pipelined(Whole):
@@ -70,18 +70,18 @@ class Pipelined(Whole):
 
     @property
     def learners(self) -> World:
-        """Every stage is given the same examples: they are one."""
+        """Every stage gets the same examples, so all stages count as one."""
         return World(0, 1, self._world.local_rank, self._world.device)
 
     def passes(
         self, step: Step, precision: Precision, settings: TrainSettings
     ) -> tuple[Tensor, float]:
-        """The step's micro-batches through the pipeline. Of its examples each stage tells its
-        share, so that all of them together tell them once.
+        """Run the step's micro-batches through the pipeline. Each stage reports its share of the
+        examples, so that all of them together count each once.
 
-        The time of the section "backward" has in it what a stage waits for the others.
+        The time of the section "backward" includes the time that a stage waits for the others.
         """
-        # A sampler whose micro-batches are of 1 example deals some of 2.
+        # If the sampler's micro-batches have 1 example, some have 2.
         world, size = self._world, max(2, settings.batch_size)
         with telemetry.section("data"):
             batches = [next(step.micro_batches) for _ in range(settings.accumulate)]
@@ -91,7 +91,7 @@ class Pipelined(Whole):
                 inputs = [item.contiguous(memory_format=torch.channels_last) for item in inputs]
         self._scale = 1 / (step.examples * targets[0][0].numel())
         schedule = self._schedule or self._planned(precision, settings)
-        # On every stage: a scaler begins with the first number that it scales.
+        # On every stage: a scaler is initialised by the first number that it scales.
         scale = precision.scaler.scale(torch.ones((), device=world.device))
         losses: list[Tensor] = []
         with telemetry.section("backward"):
@@ -154,7 +154,7 @@ class Pipelined(Whole):
 
 
 class _Row(nn.Module):
-    """All stages, one after the other, for what is asked of the model outside of training."""
+    """All stages, one after the other, to use the model outside of training."""
 
     def __init__(self, stage: Stage, world: World) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class _Row(nn.Module):
 
     @torch.no_grad()
     def forward(self, inputs: Tensor) -> Tensor:
-        """The answers, on every rank, which all are given the same inputs."""
+        """The answers, on every rank; all must pass the same inputs."""
         own, last = self._world.rank, self._world.size - 1
         states = self.stage(inputs) if own == 0 else inputs
         for source in range(last):
@@ -177,7 +177,7 @@ class _Row(nn.Module):
         return states
 
     def _like(self, states: Tensor, source: int) -> Tensor:
-        """On the source its states, elsewhere room for them."""
+        """On the source its states, elsewhere empty tensors for them."""
         said = [(states.shape, states.dtype)]
         dist.broadcast_object_list(said, src=source, device=self._world.device)
         if self._world.rank == source:
@@ -187,13 +187,13 @@ class _Row(nn.Module):
 
 
 def _group(ranks: tuple[int, ...]) -> dist.ProcessGroup:
-    """All ranks of the world have to take part."""
+    """Call on all ranks of the world."""
     made: dist.ProcessGroup = dist.new_group(list(ranks))  # type: ignore[assignment]
     return made
 
 
 def _filled(batch: Tensor, size: int, value: int | None) -> Tensor:
-    """As many examples as a pipeline is laid out for: its first again, or a value."""
+    """Pad to the number of examples that the pipeline expects, with the first one or a value."""
     lacking = size - len(batch)
     if not lacking:
         return batch

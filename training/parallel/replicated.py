@@ -33,8 +33,8 @@ class Replicated(Whole):
         self._records = settings.static_graph
 
     def accumulating(self) -> AbstractContextManager[object]:
-        """DDP records a static graph in the first backward pass, which it has to see whole: what is
-        averaged in it already stays as it is when it is averaged once more.
+        """DDP records a static graph in the first backward pass, which must be complete: gradients
+        that were averaged before are unchanged by averaging them again.
         """
         records, self._records = self._records, False
         return nullcontext() if records else self._ddp.no_sync()

@@ -1,4 +1,4 @@
-"""How a model is parted, for the jobs that part one."""
+"""The settings of jobs that distribute a model."""
 
 from __future__ import annotations
 

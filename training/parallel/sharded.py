@@ -1,6 +1,6 @@
-"""Each rank has a part of every weight, of its gradient and of its optimiser's state: FSDP2.
+"""FSDP2: each rank has a part of every weight, of its gradient and of its optimiser's state.
 
-A block's weights are gathered when it computes, and dropped after it (Rajbhandari and others: ZeRO,
+A block's weights are gathered when it computes, and freed after it (Rajbhandari and others: ZeRO,
 2020; Zhao and others: PyTorch FSDP, 2023). The parts are DTensors, split by rows.
 """
 
@@ -60,7 +60,8 @@ class Sharded(Whole):
             "reshard_after_forward": sharding.reshard_after_forward,
             "offload_policy": CPUOffloadPolicy() if offloads else OffloadPolicy(),
         }
-        # The model is on the CPU until here, and a GPU never has more than a block of it whole.
+        # The model is on the CPU until here, and a GPU never has more than one complete block of
+        # it.
         for block in blocks(model):
             fully_shard(block, mp_policy=MixedPrecisionPolicy(lower), **how)
         answers = torch.float32 if lower else None
@@ -87,7 +88,7 @@ class Sharded(Whole):
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """The gradient of every weight is whole on its rank meanwhile."""
+        """During this, the gradient of every weight is complete on its rank."""
         self._fsdp.set_requires_gradient_sync(False)
         self._fsdp.set_is_last_backward(False)
         try:
@@ -115,7 +116,7 @@ class Sharded(Whole):
         return dict(kept) if self._world.rank == 0 else {}
 
     def load(self, directory: Path, optimizer: Optimizer, average: Average) -> None:
-        """Of either form, whichever is saved now."""
+        """Accepts both forms, independent of the form that is saved now."""
         if is_in_parts(directory):
             self._named.load(directory, self.model, optimizer, average)
             return
@@ -143,7 +144,7 @@ class Sharded(Whole):
 
     @torch.no_grad()
     def _agree_on_statistics(self) -> None:
-        """Batch norm's are of a rank's own examples: all take rank 0's, as DDP does."""
+        """Batch norm's statistics are of a rank's own examples: all use rank 0's, as DDP does."""
         if self._statistics:
             agreed = torch.cat([own.flatten() for own in self._statistics])
             dist.broadcast(agreed, src=0)

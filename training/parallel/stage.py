@@ -1,4 +1,4 @@
-"""One rank's part of a model that is a row of blocks."""
+"""One rank's part of a model that is a sequence of blocks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from training.stop import Stop
 
 @dataclass(frozen=True)
 class Shared:
-    """A weight that several stages have, as the one of GPT's tokens and its head."""
+    """A weight that several stages share, such as that of GPT's tokens and its head."""
 
     weight: nn.Parameter
     stages: tuple[int, ...]
 
 
 class Stage(nn.Module):
-    """What comes `before` the blocks is the first stage's, what comes `after` them the last's, and
-    the blocks are dealt in order, as evenly as they go. All other weights are taken away.
+    """The part `before` the blocks is on the first stage, the part `after` them on the last, and
+    the blocks are distributed in order, as evenly as possible. All other weights are removed.
     """
 
     def __init__(self, model: nn.Module, rank: int, size: int) -> None:
-        """Raises Stop when the model has no such parts, or too few blocks."""
+        """Raises Stop if the model has no such parts, or too few blocks."""
         super().__init__()
         if not hasattr(model, "before") or not hasattr(model, "after"):
             name = type(model).__name__
@@ -57,10 +57,12 @@ class Stage(nn.Module):
         self.shared = [
             Shared(weights[key], tuple(sorted(at))) for key, at in stages.items() if len(at) > 1
         ]
-        """Of all stages, in the same order on each."""
+        """The tied weights of all stages, in the same order on each."""
 
     def forward(self, states: Tensor) -> Tensor:
-        """From the model's inputs or the stage's before, to the states for the next or answers."""
+        """From the model's inputs or the previous stage's states, to the states for the next or the
+        answers.
+        """
         if self.is_first:
             states = self.model.before(states)  # type: ignore[operator]
         for block in self.own:
@@ -71,8 +73,8 @@ class Stage(nn.Module):
 
 
 def _places(model: nn.Module, row: list[nn.Module]) -> Iterator[tuple[nn.Module, int]]:
-    """Each module, and the number of its block: -1 for what is registered before the first one,
-    and one too many for what is registered after it.
+    """Each module with the number of its block: -1 if it is registered before the first block, and
+    the number of blocks if after the last.
     """
     index = {id(module): number for number, block in enumerate(row) for module in block.modules()}
     outside = -1

@@ -1,7 +1,7 @@
-"""ZeRO by DeepSpeed: optimiser state (1), gradients too (2), weights too (3) in parts of the ranks.
+"""ZeRO by DeepSpeed: optimiser state (1), gradients (2) and weights (3) distributed over the ranks.
 
 Rajbhandari and others: ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020.
-Written against DeepSpeed 0.19, which is not among what this project needs.
+Written for DeepSpeed 0.19, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TAG = "."
 
 
 def lacking() -> str:
-    """What to do when DeepSpeed is not there; '' when it is."""
+    """What to do if DeepSpeed is not installed; '' if it is."""
     if find_spec("deepspeed"):
         return ""
     return "this job needs DeepSpeed, which is not installed: pip install 'cockpit[deepspeed]'"
@@ -44,21 +44,21 @@ class Zero(Whole):
     def __init__(
         self, model: nn.Module, world: World, settings: TrainSettings, zero: ZeroSettings
     ) -> None:
-        """Raises Stop when DeepSpeed is not there, or cannot do what is asked for."""
+        """Raises Stop if DeepSpeed is not installed, or does not support the settings."""
         if why := lacking() or _cannot(settings):
             raise Stop(why)
         self.casts_itself = settings.precision == "bf16"
         self._world = world
         if self.casts_itself:
             model.register_forward_hook(lambda _, inputs, answers: answers.float())
-        os.environ.setdefault("LOCAL_RANK", str(world.local_rank))  # it looks for it there alone
+        os.environ.setdefault("LOCAL_RANK", str(world.local_rank))  # it looks for it only there
         engine, *_ = import_module("deepspeed").initialize(
             model=model.to(world.device),
             optimizer=optimizer(model.parameters(), settings),
             dist_init_required=False,
             config={
                 "train_micro_batch_size_per_gpu": settings.batch_size,
-                "gradient_accumulation_steps": 1,  # they are weighed, and added up, in `passes`
+                "gradient_accumulation_steps": 1,  # they are weighted, and added up, in `passes`
                 "gradient_clipping": settings.clip_norm,
                 "torch_autocast": {"enabled": self.casts_itself, "dtype": "bfloat16"},
                 "zero_optimization": {"stage": zero.zero_stage},
@@ -82,7 +82,7 @@ class Zero(Whole):
             self._engine.set_gradient_accumulation_boundary(True)
 
     def clip(self, longest: float) -> Tensor:
-        """DeepSpeed cuts it when it steps."""
+        """DeepSpeed clips it when it steps."""
         zero = self._engine.optimizer
         if hasattr(zero, "scaled_global_norm"):
             length = zero.scaled_global_norm()
@@ -93,7 +93,7 @@ class Zero(Whole):
 
     def states(self, optimizer: Optimizer, average: Average) -> dict[str, Any]:
         self._saved.files.clear()
-        with TemporaryDirectory() as folder:  # for two scripts that it gives along
+        with TemporaryDirectory() as folder:  # for two scripts that it adds
             self._engine.save_checkpoint(folder, tag=TAG, save_latest=False)
         return dict(self._saved.files)
 
@@ -118,7 +118,7 @@ def _cannot(settings: TrainSettings) -> str:
 
 
 class _Steps:
-    """DeepSpeed's engine as the optimiser that the loop knows."""
+    """Adapt DeepSpeed's engine to the loop's optimiser."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -128,15 +128,15 @@ class _Steps:
         return self._engine.optimizer.param_groups
 
     def step(self) -> None:
-        """Which clears the gradients too."""
+        """Also clears the gradients."""
         self._engine.step()
 
     def zero_grad(self) -> None:
-        """`step` has done so."""
+        """`step` has already done it."""
 
 
 class _InMemory:
-    """DeepSpeed's writer of checkpoints, but what it would write is kept."""
+    """DeepSpeed's writer of checkpoints, which keeps the files in memory."""
 
     def __init__(self, real: Any) -> None:
         self._real = real

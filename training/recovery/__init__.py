@@ -1,5 +1,5 @@
-"""What makes a run come back sooner, beside Ray's settings: spare processes, and a fresh count.
+"""Faster recovery, beyond Ray's settings: spare processes, and fixes of Ray Train's restarts.
 
-Loaded into Ray Train's controller by `RAY_TRAIN_CALLBACKS`, like the telemetry; `cockpit launch
---recovery fast` names it there.
+`RAY_TRAIN_CALLBACKS` loads it into Ray Train's controller, like the telemetry; `cockpit launch
+--recovery fast` sets the variable.
 """

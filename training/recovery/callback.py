@@ -1,7 +1,7 @@
 """Recovery in Ray Train's controller, without a change to the user's script.
 
 Loaded by `RAY_TRAIN_CALLBACKS=training.recovery.callback.RecoveryCallback`. Every hook is guarded:
-where Ray is of another version and something of it is not there, the run restarts as Ray does it.
+if another version of Ray lacks something, the run restarts as Ray does it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
         self._elastic_run = (
             train_run_context.run_id if train_run_context.scaling_config.elasticity_enabled else ""
         )
-        # Where the script has its own environment for ranks, that is not ours to change.
+        # If the script sets an environment for ranks, it is not changed.
         environment = train_run_context.run_config.worker_runtime_env
         if SPARES and not environment:
             environment["env_vars"] = dict(spares.HOOK)
@@ -61,7 +61,7 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
 
     @guarded
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
-        """The controller says so again and again while an elastic run has too few nodes."""
+        """Called repeatedly by the controller while an elastic run has too few nodes."""
         waits = current_state._state_type.name in ("RESTARTING", "RESCHEDULING")
         if not self._elastic_run or not waits:
             return

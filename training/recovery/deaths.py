@@ -1,16 +1,16 @@
-"""A run restarts whenever a rank dies, also at moments at which Ray Train 2.60 ends or stalls it.
+"""Restart a run whenever a rank dies, also when Ray Train 2.60 would end or stall it.
 
-While the ranks meet, and while they are told to begin: the group that failed to start is not ended
-if it had come so far that it counts as started (`_start` in
-train/v2/_internal/execution/worker_group/worker_group.py), and nobody knows it any more. Its ranks
-and its placement group hold their resources for good, and every later group waits for them in vain.
+While the ranks form the process group, and while they receive the start command: a group that
+failed to start is not ended if it already counts as started (`_start` in
+train/v2/_internal/execution/worker_group/worker_group.py), and nothing refers to it any more. Its
+ranks and its placement group keep their resources, and every later group waits for them forever.
 
-While they are told to begin: an actor's death is to Ray Train no failure of the worker group then,
-as it is a moment before and after, but a defect of the controller (the last call of `_start_impl`).
-At the end: before a restart the ranks leave their process group, and Ray Train bears it that some
-have died; but of one that the memory monitor killed the answer is an OutOfMemoryError, which it
-does not bear (train/v2/_internal/callbacks/backend_setup.py). A defect of the controller ends the
-run, whatever `max_failures` says (failure_handling/default.py).
+While they receive the start command: at that moment Ray Train treats an actor's death not as a
+failure of the worker group, as before and after, but as a defect of the controller (the last call
+of `_start_impl`). At the end: before a restart the ranks leave their process group, and Ray Train
+tolerates that some have died. If the memory monitor killed one, the answer is an OutOfMemoryError,
+which it does not tolerate (train/v2/_internal/callbacks/backend_setup.py). A defect of the
+controller ends the run, independent of `max_failures` (failure_handling/default.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RETRIED = "RETRYABLE_CONTROLLER_ERRORS"
 
 
 def end_what_did_not_start() -> None:
-    """In this process, for all runs of it; once is enough."""
+    """Patch this process, for all of its runs; once is enough."""
     start = getattr(WorkerGroup, START)
     if hasattr(start, "__wrapped__"):
         return
@@ -50,7 +50,7 @@ def end_what_did_not_start() -> None:
 
 
 def _abort(group: Any) -> None:
-    """Of the ranks that are left nothing is asked: they may wait for those that are not."""
+    """Nothing is requested from the remaining ranks: they may wait for the dead ones."""
     try:
         group.abort()
     except Exception:
@@ -58,8 +58,9 @@ def _abort(group: Any) -> None:
 
 
 def bear_at_start() -> None:
-    """In this process, for all runs of it; once is enough. It is charged to the controller's own
-    limit, which is none by default, as is a worker group that does not start in time.
+    """Patch this process, for all of its runs; once is enough. The failure is charged to the
+    controller's own limit, which is unlimited by default, like a worker group that does not start
+    in time.
     """
     retried = getattr(default, RETRIED)
     if RayActorError not in retried:
@@ -67,7 +68,7 @@ def bear_at_start() -> None:
 
 
 def bear_at_end() -> None:
-    """In this process, for all runs of it; once is enough."""
+    """Patch this process, for all of its runs; once is enough."""
     leave = getattr(BackendSetupCallback, HOOK)
     if hasattr(leave, "__wrapped__"):
         return

@@ -1,8 +1,9 @@
-"""An elastic run restarts at once on the nodes that are left.
+"""Restart an elastic run immediately on the remaining nodes.
 
-Its policy asks an actor what is there, and that looks at the cluster every 20 s only
+Its policy asks an actor for the available resources, which the actor updates every 20 s only
 (`_AutoscalingCoordinatorActor.TICK_INTERVAL_S`, Ray 2.60). So it counts a node that has just died,
-starts a group of the old size, and waits for a replacement. The actor can be told to look now.
+starts a group of the old size, and waits for a replacement. A call can make the actor update
+immediately.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ _POLL_S = 0.1
 
 
 def wait_for_the_dead(ids: Collection[str]) -> None:
-    """Until the GCS knows which of these nodes have died, or for DYING_S: it counts them before."""
+    """Wait until the GCS knows which of these nodes have died, at most DYING_S."""
     deadline = time.monotonic() + DYING_S
     while dying(ids) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 
 
 def count_anew(run_id: str) -> None:
-    """Have the actor see the cluster as it is. Raises what Ray raises."""
+    """Make the actor update its view of the cluster. Raises what Ray raises."""
     from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
         get_or_create_autoscaling_coordinator,
     )

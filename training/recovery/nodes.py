@@ -1,4 +1,4 @@
-"""Ray's nodes as the controller sees them, and which of a run's have died under it."""
+"""Ray's nodes as the controller sees them, and the nodes of a run that have died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import ray
 
 ANSWER_S = 2.0
-"""How long a raylet may take to answer."""
+"""How long a raylet may take to respond."""
 _PROBES = 32
 
 
@@ -19,11 +19,11 @@ class Node:
     id: str
     address: str
     port: int
-    """The raylet's."""
+    """The port of the raylet."""
     resources: Mapping[str, float]
 
     def room(self, resources: Mapping[str, float]) -> int:
-        """How many ranks of these resources could run on it, were it empty."""
+        """How many ranks with these resources could run on it if it were empty."""
         wanted = {name: amount for name, amount in resources.items() if amount > 0}
         return min(
             (int(self.resources.get(name, 0) // amount) for name, amount in wanted.items()),
@@ -32,7 +32,7 @@ class Node:
 
 
 def alive() -> list[Node]:
-    """As the GCS has it: one that has just died is among them."""
+    """According to the GCS, which still lists a node that has just died."""
     return [
         Node(
             str(raw["NodeID"]),
@@ -46,7 +46,7 @@ def alive() -> list[Node]:
 
 
 def dying(ids: Collection[str]) -> set[str]:
-    """Of these nodes, those that the GCS has for alive although they drain or do not answer."""
+    """The nodes that the GCS considers alive although they are draining or do not respond."""
     draining = set(ray._private.state.state.get_draining_nodes())
     nodes = [node for node in alive() if node.id in ids]
     with ThreadPoolExecutor(_PROBES, thread_name_prefix="probe") as probes:

@@ -1,12 +1,12 @@
 """Spare worker processes: started, and with the run's libraries imported, before they are needed.
 
-Starting the ranks' processes is most of a restart: Python, Ray and torch are 4 to 6 s of CPU for
-each, all at once. Ray keeps idle processes, gives one to the next actor that has the same runtime
-environment, and a raylet can be asked to start some (`NodeManagerService.PrestartWorkers`, the
-call with which Ray itself meets a new driver). So each node on which a rank may start holds them.
+Starting the ranks' processes is most of a restart: Python, Ray and torch take 4 to 6 s of CPU for
+each, all at the same time. Ray keeps idle processes, gives one to the next actor with the same
+runtime environment, and a raylet can be asked to start some (`NodeManagerService.PrestartWorkers`,
+the call that Ray itself uses for a new driver). So each node that may run a rank keeps some.
 
-A spare costs memory, about what `import torch` takes, and some seconds of CPU after each start.
-It goes with its job. Nothing here raises: without spares a run restarts as Ray does it.
+A spare costs memory, about as much as `import torch`, and some seconds of CPU after each start. It
+ends with its job. Nothing here raises: without spares a run restarts as Ray does it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from training.recovery.settings import IMPORTS_BYTES, KEEP_S, LOOK_S, SPARE_MEMO
 log = logging.getLogger(__name__)
 
 HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "training.recovery.spares.preload"}
-"""Ray's variable for what a worker process does first (`ray_constants`, Ray 2.60)."""
+"""Ray's variable for a function that a worker process calls first (`ray_constants`, Ray 2.60)."""
 
 _NAMESPACE = b"cockpit"
 
 
 class Spares:
-    """Those of one worker group, kept from a thread of the controller."""
+    """The spares of one worker group, maintained by a thread of the controller."""
 
     def __init__(self, workers: Sequence[Any], resources: Mapping[str, float]) -> None:
-        """`resources` are those of one rank. Starts at once, and waits for the ranks' imports."""
+        """`resources` are those of one rank. Starts, and waits for the ranks' imports."""
         self._workers = workers
         self._resources = dict(resources)
         self._end = threading.Event()
@@ -49,7 +49,7 @@ class Spares:
         threading.Thread(target=self._run, name="spares", daemon=True).start()
 
     def stop(self) -> None:
-        """Those that are there stay: the next attempt is to have them."""
+        """Existing spares are kept for the next attempt."""
         self._end.set()
 
     def _run(self) -> None:
@@ -62,7 +62,9 @@ class Spares:
                 log.warning("no spare processes are kept; the run continues", exc_info=True)
 
     def _wait_for_imports(self) -> str:
-        """Until rank 0 has imported what it needs; its runtime environment. Empty: too late."""
+        """Wait until rank 0 has imported what it needs; returns its runtime environment, or empty
+        if that is too late.
+        """
         before = -1
         while not self._end.wait(LOOK_S):
             runtime_env, names = ray.get(self._workers[0].execute_async(loaded))
@@ -73,7 +75,7 @@ class Spares:
         return ""
 
     def _look(self, runtime_env: str) -> None:
-        """A node that joined, such as a replacement, gets its spares too."""
+        """A node that joins, such as a replacement, gets spares too."""
         for node in alive():
             room = min(node.room(self._resources), len(self._workers))
             if room and node.id not in self._asked:
@@ -84,7 +86,8 @@ class Spares:
 def loaded() -> tuple[str, list[str]]:
     """In a rank: its runtime environment as Ray compares it, and the libraries it has imported.
 
-    Only what is installed, and ours: a script's own modules may do things when imported.
+    Only installed ones, and those of this package: importing a script's own modules may have
+    effects.
     """
     roots = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
     names = [
@@ -128,7 +131,7 @@ def _reserved_memory(importing: Path, free_bytes: Callable[[], float]) -> Iterat
     """Yield whether the node has memory for one more process with the run's libraries.
 
     Spares start at the same time. Each one that still imports has a file, named by its process id,
-    in the directory `importing`: the memory that it is about to take counts as used.
+    in the directory `importing`: the memory that it is about to use counts as used.
     """
     importing.mkdir(mode=0o700, exist_ok=True)
     mine = importing / str(os.getpid())
@@ -157,9 +160,9 @@ def _free_bytes() -> float:
 
 
 def _publish(names: Sequence[str], *, lean: bool) -> None:
-    """`lean`: of libraries that are known not to touch a GPU when imported.
+    """`lean`: only libraries that are known not to touch a GPU when imported.
 
-    A process that asks CUDA anything before Ray tells it its GPUs sees all of them for good.
+    A process that calls CUDA before Ray assigns its GPUs sees all GPUs from then on.
     """
     from ray.experimental.internal_kv import _internal_kv_put
 
@@ -175,7 +178,7 @@ def _key() -> bytes:
 
 
 def _ask(node: Node, runtime_env: str, count: int) -> None:
-    """Raises grpc.RpcError where the node does not answer."""
+    """Raises grpc.RpcError if the node does not respond."""
     from ray._private.grpc_utils import init_grpc_channel
     from ray.core.generated import (
         common_pb2,

@@ -1,5 +1,5 @@
 """A search over a job's settings, on Ray Tune.
 
-`space` says which settings and how they are drawn, `schedulers` which trials are stopped, `alone`
-and `ranks` train one trial, `best` tells what came of it.
+`space` defines which settings are sampled and how, `schedulers` which trials are stopped,
+`single_process_trial` and `multi_rank_trial` train one trial, `best` reports the result.
 """

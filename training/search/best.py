@@ -1,4 +1,4 @@
-"""What came of a search."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class TrialResult:
     id: str
     config: Mapping[str, Any]
     metrics: Mapping[str, Any]
-    """Its newest result; empty when it never reported."""
+    """Its newest result; empty if it never reported."""
     checkpoint: str = ""
-    """Of that result."""
+    """The step of that result."""
     error: str = ""
-    """The last line of what it failed with."""
+    """The last line of its error."""
 
     def value(self, metric: str) -> float | None:
-        """None when it was not reported, or is no number."""
+        """None if it was not reported, or is not a number."""
         value = self.metrics.get(metric)
         return None if value is None or math.isnan(value) else float(value)
 
 
 def ranked(trials: Iterable[TrialResult], metric: str, mode: str) -> list[TrialResult]:
-    """The best first; last those that have no value. A failed trial counts by what it reported."""
+    """The best first, those without a value last. A failed trial is ranked by what it reported."""
     sign = -1.0 if mode == "max" else 1.0
 
     def key(trial: TrialResult) -> float:
@@ -60,8 +60,8 @@ def told(value: Any) -> str:
 def chosen(
     settings: Any, config: Mapping[str, Any], of: type[Any], without: Collection[str]
 ) -> dict[str, Any]:
-    """What to give another job to train with these: the configuration, and what the search was told
-    that is not the default of `of`.
+    """The settings with which another job trains like this: the configuration, and settings of the
+    search that differ from the defaults of `of`.
     """
     asked = {
         item.name: getattr(settings, item.name)
@@ -72,7 +72,7 @@ def chosen(
 
 
 def commands(job: str, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """For the cockpit, and without it."""
+    """As commands, with and without cockpit."""
     words = {name: _word(value) for name, value in settings.items()}
     given = [f"--set {shlex.quote(f'{name}={word}')}" for name, word in words.items()]
     flags = [f"--{name.replace('_', '-')} {shlex.quote(word)}" for name, word in words.items()]

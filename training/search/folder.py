@@ -1,4 +1,4 @@
-"""The files that a search leaves beside its trials."""
+"""The files that a search writes beside its trials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Folder:
     """A path or an object store's address."""
 
     def write(self, name: str, said: Mapping[str, Any]) -> str:
-        """Returns where it is."""
+        """Returns the address of the file."""
         filesystem, path = self._open()
         filesystem.create_dir(path)
         with filesystem.open_output_stream(f"{path}/{name}") as stream:
@@ -24,7 +24,7 @@ class Folder:
         return f"{self.place}/{name}"
 
     def read(self, name: str) -> dict[str, Any]:
-        """Empty when there is none."""
+        """Empty if there is none."""
         filesystem, path = self._open()
         if not filesystem.get_file_info(f"{path}/{name}").is_file:
             return {}
@@ -40,6 +40,6 @@ class Folder:
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What a search that goes on was begun otherwise with, in words; '' for nothing."""
+    """How a resumed search differs from its start, as text; '' if it does not."""
     other = [name for name in now if name in before and before[name] != now[name]]
     return "; ".join(f"{name} was {before[name]!r} and is {now[name]!r}" for name in other)

@@ -1,7 +1,7 @@
 """A trial that is a Ray Train run of several ranks, driven from the trial's process.
 
-Ray Train V2 takes its workers' resources by itself, beside those of the trial (Ray 2.60,
-ray/train/v2/_internal/execution/worker_group/worker_group.py), so the trial has none for them.
+Ray Train V2 reserves its workers' resources separately from those of the trial (Ray 2.60,
+ray/train/v2/_internal/execution/worker_group/worker_group.py), so the trial reserves none for them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from training.techniques import environment as of_ranks
 
 POLL_S = 0.2
 START_FROM = "start_from"
-"""Beside the settings in what a rank is given: the path of the checkpoint to begin with."""
+"""The key, beside a rank's settings, for the path of the initial checkpoint."""
 UNDER_WAY = 4
-"""Checkpoints of the run that may exist before Tune has copied the first of them: in `_Tell`'s
-hand, in the queue, in the trial's, and one that the ranks have just written.
+"""Checkpoints of the run that may exist before Tune has copied the first of them: in the report
+callback, in the queue, in the trial, and one that the ranks have just written.
 """
 
 
 class _Tell(UserCallback):  # type: ignore[misc]
-    """From the run's controller to the trial; waits when the trial does, as for a full queue."""
+    """Send reports from the run's controller to the trial; a full queue waits for the trial."""
 
     def __init__(self, reports: Queue) -> None:
         self._reports = reports
@@ -52,7 +52,7 @@ def train_ranks(
 ) -> dict[str, Any]:
     """Train on `settings.workers` ranks; returns what they returned.
 
-    Raises what Ray Train raises when the run fails.
+    Raises what Ray Train raises if the run fails.
     """
     os.environ.update(environment)
     storage = tune.get_context().get_storage()
@@ -68,7 +68,7 @@ def train_ranks(
             **scaling(settings, "GPU" if settings.gpu == "true" else "CPU"),
         ),
         run_config=RunConfig(
-            # Another one each time, so that it begins with the checkpoint that it is given.
+            # A new name each time, so that it starts from the checkpoint that it is given.
             name=f"run-{secrets.token_hex(4)}",
             storage_path=storage.trial_fs_path,
             storage_filesystem=storage.storage_filesystem,

@@ -1,4 +1,4 @@
-"""Which trials go on, are stopped, or take over the weights of others.
+"""Which trials continue, are stopped, or adopt the weights of others.
 
 Time is the epoch that a trial reports. How the schedulers decide: ray/tune/schedulers of Ray 2.60,
 after Li et al. 2018 (ASHA: arXiv 1810.05934, HyperBand: 1603.06560), Golovin et al. 2017 (median
@@ -27,20 +27,20 @@ EPOCH = "epoch"
 
 class Bands(HyperBandScheduler):  # type: ignore[misc]
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Tune says so of a trial that it starts again too, and HyperBand would then forget it, and
-        fail at its next result (Ray 2.60, TuneController._requeue_trial, _Bracket).
+        """Tune also calls this for a restarted trial, and HyperBand would then drop it, and fail at
+        its next result (Ray 2.60, TuneController._requeue_trial, _Bracket).
         """
         if not trial.should_recover():
             super().on_trial_error(tune_controller, trial)
 
 
 class Population(PopulationBasedTraining):  # type: ignore[misc]
-    """All wait for the slowest before any takes over another's weights: so the same seed gives the
-    same search, and no checkpoint is deleted before who is to begin with it has read it.
+    """All trials wait for the slowest before any adopts another's weights: so the same seed gives
+    the same search, and no checkpoint is deleted before its user has read it.
     """
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """The others may wait for nobody but the one that failed; Ray would let them wait on."""
+        """The others may be waiting only for the failed trial; Ray would let them wait."""
         super().on_trial_error(tune_controller, trial)
         if trial.should_recover():
             return

@@ -1,4 +1,4 @@
-"""What a search asks for."""
+"""The settings of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from training.settings import setting
 
 METRICS = {"accuracy": "max", "held_out_loss": "min", "loss": "min"}
-"""Those that a trial reports, and which of two is better."""
+"""The metrics that a trial reports, and whether higher or lower is better."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from training.search.trial_telemetry import told
 
 
 class TrialCheckpoints:
-    """Tune keeps them, and says which one to go on from: the trial's own, or that of another whose
-    weights it takes over.
+    """Tune keeps them, and selects the one to resume from: the trial's own, or that of another
+    trial whose weights it adopts.
     """
 
     def __init__(self, *, may_start_over: bool) -> None:
@@ -33,9 +33,9 @@ class TrialCheckpoints:
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
-        """Raises NoUsableCheckpoint when Tune's is damaged or missing, and no other is left.
+        """Raises NoUsableCheckpoint if Tune's is damaged or missing, and no other is left.
 
-        A search that was killed may know of an older one than the trial has kept.
+        A search that was killed may refer to an older one than the trial has kept.
         """
         given = tune.get_checkpoint()
         if given is None:
@@ -66,7 +66,7 @@ class TrialCheckpoints:
                 yield Path(directory)
 
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
-        """Tune copies the files to the storage, and looks at the result before it returns. It may
+        """Tune copies the files to the storage, and evaluates the result before it returns. It may
         not return: a trial that is stopped or paused ends here.
         """
         with TemporaryDirectory() as directory:
@@ -80,7 +80,7 @@ class TrialCheckpoints:
 def train_alone(settings: TrainSettings, environment: Mapping[str, str]) -> dict[str, Any]:
     world = alone(settings.gpu)
     if world.device.type == "cpu":
-        torch.set_num_threads(1)  # trials that share a machine would take each other's cores
+        torch.set_num_threads(1)  # trials that share a host would use each other's cores
     checkpoints = TrialCheckpoints(may_start_over=settings.start_over)
     with told(settings.run_name, environment):
         return train(settings, world, checkpoints, whole)

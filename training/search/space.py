@@ -1,10 +1,11 @@
-"""Which settings a search tries, as words: `learning_rate=log(1e-4,1e-1) batch_size=choice(8,16)`.
+"""The settings that a search samples, as text: `learning_rate=log(1e-4,1e-1)
+batch_size=choice(8,16)`.
 
     choice(A,B,…)   one of these
     uniform(A,B)    between these
     log(A,B)        the same of the logarithm: as often in 1e-4 to 1e-3 as in 1e-3 to 1e-2
 
-A setting that is a whole number is drawn as one, both ends included.
+A whole number is sampled as one, including both ends.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ KEEPS_SHAPE = frozenset(
         "accumulate",
     }
 )
-"""May change while the weights and what the optimiser keeps of them go on."""
+"""Settings that may change while the weights and the optimiser's state are kept."""
 
 
 class SpaceError(ValueError):
-    """What is wrong, the text, and a mark below the word that it is about."""
+    """The error, the text, and a mark below the part that caused it."""
 
     def __init__(self, why: str, text: str, at: int, length: int) -> None:
         super().__init__(f"{why}\n  {text}\n  {' ' * at}{'^' * max(1, length)}")
@@ -45,7 +46,7 @@ class Draw:
     name: str
     kind: str
     values: tuple[Value, ...]
-    """All of a choice; of the others the least and the most."""
+    """All values of a choice; otherwise the minimum and the maximum."""
 
     @property
     def is_whole(self) -> bool:
@@ -127,7 +128,7 @@ _READ: dict[str, Any] = {
 
 
 def domains(draws: Iterable[Draw]) -> dict[str, Any]:
-    """As Ray Tune takes them."""
+    """In the form that Ray Tune accepts."""
     return {draw.name: _domain(draw) for draw in draws}
 
 
@@ -144,14 +145,14 @@ def _domain(draw: Draw) -> Any:
 
 
 def mutations(draws: Iterable[Draw]) -> dict[str, Any]:
-    """As population based training takes them: of a list it goes to a neighbour."""
+    """In the form that population based training accepts: it moves to a neighbour in a list."""
     return {
         draw.name: list(draw.values) if draw.kind == "choice" else _domain(draw) for draw in draws
     }
 
 
 def within(config: Mapping[str, Any], draws: Iterable[Draw]) -> dict[str, Any]:
-    """The configuration with every number brought back into its bounds."""
+    """The configuration with every number clamped to its bounds."""
     found = dict(config)
     for draw in draws:
         if draw.kind != "choice":

@@ -1,4 +1,4 @@
-"""What a trial takes of the cluster, and how many run at a time."""
+"""The resources of a trial, and the number of parallel trials."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Mapping
 from typing import Any
 
 HEAD = "node:__internal_head__"
-"""Every head node has one of it, and no other node any."""
+"""A resource that every head node has once, and no other node."""
 TICKETS = 0.9
-"""Of that one, for all trials; telemetry has its own small part of it."""
+"""The share of it for all trials; telemetry uses another small part."""
 
 
 def parallel(workers: int, max_parallel: int, most: int) -> int:
-    """How many trials run at a time; 0 for as many as find a CPU or GPU.
+    """The number of parallel trials; 0: as many as there are CPUs or GPUs.
 
-    The ranks of a Ray Train run take theirs beside Tune, which would start one trial after the
-    other, each of them waiting for ranks with those that it has.
+    The ranks of a Ray Train run reserve theirs separately from Tune, which would start one trial
+    after the other, all of them waiting for resources that the others have.
     """
     fit = max(1, most // workers) if workers > 1 else 0
     return min(fit, max_parallel) if fit and max_parallel else fit or max_parallel
 
 
 def trial_resources(each: Mapping[str, float], most: int, workers: int, max_parallel: int) -> Any:
-    """Of one trial, whose ranks take `each`, for `tune.with_resources`. `most` ranks can run.
+    """The resources of one trial, whose ranks need `each`, for `tune.with_resources`. `most` ranks
+    fit.
 
-    A ticket is held by each trial that runs. Tune's own limit counts trials that are paused too, so
-    that a population or a bracket would never be whole (Ray 2.60, BasicVariantGenerator).
+    Each running trial holds a ticket. Tune's own limit also counts paused trials, so that a
+    population or a bracket would never be complete (Ray 2.60, BasicVariantGenerator).
     """
     from ray.tune import PlacementGroupFactory
 

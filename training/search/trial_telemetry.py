@@ -1,6 +1,6 @@
-"""A trial that trains in its own process, told to the telemetry stream as a run of one rank.
+"""Report a trial that trains in its own process to the telemetry stream, as a run of one rank.
 
-Its id is that of the trial, and each time that the trial is started is an attempt.
+Its id is that of the trial, and each start of the trial is an attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RANK = 0
 
 @contextmanager
 def told(name: str, environment: Mapping[str, str]) -> Iterator[None]:
-    """When the environment asks for the telemetry of runs."""
+    """If the environment requests the telemetry of runs."""
     if not is_wanted(environment):
         yield
         return
@@ -38,7 +38,7 @@ def told(name: str, environment: Mapping[str, str]) -> Iterator[None]:
     except Exception as error:
         run.end("ERRORED", f"{type(error).__name__}: {error}".partition("\n")[0])
         raise
-    except SystemExit:  # how Tune ends a trial that is to stop or to pause, within its report
+    except SystemExit:  # Tune stops or pauses a trial this way, within its report
         run.pause()
         raise
     else:
@@ -85,7 +85,7 @@ class _Run:
 
     @guarded
     def pause(self) -> None:
-        """Whether it goes on, the search knows and tells of the trial."""
+        """The search knows whether it continues, and reports the trial."""
         self._end("the search stopped or paused it")
 
     @guarded

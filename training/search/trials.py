@@ -8,7 +8,7 @@ from training.search.best import TrialResult
 
 
 def tried(results: Any) -> list[TrialResult]:
-    """`results`: ray.tune.ResultGrid, of trials whose folders have their ids for names."""
+    """`results`: ray.tune.ResultGrid, of trials whose folders are named by their ids."""
     return [
         TrialResult(
             id=result.path.rpartition("/")[2],

@@ -1,1 +1,1 @@
-"""A run's newest model behind HTTP: its weights, what is asked of it, and what answers."""
+"""A run's newest model over HTTP: its weights, the requests, and the server."""

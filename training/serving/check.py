@@ -1,4 +1,4 @@
-"""A server asked for what held-out examples are: how right, how fast and how late it answers."""
+"""Send held-out examples to a server: accuracy, throughput and latency of its answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TIMEOUT_S = 60.0
 @dataclass(frozen=True, slots=True)
 class Checked:
     latencies_s: tuple[float, ...]
-    """Of each request, shortest first."""
+    """The latency of each request, shortest first."""
     wall_s: float
     accuracy: float
-    """The share of answers that are right; of tokens, of the one that follows an example's."""
+    """The share of correct answers; for tokens, of the one that follows an example's."""
 
     def quantile(self, share: float) -> float:
         """Latency in seconds."""
@@ -42,7 +42,7 @@ class Checked:
 
 
 def check(host: str, port: int, data: Data, requests: int, at_once: int) -> Checked:
-    """The held-out examples one after the other, from the first again after the last.
+    """Send the held-out examples one after the other, repeatedly.
 
     Raises NotAnswered.
     """
@@ -81,4 +81,4 @@ def check(host: str, port: int, data: Data, requests: int, at_once: int) -> Chec
 
 
 class UnansweredRequests(Stop):
-    """By a server that should have."""
+    """The server did not answer."""

@@ -1,4 +1,4 @@
-"""What a request asks of the model, or why it cannot be answered."""
+"""Parse a request to the model, or report why it cannot be answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE, ENCODED, TOKENS = "image", "image_base64", "tokens"
 
 
 class Refused(Exception):
-    """A status of HTTP from 400 on, and a sentence."""
+    """An HTTP status of 400 or above, and a message."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -29,13 +29,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the tokens that follow are chosen."""
+    """How the following tokens are selected."""
 
     new_tokens: int = 1
     temperature: float = 0.0
-    """0: always the likeliest."""
+    """0: always the most likely token."""
     top_k: int = 0
-    """Of so many likeliest; 0: of all."""
+    """The number of most likely tokens to sample from; 0: all."""
     seed: int = 0
 
 
@@ -47,7 +47,7 @@ class Asked:
 
 
 def largest_bytes(made: Made) -> int:
-    """Of a request's body: no number of an example takes more than 32 characters."""
+    """The maximum size of a body: a number of an example takes at most 32 characters."""
     return (64 << 10) + 32 * math.prod(made.shape)
 
 
@@ -89,11 +89,11 @@ def only(said: dict[str, Any], made: Made, *names: str) -> None:
 def nested(value: Any, made: Made) -> np.ndarray[Any, np.dtype[np.float32]]:
     try:
         array = np.array(value)
-    except (ValueError, RecursionError):  # lists of other lengths side by side
+    except (ValueError, RecursionError):  # adjacent lists of different lengths
         raise Refused(400, f"the image is not {shape_of(made)} numbers") from None
     if array.dtype.kind not in "iuf" or array.shape != made.shape:
         raise Refused(400, f"the image is not {shape_of(made)} numbers")
-    with np.errstate(over="ignore"):  # infinite then, and refused as that
+    with np.errstate(over="ignore"):  # infinite then, and rejected as that
         return array.astype(np.float32)
 
 

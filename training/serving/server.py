@@ -1,4 +1,4 @@
-"""What a replica of Ray Serve does: it answers from the newest weights, many requests at a time."""
+"""A replica of Ray Serve: it answers with the newest weights, many requests at a time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Server:
         raise Refused(404, "there are /predict, /healthz and /info")
 
     async def _continued(self, question: Asked) -> dict[str, Any]:
-        """Token by token: in a batch are those that any request is at."""
+        """Token by token: a batch contains the current token of any request."""
         generator = torch.Generator().manual_seed(question.sampling.seed)
         tokens, longest = question.inputs, self._weights.made.shape[0]
         for _ in range(question.sampling.new_tokens):
@@ -85,7 +85,7 @@ class Server:
 
     @serve.batch  # type: ignore[untyped-decorator]
     async def _logits(self, inputs: list[Tensor]) -> list[tuple[Tensor, int]]:
-        """Of each example, and the step that the weights are of: the same for a whole batch."""
+        """The answer to each example, and the step of the weights: the same for a whole batch."""
         weights = self._weights
         answers = await asyncio.to_thread(partial(logits_of, weights, inputs, self._device))
         return [(answer, weights.made.step) for answer in answers]
@@ -110,7 +110,7 @@ class Server:
 
 
 async def body(request: Request, most_bytes: int) -> bytes:
-    """Raises Refused before more than that is read."""
+    """Raises Refused before more than the limit is read."""
     read = bytearray()
     async for part in request.stream():
         read += part
@@ -121,9 +121,9 @@ async def body(request: Request, most_bytes: int) -> bytes:
 
 @torch.inference_mode()
 def logits_of(weights: Weights, inputs: list[Tensor], on: torch.device) -> list[Tensor]:
-    """Of images as they are, of tokens what follows the last of each; float32 on the CPU.
+    """The model's output: for images all of it, for tokens that of the last; float32 on the CPU.
 
-    Shorter tokens are filled up after their end, which no token before it sees.
+    Shorter sequences are padded at their end, which does not affect the tokens before.
     """
     if not weights.made.takes_tokens:
         together = torch.stack(inputs).to(on)
@@ -135,13 +135,13 @@ def logits_of(weights: Weights, inputs: list[Tensor], on: torch.device) -> list[
 
 
 def next_token(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """Its number, (1,)."""
+    """The selected token's number, (1,)."""
     if not sampling.temperature:
         return logits.argmax(dim=0, keepdim=True)
     if sampling.top_k:
         least = logits.topk(sampling.top_k).values[-1]
         logits = logits.masked_fill(logits < least, float("-inf"))
-    # Below the likeliest and in float64: any temperature above 0 divides that without a NaN.
+    # Relative to the most likely and in float64: dividing by any temperature above 0 gives no NaN.
     likely = ((logits - logits.max()).double() / sampling.temperature).softmax(dim=0)
     return torch.multinomial(likely, 1, generator=generator)
 

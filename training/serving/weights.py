@@ -1,4 +1,4 @@
-"""The newest model of a run, as its checkpoints hold it."""
+"""The newest model of a run, from its checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Weights:
     """Its path on the run's storage."""
     made: Made
     model: nn.Module
-    """On its device, for evaluation; with the moving average of its weights where there is one."""
+    """On its device, for evaluation; with the moving average of its weights, if there is one."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Weights:
 
 
 class Run:
-    """A run's directory: Ray Train's, or a folder that ranks without it wrote to."""
+    """A run's directory: Ray Train's, or a folder that ranks without Ray Train wrote."""
 
     def __init__(self, path: str) -> None:
         """`path` is a directory, or an object store's address."""
@@ -54,9 +54,9 @@ class Run:
         return self._run.path
 
     def newest(self, device: torch.device, known: str = "") -> Weights | None:
-        """Of the newest checkpoint that is whole; None when there is none newer than `known`.
+        """From the newest complete checkpoint; None if there is none newer than `known`.
 
-        Raises Stop when no model can be made of it, OSError when it cannot be read just now.
+        Raises Stop if it contains no usable model, OSError if it cannot be read at the moment.
         """
         newer = takewhile(lambda path: path != known, self._run.checkpoints())
         with newest_whole(newer, self._opened, self._unused) as path:
@@ -76,7 +76,7 @@ class Run:
             yield directory
 
     def _unused(self, path: str, why: str) -> None:
-        """It is looked at each time, and told of once: it may be under way."""
+        """It is checked each time, and reported once: it may still be being written."""
         if path not in self._told:
             print(f"{path.rpartition('/')[2]} is not used: {why}", flush=True)
         self._told.add(path)
@@ -85,8 +85,8 @@ class Run:
 def loaded(path: str, directory: Path, device: torch.device) -> Weights:
     """Load either form, whole or in parts.
 
-    Raises IncompatibleCheckpoint when it is neither or does not describe its model, and DoesNotFit
-    when there can be no such model.
+    Raises IncompatibleCheckpoint if it is neither or does not describe its model, and DoesNotFit if
+    there can be no such model.
     """
     made = read(directory)
     model = made.build()
@@ -95,7 +95,7 @@ def loaded(path: str, directory: Path, device: torch.device) -> Weights:
             fill_from_parts(model, directory)
         except Damaged as why:
             raise IncompatibleCheckpoint(f"its parts cannot be read: {why}") from why
-        except CheckpointException as why:  # no Exception, and a traceback of many lines
+        except CheckpointException as why:  # a BaseException, with a traceback of many lines
             last = str(why).strip().splitlines()[-1]
             raise IncompatibleCheckpoint(f"its parts cannot be read: {last}") from why
     elif (directory / MODEL).exists():
@@ -126,7 +126,7 @@ def fill_from_whole(model: nn.Module, directory: Path) -> None:
 
 
 def fill_from_parts(model: nn.Module, directory: Path) -> None:
-    """As `training.parallel.named_state` names them."""
+    """Named as by `training.parallel.named_state`."""
     saved = sharded.saved(directory)
     parts = {name: found.size for name, found in saved.items()}
     of_model = {name: size for name, size in parts.items() if name.startswith("model/")}
@@ -141,7 +141,7 @@ def fill_from_parts(model: nn.Module, directory: Path) -> None:
 
 @torch.no_grad()
 def fill(model: nn.Module, average: list[Tensor]) -> None:
-    """As `training.techniques.average` saved it: what is evaluated is what is served."""
+    """As saved by `training.techniques.average`: the evaluated weights are the served ones."""
     for own, value in zip(learnt(model), average, strict=True):
         own.copy_(value)
 

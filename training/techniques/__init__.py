@@ -1,1 +1,1 @@
-"""Techniques that any job can switch on, one module each, applied from outside of the model."""
+"""Techniques that any job can enable, one module each, applied from outside of the model."""

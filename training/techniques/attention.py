@@ -1,4 +1,4 @@
-"""Which kernel computes attention."""
+"""The kernel that computes attention."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ KERNELS = {
 
 
 def kernel(name: str) -> AbstractContextManager[object]:
-    """The only one that `scaled_dot_product_attention` may take; `auto` leaves it to torch."""
+    """Restrict `scaled_dot_product_attention` to this kernel; `auto` leaves the choice to torch."""
     return nullcontext() if name == "auto" else sdpa_kernel(KERNELS[name])
 
 
 def check(name: str, device: torch.device, precision: str, dropout: float) -> None:
-    """Raises Stop when that kernel cannot compute such attention on this device: it is tried."""
+    """Raises Stop if that kernel does not support such attention on this device, by a trial run."""
     if name == "auto":
         return
     able = [other for other in KERNELS if _computes(other, device, precision, dropout)]
@@ -38,13 +38,13 @@ def check(name: str, device: torch.device, precision: str, dropout: float) -> No
 
 
 def _computes(name: str, device: torch.device, precision: str, dropout: float) -> bool:
-    """A head of 64 numbers, as most models have, with its gradient."""
+    """A head of size 64, as in most models, with its gradient."""
     with (
         torch.random.fork_rng([device] if device.type == "cuda" else []),
         warnings.catch_warnings(),
         sdpa_kernel(KERNELS[name]),
     ):
-        warnings.simplefilter("ignore")  # they say which kernel did not do, one by one
+        warnings.simplefilter("ignore")  # they report for each kernel why it was not used
         made = torch.ones(
             1, 1, 16, 64, device=device, dtype=LOWER.get(precision), requires_grad=True
         )

@@ -1,4 +1,4 @@
-"""A moving average of the weights, which is mostly better than the newest of them."""
+"""A moving average of the weights, which is usually better than the newest weights."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 
 class Average:
-    """`decay` of the average and the rest of the newest weights, after each step; none with 0.
+    """After each step, `decay` parts of the average and the rest of the newest weights; 0: no
+    average.
 
-    Of few steps the average would mostly be the start: there the decay is (1 + steps) / (10 +
-    steps), as in TensorFlow's ExponentialMovingAverage.
+    After few steps the average would mostly be the initial weights: there the decay is (1 + steps)
+    / (10 + steps), as in TensorFlow's ExponentialMovingAverage.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -33,7 +34,7 @@ class Average:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """The model has the average as its weights."""
+        """A context in which the model has the average as its weights."""
         self._swap()
         try:
             yield
@@ -48,12 +49,12 @@ class Average:
             averaged.copy_(held)
 
     def state(self) -> dict[str, Any]:
-        """Empty when there is none."""
+        """Empty if there is none."""
         return {"steps": self._steps, "average": self._average} if self._learnt else {}
 
     @torch.no_grad()
     def load(self, state: dict[str, Any]) -> None:
-        """Of the same model. Where none was saved, it begins with the model's weights."""
+        """From the same model. If none was saved, it starts with the model's weights."""
         self._steps = state.get("steps", 0)
         for averaged, value in zip(self._average, state.get("average", self._learnt), strict=True):
             averaged.copy_(value)

@@ -1,4 +1,4 @@
-"""The blocks that a deep model is built of: what is computed again, and what is sharded, as one."""
+"""The blocks of a deep model, which are recomputed and sharded as units."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from training.models import blocks
 
 
 def compute_again(model: nn.Module) -> None:
-    """Keep no activations within a block: its forward pass runs once more in the backward pass.
+    """Keep no activations within a block: its forward pass is repeated in the backward pass.
 
-    Takes the memory of one block instead of all, for about a third more time (Chen and others:
+    Uses the memory of one block instead of all, for about a third more time (Chen and others:
     Training Deep Nets with Sublinear Memory Cost, 2016). A state_dict keeps its names.
     """
     row = blocks(model)
@@ -29,9 +29,10 @@ def compute_again(model: nn.Module) -> None:
 
 
 def move_once(norm: nn.Module, _: Any, momentum: float | None) -> None:
-    """A batch that batch norm sees once more, in the backward pass, does not move its statistics.
+    """A batch that batch norm processes again, in the backward pass, does not change its
+    statistics.
 
-    Compiled, none is seen twice: what is computed again leaves out what changes a buffer.
+    Compiled, none is processed twice: recomputation omits operations that change a buffer.
     """
     if not torch.compiler.is_compiling():
         again = torch._C._current_graph_task_id() != -1

@@ -1,4 +1,4 @@
-"""torch.compile, on a model in its place."""
+"""torch.compile, applied to a model in place."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from training.stop import Stop
 
 
 def compile(model: nn.Module) -> None:
-    """At its first call. Names of parameters stay as they are."""
+    """At its first call. The names of parameters do not change."""
     model.compile()
 
 
 def check(device: torch.device) -> None:
-    """Raises Stop when this host lacks what the compiler compiles with.
+    """Raises Stop if this host lacks the requirements of the compiler.
 
     For a CPU that is a C++ compiler (torch/_inductor/config.py), for a GPU Triton and a C compiler
     (triton/runtime/build.py), for both the headers of Python.
@@ -40,7 +40,7 @@ def check(device: torch.device) -> None:
 
 
 def needs(device: torch.device) -> dict[str, bool]:
-    """What this host has of it."""
+    """The requirements that this host has."""
     if device.type == "cpu":
         compilers, language = [os.environ.get("CXX", "g++")], "a C++ compiler"
     else:

@@ -1,4 +1,4 @@
-"""What libraries are told by the environment of a rank's process, before they start in it."""
+"""Environment variables for libraries of a rank's process, set before they start."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from training.techniques import memory, network
 
 
 def variables(settings: TrainSettings) -> dict[str, str]:
-    """None for settings as they are by default: a process that Ray has in reserve has none."""
+    """None for default settings: a spare process of Ray has none."""
     return network.variables(settings) | memory.variables(settings)
 
 
 def enter(settings: TrainSettings) -> None:
-    """Tell this process itself, which has neither a process group nor used a GPU yet.
+    """Set them in this process, before it has a process group or has used a GPU.
 
-    Raises NoInterface when this host lacks the one that was asked for.
+    Raises NoInterface if this host lacks the requested interface.
     """
     network.check(settings.interface, network.interfaces())
     os.environ.update(variables(settings))

@@ -1,7 +1,7 @@
-"""What goes over the wire instead of a gradient, and which way it takes.
+"""DDP communication hooks: what is sent instead of a gradient, and on which route.
 
-DDP hands a hook one bucket of gradients after the other while the backward pass goes on, and takes
-their mean over the ranks from the future that it returns.
+DDP passes a hook one bucket of gradients after the other during the backward pass, and uses the
+result of the future that it returns as their mean over the ranks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from training.techniques.settings import NetworkSettings
 
 
 def install(ddp: DistributedDataParallel, settings: NetworkSettings, world: World) -> None:
-    """The hook that the settings name; none leaves DDP as it is. One rank sends nothing."""
+    """The hook that the settings select; without one DDP is unchanged. One rank sends nothing."""
     if world.size == 1:
         return
     if settings.hierarchical:
@@ -45,7 +45,7 @@ def install(ddp: DistributedDataParallel, settings: NetworkSettings, world: Worl
 
 
 def check(settings: NetworkSettings, world: World) -> None:
-    """Raises Stop when there can be no such hook."""
+    """Raises Stop if such a hook is not possible."""
     ranks = settings.hierarchical
     if ranks and world.size > 1 and world.size % ranks:
         raise Stop(
@@ -57,10 +57,10 @@ def check(settings: NetworkSettings, world: World) -> None:
 
 
 def not_exact(settings: TrainSettings, world: World) -> str:
-    """Why a resumed run of DDP is not bit for bit the one that was not interrupted, '' for nothing.
+    """Why a resumed run of DDP is not bit for bit the uninterrupted one, '' if it is.
 
-    What PowerSGD left out of the gradients so far is as large as they are, on every rank, and
-    belongs to buckets that DDP forms anew in its first step: it is not saved.
+    PowerSGD's error feedback is as large as the gradients, on every rank, and belongs to buckets
+    that DDP creates again in its first step: it is not saved.
     """
     if world.size == 1:
         return ""
@@ -73,15 +73,17 @@ def not_exact(settings: TrainSettings, world: World) -> str:
 
 class TwoLevels:
     """The mean over all ranks, host by host (as in Jia and others: Highly Scalable Deep Learning
-    Training System with Mixed-Precision, 2018): each rank of a host adds up its share of the
-    bucket within the host, then with the ranks of the same place in the other hosts, and hands it
-    round within the host. A host sends and receives a gradient once, however many ranks it has.
+    Training System with Mixed-Precision, 2018): each rank of a host sums its share of the bucket
+    within the host, then with the ranks at the same position on the other hosts, and distributes it
+    within the host. A host sends and receives a gradient once, independent of its number of ranks.
 
-    Ranks of a host follow each other, as torchrun and Ray Train number them.
+    Ranks of a host are consecutive, as torchrun and Ray Train number them.
     """
 
     def __init__(self, ranks: int, world: World, lower: torch.dtype | None) -> None:
-        """`ranks` of a host; `lower` is what goes over the wire, None for the gradient's own."""
+        """`ranks` of a host; `lower` is the data type for the transfer, None for the gradient's
+        own.
+        """
         hosts = torch.arange(world.size).view(-1, ranks)
         self._within = _own_group(hosts.tolist())
         self._across = _own_group(hosts.T.tolist())
@@ -90,9 +92,9 @@ class TwoLevels:
         if world.device.type == "cuda":
             self._stream = torch.cuda.Stream(world.device)  # type: ignore[no-untyped-call]
 
-    def reduce(self, state: object, bucket):  # type: ignore[no-untyped-def] # DDP takes no words
-        """On a GPU the collectives queue up on a stream of their own; on a CPU this waits for
-        them: gloo calls back from the threads that it would need for the next collective.
+    def reduce(self, state: object, bucket):  # type: ignore[no-untyped-def] # DDP accepts no annotations
+        """On a GPU the collectives are queued on a separate stream; on a CPU this waits for them:
+        gloo runs callbacks in the threads that it needs for the next collective.
         """
         buffer = bucket.buffer()
         done: Future[Tensor]
@@ -109,7 +111,7 @@ class TwoLevels:
         return done
 
     def _mean(self, gradient: Tensor) -> None:
-        """In its place."""
+        """In place."""
         sent = gradient.to(self._lower or gradient.dtype) / self._size
         sent = torch.nn.functional.pad(sent, (0, -len(sent) % self._ranks))
         share = sent.new_empty(len(sent) // self._ranks)
@@ -120,15 +122,15 @@ class TwoLevels:
 
 
 def _own_group(groups: list[list[int]]) -> dist.ProcessGroup:
-    """The one that this rank is in; all ranks make all of them."""
+    """The group of this rank; all ranks create all of them."""
     own, _ = dist.new_subgroups_by_enumeration(groups)
     assert isinstance(own, dist.ProcessGroup)
     return own
 
 
-def _in_turn(state: PowerSGDState, bucket):  # type: ignore[no-untyped-def] # DDP takes no words
-    """PowerSGD's second collective is started by the thread that ended its first. gloo has two
-    threads: two buckets at once would wait for each other, or mix up.
+def _in_turn(state: PowerSGDState, bucket):  # type: ignore[no-untyped-def] # DDP accepts no annotations
+    """PowerSGD's second collective is started by the thread that completed its first. gloo has two
+    threads: two buckets at the same time would wait for each other, or mix.
     """
     done = powerSGD_hook(state, bucket)
     done.wait()

@@ -1,4 +1,4 @@
-"""Whether what was switched on can be had here, and what of it does nothing here."""
+"""Check whether the enabled techniques are available here, and which of them have no effect."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from training.techniques import attention, compiled, hooks
 from training.techniques.settings import NetworkSettings
 
 OF_DDP = ("comm_hook", "hierarchical", "bucket_mb", "static_graph")
-"""What DDP alone heeds."""
+"""Settings that only affect DDP."""
 
 
 def check(settings: TrainSettings, world: World) -> None:
-    """Raises Stop with what cannot be had, and what can, before anything is built."""
+    """Raises Stop with what is not available, and with alternatives, before anything is built."""
     hooks.check(settings, world)
     if settings.compile:
         compiled.check(world.device)
@@ -26,7 +26,7 @@ def check(settings: TrainSettings, world: World) -> None:
             settings.attention, world.device, settings.precision, max(0.0, settings.dropout)
         )
     if settings.allocator and world.device.type == "cuda":
-        try:  # The process has them from its environment; to set them once more changes nothing.
+        try:  # The process has them from its environment; setting them again changes nothing.
             torch._C._accelerator_setAllocatorSettings(settings.allocator)
         except ValueError as error:
             raise Stop(
@@ -36,7 +36,7 @@ def check(settings: TrainSettings, world: World) -> None:
 
 
 def without_effect(settings: TrainSettings, world: World, *, uses_ddp: bool = True) -> list[str]:
-    """A sentence for each switch that changes nothing here. `uses_ddp`: as Parallel says."""
+    """A sentence for each setting without effect. `uses_ddp`: as in Parallel."""
     on_gpu = world.device.type == "cuda"
     is_old = on_gpu and torch.cuda.get_device_capability(world.device) < (8, 0)
     nccl = (settings.infiniband, settings.nccl_algorithm, settings.nccl_debug)

@@ -1,4 +1,4 @@
-"""How much of a device's memory a rank may take, how, and what helps when it is not enough."""
+"""The limit of a rank's device memory, its allocator, and advice when memory is exhausted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIB = 2**30
 
 
 def variables(settings: SpeedSettings) -> dict[str, str]:
-    """For a rank's process before it uses a GPU."""
+    """Call in a rank's process before it uses a GPU."""
     return {"PYTORCH_ALLOC_CONF": settings.allocator} if settings.allocator else {}
 
 
@@ -32,18 +32,18 @@ def limit(settings: SpeedSettings, device: torch.device) -> None:
 
 
 class OutOfMemory(RuntimeError):
-    """A rank needed more than there is."""
+    """A rank needed more memory than available."""
 
 
 class OutOfMemoryAlone(OutOfMemory, Stop):
-    """The same where no other rank waits."""
+    """The same if no other rank waits."""
 
 
 def explained(
     train: Callable[Concatenate[TrainSettings, World, P], T],
 ) -> Callable[Concatenate[TrainSettings, World, P], T]:
-    """Where `train` runs out of memory, it raises OutOfMemory with what helps: an error that ends
-    the attempt, since the other ranks wait for this one. Where there are none, it is a Stop too.
+    """If `train` runs out of memory, raise OutOfMemory with advice: an error that ends the attempt,
+    since the other ranks wait for this one. Without other ranks, it is a Stop too.
     """
 
     @wraps(train)
@@ -55,7 +55,7 @@ def explained(
                 raise
             told = out_of_memory(error, settings, world.device)
         kind = OutOfMemory if world.size > 1 else OutOfMemoryAlone
-        raise kind(f"rank {world.rank} {told}")  # without the frames that hold its tensors
+        raise kind(f"rank {world.rank} {told}")  # without the frames that reference its tensors
 
     return trains
 
@@ -66,8 +66,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def out_of_memory(error: BaseException, settings: TrainSettings, device: torch.device) -> str:
-    """What was needed and what there is, and the settings that are left to try, best first: in
-    one line, since the reason of a run is its error's last.
+    """The needed and the available memory, and the settings that are left to try, best first: in
+    one line, since the reason of a run is the last line of its error.
     """
     if device.type == "cuda":
         peak, there = torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
@@ -84,7 +84,7 @@ def out_of_memory(error: BaseException, settings: TrainSettings, device: torch.d
 
 
 def remedies(settings: TrainSettings, device: torch.device) -> list[str]:
-    """What is not done yet, from what costs least to what costs most."""
+    """Settings that are not in use yet, from the cheapest to the most expensive."""
     on_gpu = device.type == "cuda"
     left = []
     if on_gpu and "expandable_segments" not in settings.allocator:
@@ -104,6 +104,6 @@ def remedies(settings: TrainSettings, device: torch.device) -> list[str]:
 
 
 def _of_the_host() -> tuple[int, int]:
-    """What this process took at its peak, and all there is, in bytes."""
+    """The peak memory of this process, and the total memory, in bytes."""
     peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak_kib * 1024, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""The network that ranks speak over, and what NCCL and gloo are told of it."""
+"""The network between ranks, and its settings for NCCL and gloo."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ ALGORITHMS = {
     "nvls": "allreduce:nvls",
     "collnet": "allreduce:collnetdirect,collnetchain",
 }
-"""Of an all-reduce only: NCCL ends with an error where an algorithm cannot do what is asked for,
-and most of them can do nothing else (NCCL's user guide, NCCL_ALGO)."""
+"""For all-reduce only: NCCL ends with an error if an algorithm does not support a collective, and
+most of them support no other (NCCL's user guide, NCCL_ALGO).
+"""
 
 
 def variables(settings: NetworkSettings) -> dict[str, str]:
-    """For a rank's process before it has spoken; none for settings as they are by default."""
+    """Variables of a rank's process before it communicates; none for default settings."""
     told: dict[str, str] = {}
     if settings.interface:
-        told["NCCL_SOCKET_IFNAME"] = f"={settings.interface}"  # =: not all that begin like it
+        told["NCCL_SOCKET_IFNAME"] = f"={settings.interface}"  # =: the exact name, not a prefix
         told["GLOO_SOCKET_IFNAME"] = settings.interface
     if settings.infiniband != "auto":
         told["NCCL_IB_DISABLE"] = {"on": "0", "off": "1"}[settings.infiniband]
@@ -33,7 +34,7 @@ def variables(settings: NetworkSettings) -> dict[str, str]:
 
 
 class NoInterface(Stop):
-    """The network interface that was asked for is not there."""
+    """The requested network interface does not exist."""
 
 
 def interfaces() -> list[str]:
@@ -42,7 +43,7 @@ def interfaces() -> list[str]:
 
 
 def check(interface: str, there: list[str], host: str = "") -> None:
-    """Raises NoInterface when a host has none of that name; '' is any."""
+    """Raises NoInterface if the host has none of that name; '' is any."""
     if interface and interface not in there:
         raise NoInterface(
             f"{host or socket.gethostname()} has no network interface {interface}: "

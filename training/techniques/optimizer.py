@@ -1,4 +1,4 @@
-"""The optimiser, with weight decay on what multiplies and none on what adds."""
+"""The optimiser, with weight decay on weight matrices and none on biases and norms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def optimizer(parameters: Iterable[nn.Parameter], settings: OptimizerSettings) -
         {"params": others, "weight_decay": 0.0},
     ]
     rate, momentum = settings.learning_rate, settings.momentum
-    fused = settings.fused or None  # False would have torch take one parameter after the other
+    fused = settings.fused or None  # False would make torch process one parameter after the other
     if settings.optimizer == "sgd":
         return SGD(groups, lr=rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
     return AdamW(groups, lr=rate, betas=(momentum, 0.999), fused=fused)

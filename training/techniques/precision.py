@@ -1,4 +1,4 @@
-"""Numbers of fewer bits: faster where the hardware has them, with weights kept in fp32."""
+"""Lower precision: faster with hardware support, with weights kept in fp32."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Precision:
-    """fp16 has few exponents: the loss is scaled up before the backward pass, so that small
-    gradients are not lost, and a step whose gradients overflow is left out (Micikevicius and
-    others: Mixed Precision Training, 2018).
+    """fp16 has a small range: the loss is scaled up before the backward pass, so that small
+    gradients are not lost, and a step whose gradients overflow is skipped (Micikevicius and others:
+    Mixed Precision Training, 2018).
     """
 
     def __init__(
         self, name: str, device: torch.device, *, casts_itself: bool = False, in_parts: bool = False
     ) -> None:
         """`casts_itself`: the model's wrapper lowers the precision (FSDP2). `in_parts`: a rank has
-        a part of the gradients, and all ranks have to leave out a step together.
+        a part of the gradients, and all ranks must skip a step together.
         """
         self._device = device.type
         self._lower = None if casts_itself else LOWER.get(name)
         self.scaler = _scaler(in_parts)(self._device, enabled=name == "fp16")
-        # TF32 rounds what is multiplied to 10 bits of mantissa, in fp32 tensors. Per process.
+        # TF32 rounds factors to 10 bits of mantissa, in fp32 tensors. Per process.
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
         torch.backends.cudnn.allow_tf32 = name == "tf32"
 
@@ -36,7 +36,7 @@ class Precision:
         return self.scaler.is_enabled()
 
     def autocast(self) -> AbstractContextManager[object]:
-        """Around the forward pass and the loss."""
+        """A context for the forward pass and the loss."""
         if self._lower is None:
             return nullcontext()
         return torch.autocast(self._device, dtype=self._lower)
@@ -45,7 +45,7 @@ class Precision:
         torch.autograd.backward(self.scaler.scale(loss))
 
     def unscale(self, optimizer: Optimizer) -> None:
-        """The gradients as they are without the scale, before they are measured and clipped."""
+        """Remove the scale from the gradients, before they are measured and clipped."""
         self.scaler.unscale_(optimizer)
 
     def step(self, optimizer: Optimizer) -> None:
@@ -57,7 +57,7 @@ class Precision:
 def _scaler(in_parts: bool) -> type[GradScaler]:
     if not in_parts:
         return GradScaler
-    # Importing torch.distributed.fsdp takes 0.6 s, which every rank without FSDP2 is spared.
+    # Importing torch.distributed.fsdp takes 0.6 s, so ranks without FSDP2 do not import it.
     from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
     return ShardedGradScaler

@@ -1,4 +1,4 @@
-"""The learning rate of each step: a function of the step's number, so that a resume needs none."""
+"""The learning rate of each step: a function of the step's number, without state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Schedule:
     warmup_steps: int
     decay_every_steps: int
     steps: int
-    """Of the whole run."""
+    """The steps of the whole run."""
 
     def rate(self, step: int) -> float:
-        """Of the step that comes after so many."""
+        """The learning rate of the next step after `step` steps."""
         return self.peak * self.factor(step)
 
     def factor(self, step: int) -> float:
@@ -35,7 +35,7 @@ class Schedule:
 def schedule(
     settings: OptimizerSettings, steps_of_epoch: int, epochs: int, step_examples: int
 ) -> Schedule:
-    """`step_examples`: of a step, over all ranks and micro-batches."""
+    """`step_examples`: the examples of a step, over all ranks and micro-batches."""
     warmup = settings.warmup_steps
     return Schedule(
         peak=settings.learning_rate * scale(settings, step_examples),
@@ -47,8 +47,8 @@ def schedule(
 
 
 def scale(settings: OptimizerSettings, step_examples: int) -> float:
-    """Linear as for SGD (Goyal and others: Accurate, Large Minibatch SGD, 2017), by the square root
-    as for Adam (Malladi and others: On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
+    """Linear for SGD (Goyal and others: Accurate, Large Minibatch SGD, 2017), by the square root
+    for Adam (Malladi and others: On the SDEs and Scaling Rules for Adaptive Gradient Algorithms,
     2022).
     """
     larger = step_examples / settings.base_batch

@@ -1,4 +1,4 @@
-"""The techniques that any job can switch on."""
+"""The techniques that any job can enable."""
 
 from __future__ import annotations
 

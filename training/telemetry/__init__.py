@@ -1,15 +1,15 @@
-"""What a training loop tells about itself.
+"""Report a training loop to the telemetry.
 
     from training import telemetry
 
-    telemetry.resume(step=checkpointed_step)   # once, when the loop goes on from a checkpoint
-    telemetry.model(flops_per_token=…)         # once, for the share of the device that is used
-    with telemetry.section("forward"):         # where a step's time goes, as fine as you like
+    telemetry.resume(step=checkpointed_step)   # once, when the loop resumes from a checkpoint
+    telemetry.model(flops_per_token=…)         # once, for the utilisation of the device
+    with telemetry.section("forward"):         # where a step spends its time, in any detail
         loss = model(batch)
     telemetry.step(loss=loss, samples=len(batch))
 
-Outside a run that carries the telemetry callback all of them do nothing. None ever raises, waits
-for the device, or waits for the network. This package imports neither ray nor torch.
+Outside a run with the telemetry callback all of them do nothing. They never raise, wait for the
+device, or wait for the network. This package imports neither ray nor torch.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def step(
     comm_s: float | None = None,
     checkpoint_s: float | None = None,
 ) -> None:
-    """Say that one optimiser step is done. Call it at the end of every step, on every rank.
+    """Report that one optimiser step is done. Call it at the end of every step, on every rank.
 
-    `loss`, `learning_rate` and `grad_norm` may be tensors on any device: the newest of each is
-    read about once a second, on another thread. `samples` and `tokens` are this rank's in this
-    step; tensors are summed where they are. `step` is the global number of the step, counted from
-    1; without it the steps are counted. The times are seconds since the last call that were spent
-    waiting for data, in collectives, and blocked on a checkpoint, where `section` does not time
-    them already: they are added to it.
+    `loss`, `learning_rate` and `grad_norm` may be tensors on any device: the newest of each is read
+    about once a second, on another thread. `samples` and `tokens` are this rank's in this step;
+    tensors are summed on their device. `step` is the global number of the step, counted from 1;
+    without it the steps are counted. The times are seconds since the last call that were spent
+    waiting for data, in collectives, and blocked on a checkpoint, unless `section` already times
+    them: they are added to it.
     """
     if _rank is not None:
         _rank.step(
@@ -82,11 +82,11 @@ def step(
 
 
 def section(name: SectionName) -> AbstractContextManager[None, None]:
-    """Time what is done within it: `with telemetry.section("forward"): …`.
+    """Time the code within it: `with telemetry.section("forward"): …`.
 
-    Call it on the thread that calls `step`. On a GPU the device's own time is taken, between two
-    CUDA events on the current stream; "checkpoint" is the host's time. A section within another
-    takes its time from it.
+    Call it on the thread that calls `step`. On a GPU the device's own time is measured, between two
+    CUDA events on the current stream; "checkpoint" is the host's time. The time of a nested section
+    does not count for the outer one.
     """
     if _rank is None:
         return _NOTHING
@@ -99,7 +99,8 @@ def section(name: SectionName) -> AbstractContextManager[None, None]:
 def wrap_loader(batches: Loader) -> Loader:
     """The loader, with every wait for its next batch timed as the section "data".
 
-    Outside a run it is the very same object; else it has the loader's length and attributes.
+    Outside a run it returns the same object; else the result has the loader's length and
+    attributes.
     """
     return batches if _rank is None else cast("Loader", _rank.wrap(batches))
 
@@ -110,11 +111,11 @@ def model(
     flops_per_token: float | None = None,
     peak_flops: float | None = None,
 ) -> None:
-    """What the model needs, forward and backward, so that `step`'s samples or tokens give the MFU.
+    """Report the FLOPs of the model, forward and backward, so that `step` yields the MFU.
 
-    In FLOPs (a multiplication and an addition are two), of this rank's share when the model is
-    split over ranks. `peak_flops` is FLOPs per second of all devices of this rank; without it the
-    dense bfloat16 peak of the GPU's name counts, and with none known there is no MFU. See
+    In FLOPs (a multiplication and an addition are two), for this rank's share if the model is split
+    over ranks. `peak_flops` is FLOPs per second of all devices of this rank; by default the dense
+    bfloat16 peak for the GPU's name is used, and without a known peak there is no MFU. See
     `transformer_flops_per_token`.
     """
     if _rank is not None:
@@ -122,9 +123,9 @@ def model(
 
 
 def ddp(module: object) -> None:
-    """Tell how long each step waited for the all-reduce of this DistributedDataParallel.
+    """Report how long each step waits for the all-reduce of this DistributedDataParallel.
 
-    DDP's own timers tell it, in some of the steps; it counts as communication and no longer as
+    DDP's own timers measure it, in some of the steps; it counts as communication and no longer as
     "backward". What the backward pass hides is not counted.
     """
     if _rank is not None:
@@ -132,6 +133,6 @@ def ddp(module: object) -> None:
 
 
 def resume(*, step: int) -> None:
-    """The last global step that was done before this loop goes on: the next one is `step + 1`."""
+    """Set the last global step before this loop resumes: the next one is `step + 1`."""
     if _rank is not None:
         _rank.resume(step)

@@ -1,9 +1,9 @@
-"""Ray Train's lifecycle, told to the telemetry stream without a change to the user's script.
+"""Report Ray Train's lifecycle to the telemetry stream without a change to the user's script.
 
 Loaded by `RAY_TRAIN_CALLBACKS=training.telemetry.callback.TelemetryCallback` in the driver's
-environment. It is made in the driver, pickled, and runs in the controller actor; Ray Train lets an
-exception of a hook fail the run (CallbackManager.invoke), so every hook here is guarded. The base
-classes are of an internal module of Ray 2.60: the tests pin what is used of it.
+environment. It is created in the driver, pickled, and runs in the controller actor; an exception of
+a hook would fail the run (CallbackManager.invoke), so every hook here is guarded. The base classes
+are in an internal module of Ray 2.60: the tests pin what is used of it.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 
     @guarded
     def _open_in_driver(self) -> None:
-        """An actor lives as long as the process that made it: the driver outlives its runs."""
+        """An actor lives as long as the process that created it: the driver outlives its runs."""
         if ray.is_initialized():
             self._aggregator = connect(ray.get_runtime_context().get_job_id())
             _kept.append(self._aggregator)
 
     @guarded
     def _find_trial(self) -> None:
-        """A trial of Tune's is the driver of its run."""
+        """A trial of Tune is the driver of its run."""
         if (tune := sys.modules.get("ray.tune")) is not None:
             self._trial = str(tune.get_context().get_trial_id() or "")
 
@@ -97,14 +97,14 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 
     @guarded
     def _remember(self) -> None:
-        """For a driver that goes on with this run, should this one be killed."""
+        """For a driver that resumes this run after this one was killed."""
         if self._lifecycle is not None:
             told = Lineage(self._lifecycle.run, self._lifecycle.attempt, self._lifecycle.is_up)
             lineage.write(self._storage, told)
 
     @contextmanager
     def on_worker_group_start(self) -> Iterator[None]:
-        """Around all that comes before the training function."""
+        """A context for everything before the training function."""
         self._begin_start()
         try:
             yield
@@ -127,7 +127,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 
     @guarded
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Callbacks of the environment come before Ray's own, which make the process group."""
+        """Callbacks from the environment run before Ray's own, which create the process group."""
         if self._lifecycle is None or self._outbox is None:
             return
         self._worker_group = worker_group
@@ -136,8 +136,8 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         self._lifecycle.phase("process group")
         run, job, aggregator = self._lifecycle.run, self._lifecycle.job, self._outbox.aggregator
         for item in workers:
-            # Not waited for: an actor does what one caller asks in that order, so this comes
-            # before the training function, and its failure stays its own.
+            # Not awaited: an actor executes one caller's calls in order, so this runs before the
+            # training function, and a failure has no effect on it.
             rank = item.distributed_context.world_rank
             item.execute_async(worker.attach, run, job, attempt, rank, _gpu_ids(item), aggregator)
             item.execute_async(attempt_observer.attach, run, attempt, rank, aggregator)
@@ -157,7 +157,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         if self._lifecycle is None or self._outbox is None:
             return
         state = current_state._state_type
-        # SHUTTING_DOWN knows where it leads to, and RESIZING has no error.
+        # SHUTTING_DOWN contains the next state, and RESIZING has no error.
         leads_to = getattr(current_state, "next_state", current_state)
         error = getattr(leads_to, "training_failed_error", None)
         why = reason(error)
@@ -184,7 +184,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 
     @guarded
     def after_controller_finish(self, result: Any) -> None:
-        """A training function that gives up says why in `{"stopped": sentence}`."""
+        """A training function that stops itself returns the reason in `{"stopped": sentence}`."""
         returned = result.return_value
         stopped = returned.get("stopped") if isinstance(returned, dict) else None
         if stopped and self._lifecycle is not None and self._outbox is not None:
@@ -197,7 +197,9 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             self._sizes.drain(FINAL_FLUSH_TIMEOUT_S)
 
     def _flush_workers(self) -> dict[int, BaseException]:
-        """Have the ranks that still live send their last numbers. Returns the dead, with why."""
+        """Make the ranks that are still alive send their last numbers. Returns the dead ones, with
+        why.
+        """
         if not self._worker_group.has_started():
             return {}  # it failed to start, and was ended at once
         asked = {
@@ -223,7 +225,7 @@ _ENDS = frozenset({"RESTARTING", "RESCHEDULING", "RESIZING", "SHUTTING_DOWN"})
 _COSTS = {"RESIZING": failure_budget.NOTHING, "FINISHED": failure_budget.NOTHING}
 
 _kept: list[Any] = []
-"""The driver's hold on its aggregator, whatever becomes of the callback."""
+"""Keeps the driver's aggregator alive, independent of the callback."""
 
 
 def _limit(run_config: Any, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What keeps a failure of a hook of ours out of the run."""
+"""Keep a failure of a telemetry hook out of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 def guarded(hook: Callable[P, None]) -> Callable[P, None]:
-    """The hook, which logs its first failure with the traceback and is silent from then on."""
+    """Wrap the hook: its first failure is logged with the traceback, later ones are ignored."""
     failed = False
 
     @functools.wraps(hook)

@@ -1,8 +1,8 @@
 """The metrics of a rank's record: name, unit, aggregation, titles and Prometheus name.
 
 `Steps` of the wire and `RankSample` of cockpit have a field of each name. The gauges, the curves of
-a run, the queries of Prometheus and the charts of the screen and of reports follow from this table.
-Pure Python, as the wire: cockpit imports both.
+a run, the queries of Prometheus and the charts of the UI and of reports are generated from this
+table. Pure Python, like the wire: cockpit imports both.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ class Metric(NamedTuple):
     name: str
     unit: Unit = ""
     title: str = ""
-    """Of its chart; empty for a metric without a curve."""
+    """The title of its chart; empty for a metric without a curve."""
     gauge: str = ""
-    """Its name in Prometheus, after `cockpit_train_`; empty where there is none."""
+    """Its name in Prometheus, after `cockpit_train_`; empty if it is not exported."""
     help: str = ""
     """The description in Prometheus."""
     total: bool = False
-    """A run's value is the sum over its ranks; else their mean."""
+    """Whether a run's value is the sum over its ranks; else their mean."""
     band: bool = False
-    """A run keeps the 10th and the 90th percentile of its ranks."""
+    """Whether a run keeps the 10th and the 90th percentile of its ranks."""
     from_zero: bool = True
-    """The axis of its chart begins at 0, so that small changes look small."""
+    """Whether the axis of its chart starts at 0, so that small changes look small."""
     part: str = ""
-    """Its name as a part of a step; empty for what is not one."""
+    """Its label as a part of a step; empty if it is not one."""
 
     @property
     def heading(self) -> str:
@@ -144,7 +144,7 @@ METRICS = (
         "Mean of a step: optimiser.",
         part="optimizer",
     ),
-    # No gauge of a rank: cockpit_train_checkpoint_seconds is the run's.
+    # Not a gauge of a rank: cockpit_train_checkpoint_seconds is the run's.
     Metric("checkpoint_s", "s", "Checkpoint stall"),
     Metric("step", gauge="step", help="The last global step done."),
     Metric(
@@ -163,6 +163,6 @@ METRICS = (
 """In the order of the charts."""
 
 CURVES = {metric.name: metric for metric in METRICS if metric.title}
-"""The metrics of which curves are kept and drawn, by name."""
+"""The metrics with a curve that is kept and drawn, by name."""
 PARTS = {metric.name: metric.part for metric in METRICS if metric.part}
 """The metrics that are parts of a step, in its order: their labels."""

@@ -1,47 +1,47 @@
-"""The telemetry's few numbers. Environment variables so that a job can be tuned without an edit."""
+"""The settings of the telemetry, as environment variables, so that a job can be tuned unchanged."""
 
 from __future__ import annotations
 
 import os
 
 PUSH_INTERVAL_S = float(os.environ.get("COCKPIT_TELEMETRY_PUSH_S", "1.0"))
-"""A rank pushes what it folded at most this often."""
+"""The minimum interval between two pushes of a rank."""
 
 TICK_S = 0.25
-"""The aggregator writes what came in at most this often."""
+"""The minimum interval between two ticks of the aggregator."""
 
 LARGE_TICK_S = 1.0
 """The same for a large world, whose ticks are spreads over all ranks."""
 
 FULL_RANKS = int(os.environ.get("COCKPIT_TELEMETRY_FULL_RANKS", "256"))
-"""Up to so many ranks are told in full each time; above it is a large world."""
+"""The maximum number of ranks that are written in full each tick; more ranks are a large world."""
 
 TURN_RANKS = 64
-"""Of a large world so many ranks are told in full each tick, in turn."""
+"""The number of ranks of a large world that are written in full in a tick; they alternate."""
 
 SILENT_AFTER_S = 5.0
-"""A rank that gave no record for so long, while others did, is called silent."""
+"""A rank that sent no record for this time, while others did, is reported as stale."""
 
 REPORT_RANKS = 64
-"""Up to so many ranks a report carries the metrics of each."""
+"""Up to this number of ranks, a report contains the metrics of each rank."""
 
 REPORT_RANKS_FEW = 16
-"""Of more ranks it carries those of so many."""
+"""Of more ranks it contains those of this many."""
 
 DISK_BYTES = int(float(os.environ.get("COCKPIT_TELEMETRY_DISK_MB", "64")) * (1 << 20))
-"""What the stream of one driver may hold on the head's disk; older segments go first."""
+"""The limit for the stream of one driver on the head's disk; older segments are deleted first."""
 
 TOTAL_BYTES = int(float(os.environ.get("COCKPIT_TELEMETRY_TOTAL_MB", "1024")) * (1 << 20))
-"""What the streams of all drivers of one Ray session may hold; a new one makes room for itself."""
+"""The limit for the streams of all drivers of one Ray session; a new one frees space for itself."""
 
 OLD_AFTER_S = 3600.0
-"""A stream that nobody wrote to for so long may go for it."""
+"""A stream that was not written to for this time may be deleted for it."""
 
 SEGMENTS = 8
-"""The stream is cut into so many files of equal size, so that the oldest eighth goes at a time."""
+"""The number of equally sized files of a stream: the oldest eighth is deleted at a time."""
 
 METRICS_S = 5.0
-"""Gauges are set at most this often; Ray reports them every 10 s."""
+"""The minimum interval between updates of the gauges; Ray exports them every 10 s."""
 
 FLUSH_TIMEOUT_S = 0.5
 """How long the end of an attempt may wait for the ranks' last numbers: it delays the recovery."""
@@ -50,4 +50,4 @@ FINAL_FLUSH_TIMEOUT_S = 2.0
 """How long the end of a run may wait until its last record is in the file."""
 
 SIZE_TIMEOUT_S = 3.0
-"""How long a report waits for the size of its checkpoint, which a far storage is asked for."""
+"""How long a report waits for the size of its checkpoint, which a remote storage must return."""

@@ -1,11 +1,11 @@
-"""The trials of Ray Tune, told to the telemetry stream without a change to the user's script.
+"""Report the trials of Ray Tune to the telemetry stream without a change to the user's script.
 
 Loaded by `RAY_TUNE_CALLBACKS=training.telemetry.tune.TuneTelemetry` in the driver's environment
-(ray 2.60, ray/tune/utils/callback.py), or given by hand, which also names what is optimised:
+(ray 2.60, ray/tune/utils/callback.py), or passed in code, which can also name the optimised metric:
 
     RunConfig(callbacks=[TuneTelemetry(metric="loss", mode="min")])
 
-Tune lets an exception of a hook fail the experiment, so every hook here is guarded.
+An exception of a hook would fail the experiment, so every hook here is guarded.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
 from training.telemetry.wire import Body, Trial, Trials
 
 EVERY_S = 1.0
-"""Trials that changed are told at most this often."""
+"""The minimum interval between reports of changed trials."""
 VALUES_KEPT = 64
-"""Of a trial's configuration, and of its newest result."""
+"""The maximum number of entries of a trial's configuration, and of its newest result."""
 TEXT_LIMIT = 200
 
 _NO_METRIC = frozenset({"pid", "timestamp", "training_iteration"})
-"""Numbers that Tune adds to each result and that have a field of their own."""
+"""Numbers that Tune adds to each result and that have separate fields."""
 
 _SECRET = re.compile(r"secret|token|password|passwd|credential|api_?key", re.IGNORECASE)
 
@@ -42,7 +42,7 @@ class Outbox(Protocol):
 
 
 class TuneTelemetry(Callback):  # type: ignore[misc]
-    """Tells each trial when it is new or changed."""
+    """Report each trial when it is new or changed."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
         self._told_s: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tune may pickle an experiment's callbacks; the way to the aggregator stays behind."""
+        """Tune may pickle an experiment's callbacks; the route to the aggregator is not pickled."""
         return {**self.__dict__, "_outbox": None}
 
     @guarded
     def setup(self, *args: Any, **info: Any) -> None:
-        """The aggregator lives as long as who makes it: the driver outlives its trials."""
+        """The aggregator lives as long as its creator: the driver outlives its trials."""
         self._outbox = self._open()
 
     @guarded
@@ -103,7 +103,7 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
 
 
 def trial_of(trial: Any) -> Trial:
-    """Of `ray.tune.experiment.Trial`. Its configuration is text, with secrets left out."""
+    """From `ray.tune.experiment.Trial`. Its configuration is text, with secrets masked."""
     result = trial.last_result or {}
     error = trial.get_error() if trial.status == "ERROR" else None
     lines = [line.strip() for line in str(error or "").splitlines() if line.strip()]

@@ -5,11 +5,11 @@ the dashboard's log routes list and follow it. Each line is one record:
 
     {"v": 1, "seq": 7, "t": 1763712000.25, "kind": "steps", "run": "ab12…", …}
 
-`seq` counts up by 1 within a stream, from 1; a reader that reconnects drops what it has seen and
-can tell what it missed. A long stream is a row of files, of which the oldest go (see `Segment`).
-Readers skip kinds and fields that they do not know; a field that is missing takes its default. NaN
-and the infinities travel as the strings "nan", "inf" and "-inf", since JSON has no
-numbers for them. This module is pure Python and is the only one that cockpit shares with training.
+`seq` increases by 1 within a stream, from 1; a reader that reconnects drops records that it has
+seen and can detect missed ones. A long stream is a sequence of files; the oldest are deleted (see
+`Segment`). Readers skip unknown kinds and fields; a missing field gets its default. NaN and the
+infinities are written as the strings "nan", "inf" and "-inf", since JSON has no numbers for them.
+This module is pure Python; cockpit shares only it and the metric table with training.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from typing import Any, ClassVar, TypeAlias, get_args
 VERSION = 1
 
 FILE_PATTERN = "cockpit/telemetry-*.jsonl"
-"""Under the Ray session's log directory, and what `/api/v0/logs` is asked for: the files of each
-driver, named after its Ray job id."""
+"""Under the Ray session's log directory, and the pattern for `/api/v0/logs`: the files of each
+driver, named after its Ray job id.
+"""
 
 CALLBACK = "training.telemetry.callback.TelemetryCallback"
-"""What a launcher puts into the job's RAY_TRAIN_CALLBACKS."""
+"""A launcher sets the job's RAY_TRAIN_CALLBACKS to this."""
 
 TUNE_CALLBACK = "training.telemetry.tune.TuneTelemetry"
-"""What a launcher puts into the job's RAY_TUNE_CALLBACKS."""
+"""A launcher sets the job's RAY_TUNE_CALLBACKS to this."""
 
 
 def file_name(job: str, segment: int = 0) -> str:
-    """Under the log directory, for Ray's hexadecimal job id. The segments count up from 0."""
+    """Under the log directory, for Ray's hexadecimal job id. Segments are counted from 0."""
     return FILE_PATTERN.replace("*", f"{job}.{segment:06d}" if segment else job)
 
 
 def segment_of(name: str) -> tuple[str, int] | None:
-    """The inverse: the job and the segment; None for a name that is not of this stream."""
+    """The inverse: the job and the segment; None if the name is not of this stream."""
     found = _FILE.fullmatch(name)
     return (found[1], int(found[2] or 0)) if found else None
 
@@ -51,12 +52,12 @@ _FILE = re.compile(
 
 
 class WireError(ValueError):
-    """A line that is not a record of this stream: torn, garbage, or of a later major version."""
+    """A line that is not a record of this stream: incomplete, invalid, or of a later version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run exists or changed state. `state` is Ray Train's (`RUNNING`, `RESTARTING`, …)."""
+    """A run started or changed its state. `state` is Ray Train's (`RUNNING`, `RESTARTING`, …)."""
 
     KIND: ClassVar[str] = "run"
     run: str
@@ -65,14 +66,14 @@ class Run:
     job: str = ""
     """Ray's hexadecimal job id."""
     submission: str = ""
-    """The submission id, when the driver was submitted as a job."""
+    """The submission id, if the driver was submitted as a job."""
     world_size: int | None = None
     message: str = ""
     trial: str = ""
-    """The trial of Ray Tune that drives it, if one does."""
+    """The trial of Ray Tune that drives it, if any."""
     max_failures: int | None = None
     max_preemption_failures: int | None = None
-    """Restarts that it may have, of Ray Train's FailureConfig; -1: without end."""
+    """Permitted restarts, from Ray Train's FailureConfig; -1: unlimited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStart:
-    """The attempt's worker group is up."""
+    """The attempt's worker group has started."""
 
     KIND: ClassVar[str] = "attempt_start"
     run: str
@@ -101,12 +102,12 @@ class AttemptEnd:
     attempt: int
     reason: str = ""
     budget: str = ""
-    """What its end was charged to: the field of Ray Train's FailureConfig, or `none`."""
+    """The budget it was charged to: the field of Ray Train's FailureConfig, or `none`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What one rank did since its last record. Fields as in cockpit's `RankSample`."""
+    """The steps of one rank since its last record. Fields as in cockpit's `RankSample`."""
 
     rank: int
     attempt: int
@@ -147,7 +148,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """One number over all ranks of a large world. Fields as in cockpit's `Spread`."""
+    """One metric over all ranks of a large world. Fields as in cockpit's `Spread`."""
 
     name: str
     count: int
@@ -163,9 +164,9 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """The ranks' records that came in during one tick of the aggregator.
+    """The ranks' records that arrived during one tick of the aggregator.
 
-    In a large world `ranks` are some of them in turn, with whoever stands out, and `spreads` are
+    In a large world `ranks` are some of them, which alternate, plus the outliers, and `spreads` are
     over all.
     """
 
@@ -174,34 +175,34 @@ class Tick:
     ranks: tuple[Steps, ...] = ()
     spreads: tuple[Spread, ...] = ()
     attempt: int = 0
-    """Of the spreads."""
+    """The attempt of the spreads."""
     reporting: int | None = None
-    """With spreads: how many ranks gave a record since the last such tick."""
+    """With spreads: the number of ranks that sent a record since the last such tick."""
     silent: tuple[int, ...] = ()
-    """With spreads: ranks of the attempt that gave none for some seconds, the longest first."""
+    """With spreads: ranks of the attempt that sent none for some seconds, the longest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The attempt is in another phase since `t`; names as in cockpit's `Phase`."""
+    """The attempt entered another phase at `t`; names as in cockpit's `Phase`."""
 
     KIND: ClassVar[str] = "phase"
     run: str
     attempt: int
-    """The one that it belongs to, which may not have started: then the one to come."""
+    """The attempt of the phase; it may not have started yet."""
     phase: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A line of a rank's that somebody should read."""
+    """A message from a rank for the user."""
 
     KIND: ClassVar[str] = "notice"
     run: str
     attempt: int
     rank: int
     reason: str = ""
-    """`CheckpointDamaged`, as Kubernetes has reasons."""
+    """A reason as in Kubernetes, such as `CheckpointDamaged`."""
     message: str = ""
 
 
@@ -213,19 +214,19 @@ class RankMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One `ray.train.report`, all ranks of it: the mean of each number over the ranks."""
+    """One `ray.train.report` of all ranks: the mean of each number over the ranks."""
 
     KIND: ClassVar[str] = "report"
     run: str
     attempt: int
     metrics: dict[str, float] = field(default_factory=dict)
     checkpoint: str = ""
-    """The checkpoint's path, when the report carried one."""
+    """The checkpoint's path, if the report has one."""
     checkpoint_bytes: int | None = None
     checkpoint_took_s: float | None = None
-    """From the first rank's report to the acceptance, the upload included."""
+    """From the first rank's report to the acceptance, including the upload."""
     by_rank: tuple[RankMetrics, ...] = ()
-    """Of a large world, a few."""
+    """For a large world, some ranks only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +277,7 @@ class Stack:
     user: int = -1
     """The index of the innermost frame of the user's own code; -1 without one."""
     call: str = ""
-    """What the innermost frame calls, without arguments: `time.sleep`."""
+    """The call in the innermost frame, without arguments: `time.sleep`."""
     peer: int = -1
     """The rank that a `send` or `recv` of torch.distributed waits for."""
 
@@ -287,7 +288,7 @@ class Thread:
     stack: int
     """An index into the record's stacks."""
     state: str = ""
-    """Of the kernel: `R` running, `S` sleeping, `D` uninterruptible."""
+    """The kernel's thread state: `R` running, `S` sleeping, `D` uninterruptible."""
     is_training: bool = False
     """The thread that runs the training function."""
 
@@ -299,18 +300,18 @@ class Collective:
     group: int
     """An index into the record's groups."""
     seq: int
-    """Counts the collectives of the group, from 1."""
+    """The number of the collective in its group, from 1."""
     op: str
     shape: str = ""
     """Data type and sizes of the input: `float32 [1024]`."""
     age_s: float = 0.0
-    """Since the rank called it."""
+    """Seconds since the rank called it."""
     done: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """How far a rank is in a process group."""
+    """The progress of a rank in a process group."""
 
     group: int
     enqueued: int
@@ -320,13 +321,13 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """What one rank is doing while it makes no progress."""
+    """The state of one rank that makes no progress."""
 
     rank: int
     attempt: int
     t: float
     number: int = 1
-    """Counts the dumps since the last progress; PROGRESS and HEARTBEAT are none of them."""
+    """The number of dumps since the last progress; or PROGRESS or HEARTBEAT, which are no dumps."""
     idle_s: float = 0.0
     """Since its last step, report, checkpoint or collective call."""
     usual_s: float | None = None
@@ -334,11 +335,11 @@ class Dump:
     longest_s: float = 0.0
     """The longest time between two of these so far."""
     bound_s: float = 0.0
-    """The longest `idle_s` that the rank's pace explains."""
+    """The longest `idle_s` that is normal for the rank's pace."""
     slow_bound_s: float = 0.0
     """The same for a rank that is busy: an evaluation, a checkpoint, a compilation."""
     cpu_percent: float | None = None
-    """Of the process and its children, since a few seconds ago; 100 is one core."""
+    """CPU usage of the process and its children over the last few seconds; 100 is one core."""
     io_bytes_per_s: float | None = None
     """Read and written by the process, in the same time."""
     major_faults_per_s: float | None = None
@@ -361,17 +362,17 @@ class Hang:
     attempt: int = 0
     dumps: tuple[Dump, ...] = ()
     stacks: tuple[Stack, ...] = ()
-    """Each once: the threads of many ranks have few different ones."""
+    """Each once: the threads of many ranks have few different stacks."""
     groups: tuple[ProcessGroup, ...] = ()
     silent: tuple[int, ...] = ()
-    """Ranks of the attempt from which nothing has come for HEARTBEAT_SILENT_S."""
+    """Ranks of the attempt that sent nothing for HEARTBEAT_SILENT_S."""
 
 
 PROGRESS = 0
 """The number of a dump after the others: there is progress again."""
 
 HEARTBEAT = -1
-"""The number of a dump that means only that the rank's process runs."""
+"""The number of a dump that only shows that the rank's process runs."""
 
 HEARTBEAT_S = 8.0
 """A rank with a watchdog sends something at least this often."""
@@ -381,11 +382,11 @@ HEARTBEAT_SILENT_S = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """The stream goes on in its file of this number: the last line of one, the first of the next.
+    """The stream continues in its file of this number: the last line of one, the first of the next.
 
     The lines that follow it in the next file, up to the first with a higher number than its own,
-    repeat those that a reader needs who has none of the files before: numbers between them are
-    not missing.
+    repeat those that a reader without the earlier files needs: numbers between them are not
+    missing.
     """
 
     KIND: ClassVar[str] = "segment"
@@ -415,10 +416,10 @@ _SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line: its number in the file, when it happened (Unix seconds), and what it says.
+    """One line: its number in the file, its time (Unix seconds), and its record.
 
-    `t` is on the clock of whoever saw it happen, so it can go back a little from line to line. A
-    record whose writer died before it could say so may come twice, under two numbers.
+    `t` is by the clock of the process that observed it, so it can decrease a little from line to
+    line. A record whose writer died before it was acknowledged may occur twice, with two numbers.
     """
 
     seq: int
@@ -435,9 +436,9 @@ def encode(record: Record) -> str:
 def decode(line: str | bytes, loads: Callable[[str | bytes], Any] = json.loads) -> Record | None:
     """The record, or None for a kind that this version does not know.
 
-    `loads` decodes the JSON; a reader of lines that others wrote gives one with limits.
-    Raises WireError for a line that is torn, is not of this stream, is of another version, or holds
-    a number outside of its range.
+    `loads` decodes the JSON; a reader of untrusted lines passes one with limits. Raises WireError
+    for a line that is incomplete, is not of this stream, is of another version, or contains a
+    number outside of its range.
     """
     try:
         raw = loads(line)
@@ -471,7 +472,7 @@ def _plain(value: Any) -> Any:
 
 
 def _build(kind: type[Any], raw: Mapping[str, Any]) -> Any:
-    """Fields that are missing take the dataclass's default, or its TypeError without one."""
+    """Missing fields get the dataclass's default; without one its TypeError is raised."""
     values: dict[str, Any] = {}
     for name, read in _readers(kind):
         if name in raw:
@@ -480,7 +481,9 @@ def _build(kind: type[Any], raw: Mapping[str, Any]) -> Any:
 
 
 def _readers(kind: type[Any]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """By field of the dataclass; made once, since a tick of 1,000 ranks asks 1,000 times."""
+    """Converters by field of the dataclass; cached, since a tick of 1,000 ranks needs them 1,000
+    times.
+    """
     found = _READERS.get(kind)
     if found is None:
         found = tuple((item.name, _reader(item.name, str(item.type))) for item in fields(kind))
@@ -520,17 +523,17 @@ def _reader(name: str, declared: str) -> Callable[[Any], Any]:
 
 
 _WHOLE_BITS = 63
-"""Of a whole number, besides its sign: what others take too (SQLite, Arrow, a float)."""
+"""The range of whole numbers that other programs accept (SQLite, Arrow, a float)."""
 
 
 _MOMENTS = frozenset({"t", "started_s", "updated_s"})
 _EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0
-"""The years 1 to 9999, as Unix times: others have no date."""
+"""The years 1 to 9999, as Unix times: other times have no date."""
 _COUNTS = frozenset(
     {"rank", "low_rank", "high_rank", "attempt", "world_size", "count", "reporting", "segment"}
 )
 _MAX_COUNT = 999_999_999
-"""Of what is counted one by one. A segment's number has 9 digits."""
+"""The limit of counted things. A segment's number has 9 digits."""
 
 
 def _moment(raw: Any) -> float:
@@ -555,7 +558,7 @@ def _whole(raw: Any) -> int:
 
 
 def _text(raw: Any) -> str:
-    """JSON can spell half a character, which nothing can write."""
+    """JSON can contain a lone surrogate, which cannot be written."""
     if isinstance(raw, (dict, list)):
         raise TypeError("a text was expected")
     text = str(raw)

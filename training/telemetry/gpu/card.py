@@ -1,7 +1,7 @@
-"""One GPU, or one slice of one, as NVML tells of it.
+"""One GPU, or one slice of one, by NVML.
 
-Not for the training thread: PCIe traffic is counted by NVML over 20 ms, each way, while the caller
-waits (nvmlDeviceGetPcieThroughput), and a driver in trouble may not answer at all.
+Do not read it on the training thread: NVML counts PCIe traffic over 20 ms, for each direction,
+while the caller waits (nvmlDeviceGetPcieThroughput), and a faulty driver may not respond.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 
 KIB = 1024
 _XIDS = 64
-"""At most so many events are taken at a time."""
+"""The maximum number of events that one read takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNumbers:
-    """Named as in `wire.Steps`, less `gpu_`. None is what the device does not tell."""
+    """Named as in `wire.Steps`, without `gpu_`. None: the device does not report it."""
 
     utilization_percent: float | None = None
     memory_bytes: int | None = None
@@ -40,14 +40,14 @@ class GpuNumbers:
 
 
 class Card:
-    """One device, or one slice of one (MIG), of which memory is all that is its own.
+    """One device, or one slice of one (MIG), which owns only its memory.
 
-    Of a slice, temperature, clock, throttling, ECC and Xid are its card's; utilisation, power and
-    traffic of the card say nothing about the slice and are left out.
+    A slice reports the temperature, clock, throttling, ECC and Xid of its card; the card's
+    utilisation, power and traffic are not those of the slice and are omitted.
     """
 
     def __init__(self, nvml: Nvml, id: str, clock: Callable[[], float]) -> None:
-        """Raises NVMLError when there is no such device."""
+        """Raises NVMLError if there is no such device."""
         self._nvml, self._id, self._clock = nvml, id, clock
         self._is_lost = False
         self._own = (
@@ -99,7 +99,7 @@ class Card:
             lambda: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU)
         )
         reasons = self._one(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(card))
-        if reasons is None:  # drivers before 535 know it by its old name alone
+        if reasons is None:  # drivers before 535 only know its old name
             reasons = self._one(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card))
         return GpuNumbers(
             temperature_c=None if temperature is None else float(temperature),
@@ -132,7 +132,7 @@ class Card:
         )
 
     def _over_links(self, device: Any) -> tuple[float | None, float | None]:
-        """Bytes per second received and sent since the last read, payload alone, all links."""
+        """Bytes per second received and sent since the last read, payload only, all links."""
         nvml = self._nvml
         asked = (
             (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
@@ -163,7 +163,7 @@ class Card:
         return events
 
     def _hear(self) -> None:
-        """The Xids since the last time, without waiting for one."""
+        """The Xids since the last call, without waiting for one."""
         if self._events is None:
             return
         for _ in range(_XIDS):
@@ -171,14 +171,16 @@ class Card:
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
             except self._nvml.NVMLError as error:
                 if getattr(error, "value", None) != self._nvml.NVML_ERROR_TIMEOUT:
-                    self._events = None  # a set of a lost device answers at once, for ever
+                    self._events = (
+                        None  # the event set of a lost device returns immediately, every time
+                    )
                 return
             if self._instance is None or event.gpuInstanceId in (self._instance, ANY_INSTANCE):
                 self._xid = int(event.eventData)
                 log.warning("telemetry: Xid %d of GPU %s", self._xid, self._id)
 
     def _notice(self, numbers: GpuNumbers) -> None:
-        """Say once that a device has gone silent, and once that it is back."""
+        """Log once that a device stopped responding, and once that it responds again."""
         answers = any(
             getattr(numbers, each.name) is not None
             for each in fields(numbers)
@@ -190,19 +192,19 @@ class Card:
             log.warning("telemetry: GPU %s %s", self._id, said)
 
     def _one(self, read: Callable[[], Any]) -> Any:
-        """What this device, this driver or this container does not give is None."""
+        """None if this device, driver or container does not provide it."""
         try:
             return None if self._is_lost else read()
         except self._nvml.NVMLError as error:
             if getattr(error, "value", None) == self._nvml.NVML_ERROR_GPU_IS_LOST:
-                # Fallen off the bus; it takes a reset, and with that this process, to come back.
+                # Fallen off the bus; only a reset, which ends this process, brings it back.
                 self._is_lost = True
                 log.warning("telemetry: GPU %s is lost; no more numbers of it", self._id)
             return None
 
 
 def _rate(before: float | None, now: float | None, passed_s: float) -> float | None:
-    """Of a counter in KiB; None for one that was set back."""
+    """The increase of a counter in KiB; None if it was reset."""
     if before is None or now is None or now < before:
         return None
     return (now - before) * KIB / passed_s

@@ -1,4 +1,4 @@
-"""The numbers of one rank's GPUs, from NVML; all None where there is no NVML or no GPU."""
+"""The numbers of one rank's GPUs, from NVML; all None without NVML or a GPU."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["Gpu", "GpuNumbers", "together"]
 class Gpu:
     """All GPUs of a rank. `ids` are Ray's: physical indices, or UUIDs.
 
-    They are Ray's and not CUDA_VISIBLE_DEVICES because Ray Train gives every rank of a node all
-    of that node's devices there (AcceleratorSetupCallback), for NCCL's sake.
+    CUDA_VISIBLE_DEVICES is not used, because Ray Train sets it to all devices of the node for every
+    rank (AcceleratorSetupCallback), for NCCL.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Gpu:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the devices that were found, once they were read."""
+        """The names of the devices that were found, after the first read."""
         return tuple(card.name for card in self._cards or ())
 
     def read(self) -> GpuNumbers:
-        """Takes some 40 ms a device, most of it for PCIe traffic. Raises nothing of NVML's."""
+        """Takes some 40 ms a device, most of it for PCIe traffic. Does not raise NVML's errors."""
         if not self._ids:
             return GpuNumbers()
         if self._cards is None:
@@ -45,7 +45,7 @@ class Gpu:
         return together([card.read() for card in self._cards])
 
     def _open(self) -> tuple[Card, ...]:
-        """Said once when there are none; not tried again every second."""
+        """Logged once if there are none; not tried again every second."""
         try:
             nvml = self._load()
         except ImportError:
@@ -61,11 +61,11 @@ class Gpu:
 
 
 def together(cards: Sequence[GpuNumbers]) -> GpuNumbers:
-    """One rank's GPUs as one.
+    """Combine one rank's GPUs.
 
     Memory, power, errors and traffic are sums and utilisation is a mean, None unless every GPU
-    tells. The hottest temperature, the slowest clock, every reason to throttle, and some Xid if
-    there is one: these say that something is wrong with one of them.
+    reports it. The temperature is the hottest, the clock the slowest; all throttle reasons and one
+    of the Xids are included, because each of them shows a problem of a GPU.
     """
     if len(cards) < 2:
         return cards[0] if cards else GpuNumbers()
@@ -92,7 +92,7 @@ def together(cards: Sequence[GpuNumbers]) -> GpuNumbers:
 
 
 def _words(reasons: Sequence[str]) -> str:
-    """Each word once, in the order of their first."""
+    """Each reason once, in the order of first occurrence."""
     return ", ".join(dict.fromkeys(word for held in reasons for word in held.split(", ") if word))
 
 

@@ -1,4 +1,4 @@
-"""What is used of NVML, by the names that the module `pynvml` gives it, and its words."""
+"""The part of NVML that is used, under the names of the module `pynvml`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 ALL_LINKS = 0xFFFFFFFF
-"""The scope of a field that asks for the sum over all NVLinks (nvml.h, NVLink throughput)."""
+"""The scope of a field that requests the sum over all NVLinks (nvml.h, NVLink throughput)."""
 
 ANY_INSTANCE = 0xFFFFFFFF
-"""The GPU instance of an event that is of no slice in particular."""
+"""The GPU instance of an event that is not specific to a slice."""
 
 _HELD = (
-    # nvml.h, nvmlClocksEventReason…, called …ThrottleReason… before. Bit 0x1 says that the device
-    # is idle: nothing holds its clocks down.
+    # nvml.h, nvmlClocksEventReason…, called …ThrottleReason… before. Bit 0x1 means that the device
+    # is idle: its clocks are not reduced.
     (0x002, "application clocks"),
     (0x004, "power cap"),
     (0x010, "sync boost"),
@@ -69,7 +69,7 @@ class Nvml(Protocol):
 
 
 def load() -> Nvml:
-    """Raises ImportError where nvidia-ml-py is not installed."""
+    """Raises ImportError if nvidia-ml-py is not installed."""
     import pynvml
 
     found: Nvml = pynvml
@@ -77,10 +77,10 @@ def load() -> Nvml:
 
 
 def held_down(reasons: int) -> str:
-    """Why the clocks are held down, in words with a comma between; "" when they are not."""
+    """Why the clocks are reduced, separated by commas; "" if they are not."""
     words = [word for bit, word in _HELD if reasons & bit]
     if reasons & _HARDWARE and not reasons & (0x040 | 0x080):
-        words.append("hardware slowdown")  # the two above say which
+        words.append("hardware slowdown")  # the two above are more specific
     known = _IDLE | _HARDWARE
     for bit, _ in _HELD:
         known |= bit
@@ -90,6 +90,6 @@ def held_down(reasons: int) -> str:
 
 
 def value_of(field: Any) -> float:
-    """Of an nvmlFieldValue_t, whose value is a union: nvmlValueType_t says which member."""
+    """The value of an nvmlFieldValue_t, which is a union: nvmlValueType_t selects the member."""
     member = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")[field.valueType]
     return float(getattr(field.value, member))

@@ -1,1 +1,1 @@
-"""What a rank does while it makes no progress: stacks and collectives, on its own stream."""
+"""The state of a rank without progress: stacks and collectives, on the telemetry stream."""

@@ -1,9 +1,9 @@
-"""torch's flight recorder: which collectives this process has called, and which are not done.
+"""torch's flight recorder: the collectives that this process has called, and which are pending.
 
-With gloo `state` stays "scheduled" when a collective is done, and `retired` is the truth (torch
-2.15). `last_enqueued_collective` of gloo counts sends and receives too, and its `pg_config` has one
-entry for all groups: so the newest sequence numbers are taken from the entries, and the members of
-the groups from torch.distributed.
+With gloo `state` stays "scheduled" when a collective is done; `retired` is correct (torch 2.15).
+`last_enqueued_collective` of gloo counts sends and receives too, and its `pg_config` has one entry
+for all groups: so the newest sequence numbers are taken from the entries, and the members of the
+groups from torch.distributed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from training.telemetry.wire import Collective, ProcessGroup, Reached
 
 GROUPS = 64
 RECENT = 3
-"""Collectives of a group that are told although they are done: peers compare them with theirs."""
+"""The number of completed collectives of a group that are reported: peers compare them."""
 COLLECTIVES = 64
 BYTES = 8 << 20
 TEXT = 96
@@ -50,7 +50,7 @@ def called() -> int:
 
 
 def read(wall_ns: Callable[[], int] = time.time_ns) -> Read:
-    """Return the groups, how far they are, and their newest collectives; else why there are none.
+    """Return the groups, their progress, and their newest collectives; else why there are none.
 
     Does not raise.
     """
@@ -63,7 +63,7 @@ def read(wall_ns: Callable[[], int] = time.time_ns) -> Read:
             version = getattr(sys.modules.get("torch"), "__version__", "")
             return (), (), (), f"torch {version} has no flight recorder"
         return reduce(groups, dumps, wall_ns())
-    except Exception as error:  # noqa: BLE001 - internals of torch, of whatever version
+    except Exception as error:  # noqa: BLE001 - internals of any version of torch
         return (), (), (), f"the flight recorder was not read: {type(error).__name__}"[:TEXT]
 
 
@@ -102,14 +102,14 @@ def _groups() -> dict[str, ProcessGroup]:
 
 
 def reduce(groups: Mapping[str, ProcessGroup], dumps: list[Mapping[str, Any]], now_ns: int) -> Read:
-    """Keep of each group the collectives that are not done and the newest that are."""
+    """Keep the pending collectives of each group, and the newest completed ones."""
     entries: dict[str, list[Mapping[str, Any]]] = {}
     for dump in dumps:
         for entry in dump.get("entries") or ():
             name = str(entry["process_group"][0])
             if name in groups and not entry.get("is_p2p"):
                 entries.setdefault(name, []).append(entry)
-    # Groups with something under way come first, then those that were used last.
+    # Groups with a pending collective come first, then the most recently used ones.
     order = sorted(
         groups,
         key=lambda name: (

@@ -1,6 +1,6 @@
 """The Python stacks of all threads of this process, without reading a file.
 
-A file could be on the storage that hangs: what a frame calls is found in its bytecode.
+A file could be on the storage that hangs: the call of a frame is read from its bytecode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.telemetry.wire import Stack, Thread
 THREADS = 12
 FRAMES = 64
 TEXT = 120
-"""Characters of a frame, a name or a call."""
+"""The maximum length of a frame, a name or a call."""
 
 TRAINING_THREAD = "TrainingThread("
 """Ray Train's name of the thread of the training function (ray 2.60, thread_runner.py)."""
@@ -33,9 +33,9 @@ _PEER = {"recv": "src", "send": "dst", "irecv": "src", "isend": "dst"}
 
 
 def stacks(owner: int | None = None) -> tuple[tuple[Thread, ...], tuple[Stack, ...]]:
-    """Return the threads but for the caller's and telemetry's own, the training thread first.
+    """Return the threads, except for the caller's and telemetry's own, the training thread first.
 
-    `owner` is the identifier of the thread that makes the steps, where it is known.
+    `owner` is the identifier of the thread that executes the steps, if known.
     """
     frames = sys._current_frames()
     known = {thread.ident: thread for thread in threading.enumerate()}
@@ -58,7 +58,7 @@ def stacks(owner: int | None = None) -> tuple[tuple[Thread, ...], tuple[Stack, .
 
 
 def stack(innermost: FrameType) -> Stack:
-    """Frames outside of the user's outermost one are left out: they start the thread."""
+    """Frames outside of the user's outermost one are omitted: they start the thread."""
     frames, is_user, peer = [], [], -1
     for frame in _outwards(innermost):
         code = frame.f_code
@@ -105,7 +105,7 @@ def _place(filename: str) -> tuple[str, bool]:
 
 
 def called(frame: FrameType) -> str:
-    """Return the dotted name that the frame calls at this moment; '' where it is not plain."""
+    """Return the dotted name that the frame currently calls; '' if it is not a plain name."""
     with suppress(Exception):
         return _called(frame.f_code, frame.f_lasti)[:TEXT]
     return ""
@@ -130,7 +130,7 @@ def _start(one: dis.Instruction) -> tuple[int | None, int | None] | None:
 
 
 def _state(native_id: int | None) -> str:
-    """Return the kernel's state of a thread; '' where there is no /proc."""
+    """Return the kernel's state of a thread; '' without /proc."""
     with suppress(OSError, IndexError):
         text = Path(f"/proc/self/task/{native_id}/stat").read_text(
             encoding="ascii", errors="replace"

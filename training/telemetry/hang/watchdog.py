@@ -1,4 +1,4 @@
-"""A thread of each rank that notices when progress is late, and then sends what the rank does.
+"""A thread of each rank that detects late progress, and then sends the rank's state.
 
 Progress is a step, a report, a checkpoint or the call of a collective. Once a second the watchdog
 compares a few counters; it takes stacks and torch's flight recorder only when progress is late:
@@ -33,32 +33,32 @@ log = logging.getLogger(__name__)
 FEWEST = 3
 """Instants of progress from which a pace is known, as in cockpit.insight.metrics.stall."""
 FIRST_TIMES, BOUND_TIMES, SLOW_TIMES, SLOW_LONGEST_TIMES = 3.0, 5.0, 6.0, 2.0
-"""Of the usual time between two instants of progress, and of the longest."""
+"""Multiples of the usual time between two instants of progress, and of the longest."""
 _RECENT = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds without progress, and between two looks."""
+    """Seconds without progress, and between two checks."""
 
     poll_s: float = 1.0
     first_s: float = 10.0
     bound_s: float = 20.0
     slow_bound_s: float = 120.0
-    """For a rank that is busy."""
+    """For a busy rank."""
     unknown_first_s: float = 30.0
     unknown_bound_s: float = 120.0
     unknown_slow_bound_s: float = 600.0
     """Until the pace is known."""
     pauses_s: tuple[float, ...] = (8.0, 15.0, 30.0, 30.0, 30.0, 60.0, 120.0)
-    """Between the dumps after the second; the last holds for all later ones."""
+    """Between the dumps after the second; the last applies to all later ones."""
     usage_s: float = 8.0
-    """CPU and I/O are those of about this time."""
+    """The window over which CPU and I/O are measured."""
     heartbeat_s: float = HEARTBEAT_S
 
 
 class Pace:
-    """The time between two instants of progress, and what follows from it."""
+    """The time between two instants of progress, and the derived limits."""
 
     def __init__(self, now_s: float, times: Times = Times()) -> None:
         self._last_s, self._times = now_s, times
@@ -104,7 +104,7 @@ class Pace:
 
 
 class Watchdog:
-    """`progress` returns what changes with progress; `emit` sends without waiting.
+    """`progress` returns a value that changes with progress; `emit` sends without waiting.
 
     A rank that sends no heartbeat is stopped, or its process cannot run Python.
     """

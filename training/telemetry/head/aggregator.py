@@ -35,7 +35,7 @@ NAMESPACE = "cockpit"
 
 
 class Meter(Protocol):
-    """Where the numbers go beside the stream."""
+    """A second output for the numbers, beside the stream."""
 
     def tick(self, run: str, steps: Sequence[Steps]) -> None: ...
 
@@ -43,9 +43,9 @@ class Meter(Protocol):
 
 
 class Aggregator:
-    """Collects the ranks' records and writes one line a tick; lifecycle records at once.
+    """Collect the ranks' records and write one line a tick; lifecycle records immediately.
 
-    Serves as the class of the actor, and as itself in tests.
+    Used as the class of the actor, and directly in tests.
     """
 
     def __init__(self, path: Path, tick_s: float = TICK_S, meter: Meter | None = None) -> None:
@@ -81,13 +81,13 @@ class Aggregator:
                 round.take(record)
 
     def note(self, run: str, attempt: int, rank: int, what: str, t: float) -> None:
-        """From a rank: what it does just now (`witness`)."""
+        """From a rank: its current state (`witness`)."""
         with self._lock:
             if (body := self._phases.note(run, attempt, rank, what)) is not None:
                 self._append(t, body)
 
     def write(self, t: float, body: Body) -> None:
-        """From the controller; what the ranks did before comes before it in the file."""
+        """From the controller; earlier records of the ranks come before it in the file."""
         with self._lock:
             for said in self._trial_runs.wrote(self._phases.wrote(body)):
                 self._tick(now=isinstance(said, AttemptEnd), only=getattr(said, "run", ""))
@@ -145,9 +145,9 @@ class Aggregator:
         self._flush()
 
     def _flush(self) -> None:
-        """A full disk: training goes on, and so does the stream when there is room again.
+        """On a full disk training continues, and so does the stream when there is space again.
 
-        Ticks are then lost, but the story is kept until it can be told.
+        Ticks are lost until then, but lifecycle records are kept until they can be written.
         """
         while self._unwritten:
             t, body = self._unwritten[0]
@@ -171,7 +171,7 @@ class Aggregator:
 
 
 def _first_step_s(record: Steps) -> float:
-    """When the first of the steps that are folded in was done, if all took as long."""
+    """When the first of the folded steps ended, if all took equally long."""
     return record.t - (record.step - record.first_step) * (record.step_time_s or 0.0)
 
 
@@ -181,7 +181,7 @@ _OVER = frozenset({"ERRORED", "FINISHED", "ABORTED"})
 
 
 class AggregatorActor(Aggregator):
-    """The aggregator of one Ray job, writing into the session's log directory of its node."""
+    """The aggregator of one Ray job, which writes into the session's log directory of its node."""
 
     def __init__(self, job: str) -> None:
         from ray._private import worker  # the only way to the session's directory
@@ -194,9 +194,9 @@ class AggregatorActor(Aggregator):
 
 
 def connect(job: str) -> Any:
-    """The handle of the job's aggregator, made on the head node when there is none yet.
+    """The handle of the job's aggregator, which is created on the head node if there is none.
 
-    It lives as long as the process that made it; whoever finds it gone may connect again.
+    It lives as long as the process that created it; if it has died, connect again.
     """
     import ray
 
@@ -208,8 +208,8 @@ def connect(job: str) -> Any:
             get_if_exists=True,
             num_cpus=0,
             max_restarts=-1,
-            # Every head offers this one, and nothing else does. A soft affinity to the head's
-            # node is not always kept: seen, an aggregator on a worker, its file out of sight.
+            # Only a head offers this resource. A soft affinity to the head's node is not always
+            # kept: observed, an aggregator on a worker, where its file is not found.
             resources={"node:__internal_head__": 0.001},
         )
         .remote(job)
@@ -217,7 +217,7 @@ def connect(job: str) -> Any:
 
 
 def find(job: str) -> Any | None:
-    """The handle of the job's aggregator, if it is there."""
+    """The handle of the job's aggregator, if it exists."""
     import ray
 
     try:

@@ -1,4 +1,4 @@
-"""Room on the head's disk for the streams of all drivers together."""
+"""A limit on the head's disk for the streams of all drivers together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 def make_room(
     directory: Path, total_bytes: int = TOTAL_BYTES, old_after_s: float = OLD_AFTER_S
 ) -> list[Path]:
-    """Remove the oldest files of streams until all hold `total_bytes` at most.
+    """Remove the oldest files of streams until all together have at most `total_bytes`.
 
-    One that was written to in the last `old_after_s` stays, since its driver may live. Returns what
-    was removed, the oldest first.
+    A file that was written to in the last `old_after_s` is kept, since its driver may be alive.
+    Returns the removed files, the oldest first.
     """
     found: list[tuple[float, int, Path]] = []
     for path in directory.glob("telemetry-*.jsonl"):
-        with suppress(FileNotFoundError):  # its own driver may drop it meanwhile
+        with suppress(FileNotFoundError):  # its own driver may delete it at the same time
             known = path.stat()
             found.append((known.st_mtime, known.st_size, path))
     held, removed = sum(size for _, size, _ in found), []

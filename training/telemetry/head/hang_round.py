@@ -1,4 +1,4 @@
-"""The dumps of one attempt's ranks, as few lines: each stack and each process group once a line."""
+"""The dumps of one attempt's ranks in few lines: each stack and each process group once a line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class HangRound:
-    """Collects dumps, and knows from which ranks nothing comes."""
+    """Collect dumps, and the ranks that send nothing."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class HangRound:
         self._collect_s, self._silent_s = collect_s, silent_s
         self._ranks = ranks
         self._came_s: dict[int, float] = {}
-        """By rank that has a watchdog: when its newest record came."""
+        """By rank with a watchdog: when its newest record arrived."""
         self._late: set[int] = set()
         self._dumps: dict[int, Dump] = {}
         self._stacks: dict[Stack, int] = {}
         self._groups: dict[ProcessGroup, int] = {}
         self._since_s: float | None = None
-        """When the oldest of the dumps came."""
+        """When the oldest of the dumps arrived."""
 
     def take(self, record: Hang) -> None:
         if record.attempt != self._attempt:

@@ -1,7 +1,7 @@
-"""The numbers of the stream as gauges and counters of Ray's, for Prometheus and Grafana.
+"""The numbers of the stream as Ray gauges and counters, for Prometheus and Grafana.
 
-Ray puts `ray_` before each name and serves them on the metrics endpoint of the head node. The names
-and tags are stable and documented in docs/telemetry.md.
+Ray adds the prefix `ray_` to each name and serves them on the metrics endpoint of the head node.
+The names and tags are stable and documented in docs/telemetry.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GAUGES = {metric.gauge: metric for metric in METRICS if metric.gauge}
 
 
 class Instrument(Protocol):
-    """Of `ray.util.metrics`."""
+    """From `ray.util.metrics`."""
 
     def __call__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> Any: ...
 
@@ -42,7 +42,7 @@ class _Run:
 class Meter:
     """Tags: `run` (the id), `name` (the run's), and for a rank's numbers `rank`.
 
-    Of a world of more than `full_ranks` ranks there are no series by rank but three of each
+    For a world of more than `full_ranks` ranks there are no series by rank, but three of each
     number, with `rank` `min`, `mean` and `max`.
     """
 
@@ -93,7 +93,9 @@ class Meter:
 
     @guarded
     def tick(self, run: str, steps: Sequence[Steps]) -> None:
-        """The newest record of each rank. Ray serves what it was told some seconds ago anyway."""
+        """Only the newest record of each rank, because Ray exports the values some seconds later
+        anyway.
+        """
         known, now_s = self._runs.setdefault(run, _Run()), self._clock()
         if now_s - known.told_s < self._every_s:
             return
@@ -121,7 +123,7 @@ class Meter:
 
 
 def meter() -> Meter | None:
-    """Of the Ray that this process is in; None where it has no metrics."""
+    """The metrics of the Ray that this process runs in; None if it has none."""
     try:
         from ray.util.metrics import Counter, Gauge
 

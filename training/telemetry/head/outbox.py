@@ -1,4 +1,4 @@
-"""The controller's way to the aggregator: in order, without waiting, again when it was lost."""
+"""The controller's route to the aggregator: in order, without waiting, and again after a loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.telemetry.wire import Body
 log = logging.getLogger(__name__)
 
 _KEPT = 1000
-"""Records that are kept for an aggregator that does not answer; older ones are dropped."""
+"""The number of records that are kept for an unavailable aggregator; older ones are dropped."""
 
 
 class ActorOutbox:
@@ -22,7 +22,7 @@ class ActorOutbox:
         self._job = job
         self._aggregator = aggregator if aggregator is not None else connect(job)
         self._lock = threading.RLock()
-        """A checkpoint's size is found on another thread, which then sends its report."""
+        """A checkpoint's size is read on another thread, which then sends its report."""
         self._under_way: deque[tuple[Any, float, Body]] = deque(maxlen=_KEPT)
 
     @property
@@ -35,7 +35,7 @@ class ActorOutbox:
             self._under_way.append((self._aggregator.write.remote(t, body), t, body))
 
     def drain(self, timeout_s: float) -> None:
-        """Wait until all has arrived, at most `timeout_s`."""
+        """Wait until everything has arrived, at most `timeout_s`."""
         import ray
 
         deadline = time.monotonic() + timeout_s
@@ -47,10 +47,10 @@ class ActorOutbox:
                 self._reap()
 
     def _reap(self) -> None:
-        """Forget what has arrived, and send again what was lost with the aggregator.
+        """Drop records that have arrived, and send those again that were lost with the aggregator.
 
-        Only that: what is still under way waits for the aggregator's restart and arrives. A record
-        that was written just before the death comes twice, which readers of the stream allow for.
+        Only those: records in flight wait for the aggregator's restart and arrive. A record that
+        was written just before the death arrives twice, which readers of the stream allow for.
         """
         import ray
 

@@ -1,4 +1,4 @@
-"""One number over all ranks: quantiles by nearest rank (NIST/SEMATECH e-Handbook, 7.2.6.2)."""
+"""One metric over all ranks: quantiles by nearest rank (NIST/SEMATECH e-Handbook, 7.2.6.2)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FIELDS = tuple(
     if item.name not in ("rank", "attempt", "t", "first_step", "gpu_xid")
     and str(item.type).removesuffix(" | None") in ("int", "float")
 )
-"""The numbers of a rank's record that have a spread; a Xid is a name, not an amount."""
+"""The numbers of a rank's record that have a spread; a Xid is an identifier, not an amount."""
 
 _GET = {name: attrgetter(name) for name in FIELDS}
 _OUTLIERS_OF = ("loss", "step_time_s")
 
 
 def spreads(steps: Collection[Steps]) -> tuple[Spread, ...]:
-    """One for each number that any rank gave; none of a number that no rank gave finite."""
+    """One for each number that a rank reported; none if all reported values are not finite."""
     found = (_spread(name, steps) for name in FIELDS)
     return tuple(item for item in found if item is not None)
 
@@ -50,7 +50,7 @@ def _spread(name: str, steps: Collection[Steps]) -> Spread | None:
 
 
 def outliers(found: Sequence[Spread]) -> set[int]:
-    """The ranks with the least and the most loss and step time."""
+    """The ranks with the minimum and the maximum of loss and step time."""
     return {
         rank
         for spread in found

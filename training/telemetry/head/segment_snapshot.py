@@ -1,4 +1,4 @@
-"""The records that whoever reads only the newest files of a stream cannot do without."""
+"""The records that a reader of only the newest files of a stream needs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from training.telemetry.wire import (
 )
 
 ATTEMPTS_KEPT = 200
-"""Starts, and as many ends; only the newest start of a run keeps its placements, 100 KB of 1,000
-ranks."""
+"""The limit for starts, and for ends; only the newest start of a run keeps its placements, 100 KB
+for 1,000 ranks.
+"""
 PHASES_KEPT = 500
 NOTICES_KEPT = 100
 CHECKPOINTS_KEPT = 500
@@ -33,8 +34,8 @@ RUNS_KEPT = 500
 class SegmentSnapshot:
     """Runs with their states, attempts, phases and checkpoints, and trials; not the ticks.
 
-    Kept as records under the numbers that they had, so that a reader who knows them drops them.
-    Bounded by count: the oldest go.
+    Kept as records with their original numbers, so that a reader who has them drops them. Bounded
+    by count: the oldest are dropped.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class SegmentSnapshot:
         body = record.body
         match body:
             case Run():
-                # The first state and all later ones: a run's length and its recoveries.
+                # The first state and all later ones: a run's duration and its recoveries.
                 self._keep("run", record.seq, record, RUNS_KEPT)
             case AttemptStart():
                 self._without_placements(body.run)
@@ -68,7 +69,7 @@ class SegmentSnapshot:
                 pass
 
     def records(self) -> list[Record]:
-        """In order of their numbers. Trials of one line come as one again."""
+        """In order of their numbers. Trials of one line are one line again."""
         every = sorted(
             (record for kept in self._kept.values() for record in kept.values()),
             key=lambda record: record.seq,

@@ -21,14 +21,14 @@ _TICK = f'"kind":"{Tick.KIND}"'.encode()
 
 
 class StreamFile:
-    """Appends records and numbers them; goes on where an earlier writer of the stream stopped.
+    """Append records and number them; continues where an earlier writer of the stream stopped.
 
-    `path` is the first segment's. A file that has grown to `disk_bytes / segments` is left as it
-    is, and another begun: Ray's log routes follow an open file, so one that is read is never
-    renamed or cut (ray 2.60, dashboard/modules/log/log_agent.py). Beyond `segments` files the
-    oldest go; the records that a story needs are repeated in each.
+    `path` is the first segment's. A file that has grown to `disk_bytes / segments` is left
+    unchanged, and another one started: Ray's log routes follow an open file, so a file with readers
+    is never renamed or truncated (ray 2.60, dashboard/modules/log/log_agent.py). Beyond `segments`
+    files the oldest are deleted; the records that a reader needs are repeated in each.
 
-    Raises OSError when a file cannot be opened or written.
+    Raises OSError if a file cannot be opened or written.
     """
 
     def __init__(self, path: Path, disk_bytes: int = DISK_BYTES, segments: int = SEGMENTS) -> None:
@@ -36,7 +36,9 @@ class StreamFile:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._story = SegmentSnapshot()
         self._repeated_bytes = 0
-        """At the start of the present file: they are not counted, lest a long story fill it."""
+        """The size of the snapshot at the start of the current file: not counted, or a long one
+        would fill it.
+        """
         self._is_stuck = False
         numbers = sorted(self._files())
         self._segment = numbers[-1] if numbers else 0
@@ -58,20 +60,20 @@ class StreamFile:
             try:
                 self._rotate(t)
             except OSError:
-                # There is no room for a new file; what there is is as whole as before.
+                # There is no space for a new file; the existing files are unchanged.
                 if not self._is_stuck:
                     log.warning("telemetry: no new file could be begun", exc_info=True)
                 self._is_stuck = True
 
     def lose(self) -> None:
-        """A record that could not be written leaves a gap in the numbers, for readers to tell."""
+        """A record that could not be written leaves a gap in the numbers, which readers detect."""
         self._seq += 1
 
     def close(self) -> None:
         os.close(self._file)
 
     def _rotate(self, t: float) -> None:
-        """The new file is whole before the old one says that there is one."""
+        """The new file is complete before the old one refers to it."""
         for number in sorted(self._files())[: 1 - self._segments or None]:
             if number != self._segment:
                 self._at(number).unlink(missing_ok=True)
@@ -84,7 +86,7 @@ class StreamFile:
             self._write(file, b"".join([line, *repeated]))
         except OSError:
             os.close(file)
-            self._torn = False  # the line that is torn is of a file that is gone
+            self._torn = False  # the incomplete line is in a deleted file
             self._at(self._segment + 1).unlink(missing_ok=True)
             raise
         old, self._file = self._file, file
@@ -92,7 +94,7 @@ class StreamFile:
         self._is_stuck = False
         self._segment += 1
         self._seq += 1
-        # Without this line readers find the next file at their next look for files.
+        # Without this line readers find the next file when they list the files again.
         with suppress(OSError):
             self._write(old, line)
         os.close(old)
@@ -105,7 +107,7 @@ class StreamFile:
             self._torn = bool(line)
 
     def _end_line(self) -> None:
-        """Of a writer that died, or found the disk full, in the middle of it."""
+        """From a writer that died, or whose disk was full, in the middle of it."""
         os.write(self._file, b"\n")
         self._torn = False
 
@@ -117,7 +119,7 @@ class StreamFile:
         return self._path.with_name(name)
 
     def _files(self) -> Iterator[int]:
-        """The segments that are there."""
+        """The existing segments."""
         if self._path.exists():
             yield 0
         for path in self._path.parent.glob(f"{self._path.stem}.*{self._path.suffix}"):
@@ -126,9 +128,10 @@ class StreamFile:
                 yield int(number)
 
     def _recover(self, numbers: list[int]) -> tuple[int, bool]:
-        """The highest number in the stream, 0 for a new one, and whether the last line is torn.
+        """The highest number in the stream, 0 for a new one, and whether the last line is
+        incomplete.
 
-        The story is read again, from all files, without the ticks.
+        The snapshot is read again, from all files, without the ticks.
         """
         highest, torn = 0, False
         for number in numbers:
@@ -151,7 +154,7 @@ def _decoded(line: bytes) -> Record | None:
 
 
 def _last(path: Path) -> int:
-    """The number of the last whole record of a file, 0 for none."""
+    """The number of the last complete record of a file, 0 for none."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         tail = file.read()

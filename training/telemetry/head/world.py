@@ -1,4 +1,4 @@
-"""The ranks of one run between two ticks: each of them in a small world, spreads of a large one."""
+"""The ranks of one run between two ticks: each rank of a small world, spreads of a large one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _STARTLED_TOLD = 64
 class _Heard(NamedTuple):
     steps: Steps
     s: float
-    """When, by the aggregator's clock: those of the ranks may differ."""
+    """The time by the aggregator's clock: those of the ranks may differ."""
 
 
 class World:
-    """Takes the ranks' records as they come and gives ticks to be written.
+    """Collect the ranks' records as they arrive and return ticks to write.
 
-    Up to `full_ranks` ranks every record is in a tick. Above, memory and lines are bounded: of
-    each rank the newest record is kept, and a tick has the spreads over the ranks that are heard,
-    those that stand out, and `turn_ranks` others in turn, so that each is told in full every
-    ranks / turn_ranks ticks.
+    Up to `full_ranks` ranks every record is in a tick. Above, memory and lines are bounded: the
+    newest record of each rank is kept, and a tick has the spreads over the ranks that sent one, the
+    outliers, and `turn_ranks` others, which alternate, so that each is included every ranks /
+    turn_ranks ticks.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class World:
         self._attempt = 0
         self._began_s = 0.0
         self._ranks: tuple[int, ...] = ()
-        """Of the attempt, as its start told them."""
+        """The placements from the start of the attempt."""
         self._heard: dict[int, _Heard] = {}
         self._waiting: list[Steps] = []
-        """Of a small world: not told yet."""
+        """In a small world: records that were not written yet."""
         self._fresh: set[int] = set()
-        """Of a large one: heard since the last tick."""
+        """In a large one: ranks that sent a record since the last tick."""
         self._startled: dict[int, Steps] = {}
-        """Of a large one: a record that must not be missed, of ranks since the last tick."""
+        """In a large one: a record that must not be missed, of ranks since the last tick."""
         self._silent_told: set[int] = set()
         self._ticked_s = -math.inf
         self._turn = 0
@@ -63,7 +63,7 @@ class World:
 
     @property
     def newest(self) -> Sequence[Steps]:
-        """Of each rank of the attempt that was heard."""
+        """By rank of the attempt: when its last record arrived."""
         return [heard.steps for heard in self._heard.values()]
 
     @property
@@ -71,7 +71,7 @@ class World:
         return self._attempt
 
     def begins(self, attempt: int, ranks: Sequence[int]) -> None:
-        """An attempt; its ranks are silent until they are heard."""
+        """A new attempt; its ranks count as stale until their first record."""
         self._enter(attempt)
         self._ranks = tuple(ranks)
 
@@ -86,9 +86,9 @@ class World:
     def take(self, records: Sequence[Steps]) -> None:
         for record in records:
             if record.attempt > self._attempt:
-                self._enter(record.attempt)  # its start is still under way
+                self._enter(record.attempt)  # its start has not arrived yet
             if record.attempt < self._attempt:
-                self._waiting.append(record)  # a last word, which is told as it is
+                self._waiting.append(record)  # the last record of an attempt, written unchanged
                 continue
             before = self._heard.get(record.rank)
             self._heard[record.rank] = _Heard(record, self._clock())
@@ -100,7 +100,7 @@ class World:
                 self._startled[record.rank] = record
 
     def tick(self, *, now: bool = False) -> Tick | None:
-        """What is to be written; None when there is nothing, or not yet. `now`: do not wait."""
+        """The tick to write; None if there is nothing, or not yet. `now`: do not wait."""
         waiting, self._waiting = self._waiting, []
         if not self.is_large:
             return Tick(run=self._run, ranks=tuple(waiting)) if waiting else None
@@ -131,7 +131,7 @@ class World:
         )
 
     def _in_turn(self) -> list[int]:
-        """The next ranks after the last turn's, over those that were heard."""
+        """The ranks after those of the last tick, among those that sent a record."""
         ranks = sorted(self._heard)
         later = [rank for rank in ranks if rank >= self._turn]
         chosen = (later + ranks)[: min(self._turn_ranks, len(ranks))]
@@ -139,7 +139,7 @@ class World:
         return chosen
 
     def _silent(self, at_s: float) -> dict[int, None]:
-        """The longest silent first."""
+        """Ranks that sent no record for a while, the longest first."""
         quiet = []
         for rank in set(self._ranks).union(self._heard):
             heard = self._heard.get(rank)
@@ -150,7 +150,7 @@ class World:
 
 
 def _startles(before: Steps | None, now: Steps) -> bool:
-    """A loss that is not a number any more, or a device that complains."""
+    """A loss that is not finite, or a device that reports an error."""
     if now.loss is not None and not math.isfinite(now.loss):
         return before is None or before.loss is None or math.isfinite(before.loss)
     if before is None:

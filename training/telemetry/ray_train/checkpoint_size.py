@@ -1,4 +1,4 @@
-"""How large a checkpoint is, asked of its storage without holding up the controller."""
+"""Read the size of a checkpoint from its storage without blocking the controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def size_bytes(checkpoint: Any) -> int:
-    """The files of a `ray.train.Checkpoint`, those of all ranks. Lists the storage: may wait."""
+    """The size of a `ray.train.Checkpoint` of all ranks. Lists the storage: may wait."""
     import pyarrow.fs as fs  # type: ignore[import-untyped]
 
     selector = fs.FileSelector(checkpoint.path, recursive=True)
@@ -24,7 +24,7 @@ def size_bytes(checkpoint: Any) -> int:
 
 
 class Sizes:
-    """Sends reports on, in order, each with its checkpoint's size or after `timeout_s` without."""
+    """Forward reports, in order, each with its checkpoint's size, or without after `timeout_s`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Sizes:
         self._waiting.put((t, report, checkpoint))
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until all was sent, at most `timeout_s`; False when it was not."""
+        """Wait until everything was sent, at most `timeout_s`; returns False if it was not."""
         return self._idle.wait(timeout_s)
 
     def _run(self) -> None:
@@ -71,13 +71,13 @@ class Sizes:
                     self._idle.set()
 
     def _size(self, checkpoint: Any) -> int | None:
-        """The thread of a storage that does not answer is left behind: nothing can end it."""
+        """The thread of a storage that does not respond is abandoned: nothing can end it."""
         found: list[int] = []
 
         def measure() -> None:
             try:
                 found.append(self._measure(checkpoint))
-            except Exception as error:  # noqa: BLE001 - a storage may raise whatever it likes
+            except Exception as error:  # noqa: BLE001 - a storage may raise anything
                 log.info("telemetry: no size of %s (%s)", checkpoint, error)
 
         thread = threading.Thread(target=measure, name="size", daemon=True)

@@ -1,7 +1,7 @@
-"""Why an attempt ended, in one line, out of what Ray Train's controller was told.
+"""Why an attempt ended, in one line, from the error that Ray Train's controller received.
 
-The errors are told apart by what they carry and not by their class, so that this needs no Ray:
-WorkerGroupError has `worker_failures`, PreemptionError `preemption_info`, ControllerError
+The errors are distinguished by their attributes and not by their class, so that this does not need
+Ray: WorkerGroupError has `worker_failures`, PreemptionError `preemption_info`, ControllerError
 `controller_failure`, WorkerHealthCheckFailedError `health_check_failure`
 (ray.train.v2.api.exceptions, ray.train.v2._internal.exceptions), RayActorError `preempted`.
 """
@@ -26,8 +26,8 @@ _DETAIL = re.compile(r"Worker exit detail: (.*?)(?= There are some potential|\n|
 def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None = None) -> str:
     """One line of at most LIMIT characters; "" for no error.
 
-    `dead` are the ranks whose processes were found dead since: the controller may have heard of
-    their victims first.
+    `dead` are the ranks whose processes were found dead since: the controller may have received the
+    failures of their victims first.
     """
     if error is None:
         return ""
@@ -35,11 +35,11 @@ def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None
 
 
 def of_ranks(told: Mapping[int, str]) -> str:
-    """Of what each rank that ended said of its end, '' for one that ended well, in the order in
-    which they ended; '' for no failure.
+    """Select from the reasons of all ranks that ended, in the order in which they ended, '' for
+    success; '' for no failure.
 
-    The first that does not look like a victim is the cause. When it has ended its launcher kills
-    the others, so a death without a word that comes later is no news.
+    The cause is the first that does not look like a victim. After it ended, its launcher kills the
+    others, so a later death without a message means nothing.
     """
     failed = [rank for rank, why in told.items() if why]
     if not failed:
@@ -53,7 +53,7 @@ def of_ranks(told: Mapping[int, str]) -> str:
 
 
 def preempted(info: object) -> str:
-    """Of Ray Train's PreemptionInfo."""
+    """From Ray Train's PreemptionInfo."""
     ranks = sorted(getattr(info, "preempted_ranks", ()))
     if not ranks:
         return "preempted: a node is reclaimed"
@@ -61,9 +61,9 @@ def preempted(info: object) -> str:
 
 
 def lacking(workers: int, each: Mapping[str, float], there: Mapping[str, float]) -> str:
-    """What a worker group waits for that the whole cluster, idle, does not have; "" for nothing.
+    """What a worker group waits for that even the idle cluster does not have; "" for nothing.
 
-    Ray waits in silence, since an autoscaler or a replaced pod may bring it.
+    Ray waits without a message, since an autoscaler or a replaced pod may add it.
     """
     short = [
         f"{amount * workers:g} {name} and the cluster has {there.get(name, 0.0):g}"
@@ -93,7 +93,7 @@ def _reason(error: BaseException, dead: Mapping[int, BaseException]) -> str:
 
 
 def _first_cause(failures: Mapping[int, BaseException]) -> str:
-    """One rank's failure takes the others down; name the one that does not look like a victim."""
+    """One rank's failure makes the others fail; name the one that does not look like a victim."""
 
     def order(rank: int) -> tuple[int, int]:
         error = failures[rank]
@@ -112,8 +112,8 @@ def _named(ranks: Sequence[int]) -> str:
 
 
 def _victims(text: str) -> str:
-    """Where only victims have spoken, since whoever died did so without a word: the first sentence
-    of a collective's error, without the line of C++ that it came from.
+    """If there are only victims, because the cause died without a message: the first sentence of a
+    collective's error, without the C++ source line.
     """
     return f"lost a peer: {_PLACE.sub('', text).split('. ')[0]}"
 
@@ -134,8 +134,8 @@ def _of_rank(error: BaseException) -> str:
         return "killed, its node ran out of memory"
     if detail := _DETAIL.search(text):
         if "connection error code 2" in detail[1]:
-            # All that Ray knows of a process that is gone without a word: SIGKILL, the kernel's
-            # OOM killer or a crash.
+            # Ray's message for a process that died without one: SIGKILL, the kernel's OOM killer or
+            # a crash.
             return DIED
         return f"its process died: {detail[1]}"
     return _sentence(error)
@@ -143,7 +143,7 @@ def _of_rank(error: BaseException) -> str:
 
 def _sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Ray's own wrapping puts the traceback first and the error last.
+    # Ray's wrapping has the traceback first and the error last.
     text = lines[-1] if lines and lines[0].startswith("Traceback") else (lines or [""])[0]
     name = type(error).__name__
     return text if text.startswith(name) else f"{name}: {text}" if text else name

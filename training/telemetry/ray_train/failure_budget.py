@@ -1,9 +1,9 @@
-"""Which of a run's budgets a failure is charged to.
+"""The budget of a run to which a failure is charged.
 
-As Ray Train's DefaultFailurePolicy decides (ray.train.v2._internal.execution.failure_handling,
-Ray 2.60): a failure of the controller's own first, then a preemption, also when the node of only
-one of the dead ranks was preempted, else the ranks' failure. The errors are told apart by what they
-carry, as in `reason.py`, so that this needs no Ray.
+As Ray Train's DefaultFailurePolicy decides (ray.train.v2._internal.execution.failure_handling, Ray
+2.60): first a failure of the controller itself, then a preemption, also if the node of only one of
+the dead ranks was preempted, else the ranks' failure. The errors are distinguished by their
+attributes, as in `end_reason.py`, so that this does not need Ray.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 NOTHING = "none"
-"""An end that costs nothing: finished, or resized."""
+"""An end that is not charged: finished, or resized."""
 FAILURES = "max_failures"
 PREEMPTIONS = "max_preemption_failures"
 CONTROLLER = "controller_failure_limit"
 
 
 def charged(error: BaseException | None) -> str:
-    """The field of Ray Train's FailureConfig that counts it; "" for what none of them counts."""
+    """The field of Ray Train's FailureConfig that counts it; "" if none does."""
     if isinstance(getattr(error, "controller_failure", None), BaseException):
         return CONTROLLER
     if getattr(error, "preemption_info", None) is not None:

@@ -1,6 +1,7 @@
-"""A run's story for the stream: states and phases, attempts and why they ended, reports.
+"""The lifecycle of a run on the stream: states and phases, attempts and why they ended, reports.
 
-Free of Ray, so that the order of things can be tested without a cluster; `callback.py` is the glue.
+Does not need Ray, so that the order of records can be tested without a cluster; `callback.py`
+connects the two.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ PHASE_OF_STATE = {
     "RESIZING": "resizing",
     "SHUTTING_DOWN": "shutting down",
 }
-"""What a state of Ray Train's controller says of the phase; RUNNING says nothing, since the ranks
-are then still starting, reading a checkpoint or doing their first step."""
+"""The phase for a state of Ray Train's controller; RUNNING has none, since the ranks are then still
+starting, reading a checkpoint or executing their first step.
+"""
 
 
 class Outbox(Protocol):
@@ -41,10 +43,10 @@ class Outbox(Protocol):
 
 
 class Lifecycle:
-    """Attempts count from 1: each worker group that came up is one.
+    """Attempts are counted from 1: each worker group that started is one.
 
-    A run that another driver began goes on counting after `attempts`. May be called from several
-    threads: the size of a checkpoint is found on one of its own.
+    A run that another driver started continues the count after `attempts`. May be called from
+    several threads: the size of a checkpoint is read on a separate one.
     """
 
     def __init__(
@@ -80,11 +82,11 @@ class Lifecycle:
 
     @property
     def is_up(self) -> bool:
-        """An attempt has started and not ended."""
+        """Whether an attempt has started and not ended."""
         return self._is_up
 
     def state(self, state: str, message: str = "") -> None:
-        """The controller is in `state`, and says so every time it looks: told once."""
+        """The controller is in `state`, which it reports at each poll: recorded once."""
         with self._lock:
             if (state, message) == self._said:
                 return
@@ -107,7 +109,7 @@ class Lifecycle:
                 self.phase(PHASE_OF_STATE[state])
 
     def phase(self, phase: str) -> None:
-        """Of the attempt that is up, or of the one to come; the way down is of the last one."""
+        """The current attempt, or the next one; shutting down belongs to the last one."""
         with self._lock:
             goes_down = phase == "shutting down" and self._attempt > 0
             attempt = self._attempt if self._is_up or goes_down else self._attempt + 1
@@ -117,7 +119,7 @@ class Lifecycle:
             self._say(Phase(run=self.run, attempt=attempt, phase=phase))
 
     def attempt_starts(self, workers: Sequence[Worker], number: int = 0) -> int:
-        """The attempt's number, which is the next one where no other is given."""
+        """Returns the attempt's number, which is the next one unless another is given."""
         with self._lock:
             self._attempt = number or self._attempt + 1
             self._is_up = True
@@ -134,17 +136,18 @@ class Lifecycle:
                 )
 
     def cut_off(self, attempt: int) -> None:
-        """The attempt of an earlier driver, which could not tell its end any more."""
+        """The attempt of an earlier driver, which could not report its end."""
         self._say(AttemptEnd(run=self.run, attempt=attempt, reason="its driver went away"))
 
     def reported(self, metrics: Sequence[Mapping[str, Any]]) -> Report:
-        """The record of a report of this moment's attempt, not sent yet."""
+        """The record of a report of the current attempt, not sent yet."""
         whole = len(metrics) == self._world_size
         return Report(
             run=self.run,
             attempt=self._attempt,
             metrics=mean_over_ranks(metrics),
-            # While ranks are being preempted Ray tells those of the others without their numbers.
+            # While ranks are being preempted, Ray reports the metrics of the others without their
+            # ranks.
             by_rank=by_rank(metrics) if whole else (),
         )
 
@@ -161,7 +164,7 @@ class Lifecycle:
 
 
 def mean_over_ranks(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The mean of each number, over the ranks that reported it; what is not a number is left out.
+    """The mean of each number, over the ranks that reported it; other values are omitted.
 
     NaN and the infinities are numbers.
     """
@@ -173,10 +176,10 @@ def mean_over_ranks(metrics: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def by_rank(metrics: Sequence[Mapping[str, Any]]) -> tuple[RankMetrics, ...]:
-    """What each rank gave, by rank from 0: all of up to REPORT_RANKS ranks.
+    """The metrics of each rank, by rank from 0: of all ranks up to REPORT_RANKS.
 
-    Of a larger world REPORT_RANKS_FEW: first whoever gave what is not finite, then those with the
-    least and the most of each number, then the lowest ranks.
+    Of a larger world REPORT_RANKS_FEW: first those with a value that is not finite, then those with
+    the minimum and the maximum of each number, then the lowest ranks.
     """
     numbers_of = [_numbers(of_rank) for of_rank in metrics]
     chosen = set(range(len(numbers_of)))
@@ -190,7 +193,7 @@ def by_rank(metrics: Sequence[Mapping[str, Any]]) -> tuple[RankMetrics, ...]:
 
 
 def _telling(numbers_of: Sequence[Mapping[str, float]]) -> list[int]:
-    """Ranks, the most telling first; some more than once."""
+    """Ranks, the most informative first; some more than once."""
     order = [
         rank for rank, found in enumerate(numbers_of) if not all(map(math.isfinite, found.values()))
     ]

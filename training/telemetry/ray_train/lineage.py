@@ -1,8 +1,8 @@
 """One run over several drivers.
 
 Ray Train V2 resumes when a new driver is given the storage path and the name of an earlier run, but
-calls it by a new id. A small file beside the run's checkpoints keeps the first id and how many
-attempts there were, so that the stream goes on in the same run.
+assigns a new id. A small file beside the run's checkpoints keeps the first id and the number of
+attempts, so that the stream continues the same run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Lineage:
     run: str
     attempts: int = 0
     is_up: bool = False
-    """The last attempt had not ended when this was written."""
+    """Whether the last attempt had not ended when this was written."""
 
 
 def read(storage: Any) -> Lineage | None:
-    """Of Ray Train's StorageContext; None for a run that has none, or not a readable one."""
+    """From Ray Train's StorageContext; None if there is no readable one."""
     filesystem, path = storage.storage_filesystem, _path(storage)
     if not filesystem.get_file_info(path).is_file:
         return None
@@ -33,7 +33,7 @@ def read(storage: Any) -> Lineage | None:
             raw = json.loads(file.readall())
             return Lineage(str(raw["run"]), max(0, int(raw["attempts"])), bool(raw["is_up"]))
         except (ValueError, KeyError, TypeError):
-            return None  # torn, or somebody else's
+            return None  # incomplete, or another program's
 
 
 def write(storage: Any, lineage: Lineage) -> None:

@@ -31,7 +31,7 @@ def is_wanted(environment: Mapping[str, str] = os.environ) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A run's, as `lineage` takes it."""
+    """The storage of a run, as `lineage` uses it."""
 
     experiment_fs_path: str
     storage_filesystem: Any
@@ -43,7 +43,7 @@ class DriverTelemetry:
         before = lineage.read(self._folder)
         self.run = before.run if before else uuid.uuid4().hex
         self.attempts = before.attempts if before else 0
-        """Of the drivers before this one."""
+        """The attempts of earlier drivers."""
         self.job = ray.get_runtime_context().get_job_id()
         self._outbox = ActorOutbox(self.job)
         self._lifecycle = Lifecycle(
@@ -56,7 +56,7 @@ class DriverTelemetry:
             max_failures=max_restarts,
         )
         self._ended: dict[int, str] = {}
-        """Of the attempt that is up, by rank: why it ended."""
+        """By rank of the current attempt: why it ended."""
         self._why = ""
         """Why the last attempt ended."""
         self._lifecycle.state("INITIALIZING")
@@ -113,7 +113,7 @@ class DriverTelemetry:
     def _attempt_ends(self, why: str) -> None:
         ended, self._ended = self._ended, {}
         if not self._lifecycle.is_up:
-            return  # of the last one: ranks that fell with the first to fail
+            return  # of the last one: ranks that died because of the first failure
         self._why = of_ranks(ended) or why
         charged = failure_budget.FAILURES if self._why else failure_budget.NOTHING
         self._lifecycle.attempt_ends(self._why or "finished", charged)

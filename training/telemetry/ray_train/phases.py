@@ -1,4 +1,4 @@
-"""The phases that only the ranks can tell, and how long a checkpoint took, out of what they say."""
+"""The phases that only ranks can report, and checkpoint durations, from their messages."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _PHASES = {RESTORE_BEGINS: "restore", RESTORE_ENDS: "first step"}
 @dataclass(slots=True)
 class _Attempt:
     runs: bool = False
-    """Its first step or report was done, or it is over."""
+    """Its first step or report was completed, or it has ended."""
     reports_begun: dict[int, int] = field(default_factory=dict)
-    """By rank, how many of its reports have begun."""
+    """By rank, the number of its reports that have started."""
     begun_s: OrderedDict[int, float] = field(default_factory=OrderedDict)
-    """By number of the report, when the first rank began it."""
+    """By number of the report, when the first rank started it."""
     reported: int = 0
 
 
 class Phases:
-    """One driver's attempts. All times that are subtracted are of one clock, the aggregator's."""
+    """One driver's attempts. All times that are subtracted are by one clock, the aggregator's."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._attempts: OrderedDict[tuple[str, int], _Attempt] = OrderedDict()
 
     def note(self, run: str, attempt: int, rank: int, what: str) -> Body | None:
-        """What follows from a word of a rank's."""
+        """The records that follow from a rank's message."""
         known = self._attempt(run, attempt)
         if what == REPORT_BEGINS:
             number = known.reports_begun[rank] = known.reports_begun.get(rank, 0) + 1
@@ -56,7 +56,7 @@ class Phases:
         return Phase(run=run, attempt=attempt, phase=phase)
 
     def runs(self, run: str, attempt: int) -> Body | None:
-        """A rank did a step, or began a report: said once for an attempt."""
+        """A rank completed a step, or started a report: recorded once for an attempt."""
         known = self._attempt(run, attempt)
         if known.runs:
             return None
@@ -64,14 +64,14 @@ class Phases:
         return Phase(run=run, attempt=attempt, phase="running")
 
     def wrote(self, body: Body) -> Body:
-        """A record of the controller's, with the time that its checkpoint took filled in."""
+        """A record of the controller, with the duration of its checkpoint filled in."""
         if (isinstance(body, Phase) and body.phase == "running") or isinstance(body, AttemptEnd):
             self._attempt(body.run, body.attempt).runs = True
         elif isinstance(body, Report):
             known = self._attempt(body.run, body.attempt)
             began_s = known.begun_s.pop(known.reported + 1, None)
             if began_s is None:
-                return body  # begun before this was here to hear it
+                return body  # started before this observed it
             known.reported += 1
             if body.checkpoint and body.checkpoint_took_s is None:
                 return replace(body, checkpoint_took_s=max(0.0, self._clock() - began_s))

@@ -1,4 +1,4 @@
-"""The moment at which a worker group has its placement group, for which Ray 2.60 has no hook."""
+"""Detect when a worker group has its placement group, for which Ray 2.60 has no hook."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _listener: Callable[[], None] | None = None
 
 
 def listen(listener: Callable[[], None] | None) -> None:
-    """From now on `listener` is called when Ray Train's wait for a placement group ends well.
+    """Call `listener` whenever Ray Train's wait for a placement group succeeds.
 
-    Where Ray has no such wait any more it is not called, and the phase stays unknown.
+    If Ray no longer has such a wait, it is not called, and the phase stays unknown.
     """
     global _listener
     _listener = listener

@@ -1,4 +1,4 @@
-"""Which run a trial drives: Tune tells of trials and Train of runs, both to one stream."""
+"""Match trials with runs: Tune reports trials and Train reports runs, both to one stream."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from training.telemetry.wire import Body, Run, Trial, Trials
 _KEPT = 2000
 
 _OVER = {"TERMINATED": "FINISHED", "ERROR": "ERRORED"}
-"""What a trial's end says of its run: Tune kills the process that could have told it."""
+"""The state of a run by the end of its trial: Tune kills the process that could have reported it.
+"""
 _TOLD = frozenset({"FINISHED", "ERRORED", "ABORTED"})
 
 
 class TrialRuns:
-    """One driver's. A run says in which trial it was made."""
+    """The trials of one driver. A run names its trial."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
         self._told: dict[str, tuple[Trials, Trial]] = {}
 
     def wrote(self, body: Body) -> tuple[Body, ...]:
-        """What to write for a record: itself, or with what follows from it."""
+        """The records to write for a record: itself, and what follows from it."""
         match body:
             case Run() if body.trial:
                 before = self._runs.get(body.trial)
@@ -45,7 +46,7 @@ class TrialRuns:
         return trial.run or (run.run if run else "")
 
     def _ended(self, trials: tuple[Trial, ...]) -> list[Run]:
-        """The runs that end with these trials and have not said so."""
+        """The runs that end with these trials and have not reported it."""
         ended = []
         for trial in trials:
             run = self._runs.get(trial.id)

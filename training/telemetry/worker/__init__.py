@@ -1,1 +1,1 @@
-"""The rank's side: steps, timers and what it sends."""
+"""The rank's side: steps, timers and the data that it sends."""

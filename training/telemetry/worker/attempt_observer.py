@@ -1,8 +1,8 @@
-"""What a rank's own process sees of its attempt: a checkpoint being read, its reports.
+"""Observe an attempt in a rank's own process: the read of a checkpoint, and reports.
 
-`attach` is called in that process before the training function. It hangs itself into Ray Train's
-context (the callbacks of `ray.train.report`) and, when the attempt goes on from a checkpoint,
-around `Checkpoint.to_directory` and `as_directory`. Internals of Ray 2.60: the tests pin them.
+`attach` is called in that process before the training function. It adds callbacks to Ray Train's
+context (for `ray.train.report`) and, if the attempt resumes from a checkpoint, wraps
+`Checkpoint.to_directory` and `as_directory`. Internals of Ray 2.60: the tests pin them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ RESTORE_BEGINS = "restore begins"
 RESTORE_ENDS = "restore ends"
 REPORT_BEGINS = "report begins"
 NOTICE = "notice "
-"""Before a reason of one word, and a line."""
+"""The prefix of a reason and a message."""
 
 REPORTING_RANKS = 8
-"""Only the lowest ranks note their reports: all ranks synchronise in each one."""
+"""Only the lowest ranks send their reports: all ranks synchronise in each one."""
 
 
 class AttemptObserver:
-    """Notes phases of an attempt to the aggregator, without waiting for it."""
+    """Send phases of an attempt to the aggregator, without waiting for it."""
 
     def __init__(self, aggregator: Any, run: str, attempt: int, rank: int) -> None:
         self._aggregator, self.run, self._attempt, self._rank = aggregator, run, attempt, rank
@@ -51,7 +51,7 @@ class AttemptObserver:
 
     @contextmanager
     def reads(self) -> Iterator[None]:
-        """Note that a checkpoint is read; `as_directory` may call `to_directory`."""
+        """Report that a checkpoint is read; `as_directory` may call `to_directory`."""
         self._reading += 1
         if self._reading == 1:
             self.emit(RESTORE_BEGINS)
@@ -64,11 +64,11 @@ class AttemptObserver:
 
 
 _observer: AttemptObserver | None = None
-"""This process's. Ray Train starts a process for each rank of each attempt."""
+"""The observer of this process. Ray Train starts a process for each rank of each attempt."""
 
 
 def notice(reason: str, message: str) -> None:
-    """A line for the stream, from this process's training code; nothing without telemetry."""
+    """Write a line to the stream from this process; without telemetry, do nothing."""
     if _observer is not None:
         _observer.emit(f"{NOTICE}{reason} {message}")
 
@@ -79,12 +79,12 @@ def reports() -> int:
 
 
 def run() -> str:
-    """The run on the stream that this process is a rank of; '' without telemetry."""
+    """The id on the stream of this rank's run; '' without telemetry."""
     return "" if _observer is None else _observer.run
 
 
 def begin(run: str, attempt: int, rank: int, aggregator: Any) -> None:
-    """In a process that is no rank of Ray Train's."""
+    """For a process that is not a rank of Ray Train."""
     global _observer
     _observer = AttemptObserver(aggregator, run, attempt, rank)
 

@@ -1,4 +1,4 @@
-"""The newest of what may take long to read, read on a thread of its own."""
+"""The newest result of a read that may be slow, on a separate thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STALE_AFTER_S = 5.0
-"""What is older is not told."""
+"""Older values are not reported."""
 
 
 class Watch(Generic[T]):
-    """A driver in trouble, or a collective that hangs, holds up this thread and nothing else."""
+    """A faulty driver, or a collective that hangs, blocks only this thread."""
 
     def __init__(
         self, what: str, read: Callable[[], T], clock: Callable[[], float] = time.monotonic
@@ -34,11 +34,11 @@ class Watch(Generic[T]):
         self._thread.start()
 
     def close(self) -> None:
-        """The thread ends when its read does."""
+        """The thread ends when its current read does."""
         self._end.set()
 
     def newest(self) -> T | None:
-        """None before the first read, and when there was none for STALE_AFTER_S."""
+        """None before the first read, and if the last one is older than STALE_AFTER_S."""
         at, found = self._newest
         return found if self._clock() - at <= STALE_AFTER_S else None
 

@@ -1,6 +1,6 @@
-"""The little of CUDA that timing needs, through a torch that the training loop has imported.
+"""The CUDA functions that timing needs, of a torch that the training loop has imported.
 
-Nothing here imports torch, makes a CUDA context, or waits for the device.
+Nothing here imports torch, creates a CUDA context, or waits for the device.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Event(Protocol):
         ...
 
     def query(self) -> bool:
-        """The device has come past the newest record."""
+        """Whether the device has passed the newest record."""
         ...
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds. Raises RuntimeError when the device has not come past both."""
+        """Milliseconds. Raises RuntimeError if the device has not passed both."""
         ...
 
 
@@ -29,16 +29,18 @@ class Device(Protocol):
     def event(self) -> Event: ...
 
     def is_capturing(self) -> bool:
-        """The current stream is recording a CUDA graph, in which an event would be caught."""
+        """The current stream is recording a CUDA graph, which would capture an event."""
         ...
 
     def enter(self) -> None:
-        """Make it the calling thread's: a thread's first is device 0, whoever's that is."""
+        """Make it the calling thread's device: a new thread starts with device 0, which may be
+        another rank's.
+        """
         ...
 
 
 class CudaDevice:
-    """The current device of the thread that makes it, which has to be the training thread."""
+    """The current device of the thread that creates it, which must be the training thread."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -62,13 +64,13 @@ def device() -> Device | None:
 
 
 def device_name() -> str:
-    """Of CUDA's current device; "" without one."""
+    """The name of CUDA's current device; "" without one."""
     torch = initialised()
     return "" if torch is None else str(torch.cuda.get_device_name())
 
 
 def initialised() -> Any:
-    """The torch module, if it is imported and has made a CUDA context; else None."""
+    """The torch module, if it is imported and has created a CUDA context; else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     asked = getattr(cuda, "is_initialized", None)  # missing while torch is being imported
     return sys.modules["torch"] if asked is not None and asked() else None

@@ -1,10 +1,10 @@
-"""Model FLOPs utilisation: the FLOPs that a model needs, of what its device can do.
+"""Model FLOPs utilisation: the FLOPs that a model needs, relative to the device's peak.
 
     mfu = flops per sample · samples per second / peak FLOPs per second
 
 After PaLM (Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311), appendix B: only the FLOPs of
-the model's own forward and backward pass count. What is computed again (activation checkpointing)
-does not, so that a slower way to the same step never looks better.
+the model's own forward and backward pass count. Recomputation (activation checkpointing) does not
+count, so that a slower way to the same step never looks better.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ _TERA = 1e12
 
 _PEAKS: tuple[tuple[str, float], ...] = (
     # Dense (without sparsity) matrix FLOPs per second in bfloat16, accumulated in float32, of one
-    # GPU; float16 where the tensor cores know no bfloat16. Data sheets give most of them with 2:4
-    # sparsity: halved here. The first name of which all words are in the device's name wins.
-    #
+    # GPU; float16 if the tensor cores do not support bfloat16. Data sheets give most of them with
+    # 2:4 sparsity: halved here. The first name whose parts are all in the device's name wins.
     # NVIDIA GB200 NVL72 and GB300 NVL72 data sheets: 360 PFLOPS sparse in 72 GPUs.
     ("GB300", 2500.0),
     ("GB200", 2500.0),
@@ -77,15 +76,15 @@ _PEAKS: tuple[tuple[str, float], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What `telemetry.model` was told. FLOPs are of the forward and backward pass together."""
+    """The arguments of `telemetry.model`. FLOPs are of the forward and backward pass together."""
 
     flops_per_sample: float | None = None
     flops_per_token: float | None = None
     peak_flops: float | None = None
-    """FLOPs per second of all the rank's devices; None: by the device's name."""
+    """FLOPs per second of all the rank's devices; None: derived from the device's name."""
 
     def flops_per_s(self, samples_per_s: float | None, tokens_per_s: float | None) -> float | None:
-        """What the model needed of this rank; by token when both are known."""
+        """The model's FLOPs on this rank; by token if both are known."""
         if self.flops_per_token is not None and tokens_per_s is not None:
             return self.flops_per_token * tokens_per_s
         if self.flops_per_sample is not None and samples_per_s is not None:
@@ -94,16 +93,16 @@ class Model:
 
 
 def mfu_percent(flops_per_s: float | None, peak_flops: float | None) -> float | None:
-    """None without both, and for a peak that is none."""
+    """None if one of them is missing, or the peak is not positive."""
     if flops_per_s is None or peak_flops is None or not peak_flops > 0:
         return None
     return 100.0 * flops_per_s / peak_flops
 
 
 def peak_flops(device: str) -> float | None:
-    """FLOPs per second of a device by its name, as CUDA and NVML give it; None for an unknown one.
+    """FLOPs per second of a device by its name from CUDA or NVML; None for an unknown one.
 
-    A slice of a GPU (MIG) has a peak of its own, which its name does not tell: None.
+    None for a slice of a GPU (MIG): its name does not contain its peak.
     """
     words = set(re.split(r"[^A-Z0-9]+", device.upper()))
     if "MIG" in words:
@@ -119,9 +118,9 @@ def transformer_flops_per_token(
 ) -> float:
     """FLOPs of a decoder-only transformer for one token, forward and backward.
 
-    6·N + 12·L·H·Q·T, PaLM's appendix B: N parameters without embeddings that are only looked up
-    (2 FLOPs each forward and 4 backward), L layers, H heads of size Q, T tokens in a sequence. The
-    second term is dense attention's; without the sizes it is left out. PaLM does not halve it for
-    causal attention. For a mixture of experts N are the parameters that one token passes.
+    6·N + 12·L·H·Q·T, PaLM's appendix B: N parameters without embeddings that are only looked up (2
+    FLOPs each forward and 4 backward), L layers, H heads of size Q, T tokens in a sequence. The
+    second term is dense attention's; without the sizes it is omitted. PaLM does not halve it for
+    causal attention. For a mixture of experts N is the number of parameters that one token passes.
     """
     return 6.0 * parameters + 12.0 * layers * heads * head_size * sequence

@@ -1,11 +1,10 @@
-"""What of DDP's all-reduce its backward pass did not hide, from DDP's own timers.
+"""The part of DDP's all-reduce that its backward pass does not hide, from DDP's own timers.
 
-DDP reduces one bucket of gradients while the backward pass computes the next. What is left when the
-pass is done is waited for at its end, inside `backward()`, where no section of a training loop gets
-to. DDP's logger times it: of the collectives from the first's start to the last's end
-(`backward_comm_time`), and the part of it that the computing overlapped
-(`backward_compute_comm_overlap_time`), in nanoseconds, in the first 10 steps and then in one of 100
-(torch/csrc/distributed/c10d/logger.cpp).
+DDP reduces one bucket of gradients while the backward pass computes the next. At the end of the
+pass it waits for the rest, inside `backward()`, where a training loop has no section. DDP's logger
+times the collectives from the first's start to the last's end (`backward_comm_time`), and the part
+of it that overlapped with computing (`backward_compute_comm_overlap_time`), in nanoseconds, in the
+first 10 steps and then in one of 100 (torch/csrc/distributed/c10d/logger.cpp).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 RATE_ON_GPU = 100
-"""DDP's own. A timed step waits for an event of the device, so that it is never asked for more."""
+"""DDP's own interval. A timed step waits for an event of the device, so it is not shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +23,25 @@ class Exposed:
 
     seconds: float
     share: float
-    """Of the backward pass and the wait at its end, 0 to 1."""
+    """The share of the backward pass and the wait at its end, 0 to 1."""
 
 
 class Overlap:
-    """Of one DDP module, which is not kept alive.
+    """The timers of one DDP module, which is not kept alive.
 
-    Not for the thread that trains nor the one that pushes: DDP answers when no collective is under
-    way.
+    Do not call it on the training thread or the one that pushes: DDP responds when no collective is
+    in progress.
     """
 
     def __init__(self, ddp: Any) -> None:
-        """Raises AttributeError for what is no DDP of a torch that we know."""
+        """Raises AttributeError for a module that is not DDP of a supported torch."""
         self._ddp = weakref.ref(ddp)
         self._on_cpu = ddp.device_type == "cpu"
         _ = ddp._get_ddp_logging_data, ddp._set_ddp_runtime_logging_sample_rate
         self._rate = RATE_ON_GPU
 
     def pace(self, step_time_s: float | None, interval_s: float) -> None:
-        """On a CPU the timers cost a few readings of a clock: have one step an interval timed."""
+        """On a CPU the timers only read a clock: have one step of each interval timed."""
         ddp = self._ddp()
         if ddp is None or not self._on_cpu or not step_time_s:
             return
@@ -52,7 +51,7 @@ class Overlap:
             ddp._set_ddp_runtime_logging_sample_rate(rate)
 
     def read(self) -> Exposed | None:
-        """Of the newest step that was timed; None before one was."""
+        """The newest timed step; None before the first."""
         ddp = self._ddp()
         if ddp is None:
             return None

@@ -1,4 +1,4 @@
-"""CPU and memory of this process, from /proc; None where there is no /proc."""
+"""CPU and memory of this process, from /proc; None without /proc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank's record: what was folded, timed and watched since the last."""
+"""A rank's record: the folded steps, times and device numbers since the last one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def record(
     """`took_s` is by section, as `Sections.take` gives it."""
     exposed_s, backward_s = None, took_s.get("backward")
     if exposed is not None:
-        # DDP times one step of many: its share holds for their mean, its seconds may not.
+        # DDP times one step of many: its share is valid for their mean, its seconds may not be.
         exposed_s = exposed.seconds if backward_s is None else exposed.share * backward_s
         backward_s = None if backward_s is None else backward_s - exposed_s
     communication_s = _sum(took_s.get("communication"), exposed_s)
@@ -49,7 +49,7 @@ def record(
 
 
 def _sum(told: float | None, timed: float | None) -> float | None:
-    """Of a time that the loop gave and one that a section took."""
+    """The sum of a time that the loop passed and one that a section measured."""
     if told is None or timed is None:
         return timed if told is None else told
     return told + timed

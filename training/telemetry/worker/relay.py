@@ -1,7 +1,7 @@
-"""The way to the aggregator for a rank that is no process of Ray's.
+"""The route to the aggregator for a rank that is not a Ray process.
 
-A launcher's agent is an actor and starts ranks as its children. It listens on a Unix socket that
-`VARIABLE` names to them, forwards their aggregated steps, and keeps the events for the driver:
+A launcher's agent is an actor and starts ranks as its children. It listens on a Unix socket whose
+path they get in `VARIABLE`, forwards their aggregated steps, and keeps the events for the driver:
 which ranks have started, what they reported, and how they ended. A rank that is killed sends
 nothing, and its end of the socket closes.
 """
@@ -65,7 +65,7 @@ class PhaseNote:
 class Ended:
     rank: int
     why: str
-    """'' for well."""
+    """'' for success."""
 
 
 RankEvent: TypeAlias = AttemptStarted | Report | Ended
@@ -85,7 +85,7 @@ class Relay:
         """`seat` returns the node of a rank of this agent, `sink` makes a Sink for each rank."""
         self._run, self._seat, self._next_attempt = run, seat, next_attempt
         self._sink, self._aggregator = sink, aggregator
-        self._folder = Path(tempfile.mkdtemp(prefix="relay-"))  # of this user alone
+        self._folder = Path(tempfile.mkdtemp(prefix="relay-"))  # accessible for this user only
         self.address = str(self._folder / "socket")
         self._listener = Listener(self.address, "AF_UNIX")
         self._events: list[tuple[float, RankEvent]] = []
@@ -103,7 +103,7 @@ class Relay:
         return events
 
     def close(self) -> None:
-        """When all ranks have ended: what they sent arrives first."""
+        """Call when all ranks have ended: the data that they sent arrives first."""
         for rank in self._ranks:
             rank.join(ARRIVE_S)
         self._listener.close()
@@ -139,7 +139,7 @@ class Relay:
                         connection.send(attempt)
                     case Steps():
                         sink.drain(ARRIVE_S)
-                        sink.busy()  # it learns whether the one before has arrived
+                        sink.busy()  # it learns whether the previous one has arrived
                         sink.send(message)
                     case Hang():
                         sink.send_hang(message)
@@ -155,7 +155,7 @@ class Relay:
         sink.drain(ARRIVE_S)
 
     def _follows(self, message: Hello) -> None:
-        """Record the end of the process before: the agent has started another in its place."""
+        """Record the end of the previous process: the agent has started another in its place."""
         with self._left:
             self._left.wait_for(lambda: message.local_rank not in self._seated, ARRIVE_S)
             if before := self._seated.get(message.local_rank):
@@ -182,7 +182,7 @@ class RelayClient:
     def __init__(self, address: str) -> None:
         self._connection = Client(address, "AF_UNIX")
         self._lock = threading.Lock()
-        # A loader's process is no rank: the socket has to close when the rank is killed.
+        # A loader's process is not a rank: the socket must close when the rank is killed.
         os.register_at_fork(after_in_child=self.close)
 
     def request(self, message: Hello | AttemptStarted) -> Any:
@@ -211,7 +211,7 @@ class RelayClient:
         self.send_message(record)
 
     def drain(self, timeout_s: float) -> None:
-        """What the socket has taken arrives, even when this process ends."""
+        """Data that the socket has accepted arrives, even when this process ends."""
 
     def _is_full(self) -> bool:
         if self._connection.closed:

@@ -1,9 +1,9 @@
-"""What passed between the borders of a rank's sections and steps, which it has written down.
+"""Compute the times of a rank's sections and steps from the recorded borders.
 
-A border is three entries of a flat list, and no object of its own, of which a loop would make so
-many that Python's collector runs for them: what it is, the host's clock (s), and on a GPU the CUDA
-event that was recorded there. What passes between two borders belongs to the innermost section that
-was open, so that the sections of a step never add up to more than the step.
+A border is three entries of a flat list: its kind, the host's clock (s), and on a GPU the CUDA
+event that was recorded there. Objects would be so much garbage that Python's collector runs for it.
+The time between two borders belongs to the innermost open section, so that the sections of a step
+never add up to more than the step.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from training.telemetry.worker.cuda import Event
 NAMES: Final = ("data", "forward", "backward", "communication", "optimizer", "checkpoint")
 
 LEFT: Final = {f"/{name}": name for name in NAMES}
-"""The end of a section, by what is written. Its beginning is written as its name."""
+"""The end of a section, as recorded. Its start is recorded as its name."""
 
 HOST: Final = "host"
-"""The end of a step that only the host's clock times. In the place of an event, its values."""
+"""The end of a step that only the host's clock times. Its values replace the event."""
 
 DEVICE: Final = "device"
 """The end of a step with an event at each of its borders."""
@@ -29,21 +29,21 @@ LOST: Final = "lost"
 """The end of a step that the device should have timed and did not."""
 
 CONTINUES: Final = "continues"
-"""A step begins with a section open; the device's clock has to be read there."""
+"""A step starts with an open section; the device's clock must be read there."""
 
 STEP_VALUES: Final = "said"
-"""In the place of an event, the values of a step that the device times."""
+"""The values of a step that the device times; they replace an event."""
 
 OTHER_THREAD: Final = "other thread"
-"""It does the steps from here: the sections that another one has open are not its own."""
+"""Another thread executes the steps from here on; open sections of the earlier one do not count."""
 
 ENTRIES: Final = 3
 
 DEPTH = 16
-"""Sections within sections. What is deeper belongs to the one at this depth."""
+"""The maximum nesting of sections. Deeper ones count as the one at this depth."""
 
 Mark: TypeAlias = tuple[Event, str | None]
-"""An event, and the section that goes on from there."""
+"""An event, and the section that continues from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Ended:
 
 
 class SectionClock:
-    """Remembers between two reads what is open, and what the step under way has come to."""
+    """Keeps, between two reads, the open sections and the times of the current step."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
@@ -68,7 +68,7 @@ class SectionClock:
         self._step_values: Any = None
 
     def read(self, entries: Sequence[Any]) -> Iterator[Ended]:
-        """The steps that ended."""
+        """The completed steps."""
         each = iter(entries)
         for what, at_s, event in zip(each, each, each, strict=True):
             if what == STEP_VALUES:
@@ -92,20 +92,20 @@ class SectionClock:
                     self._marks.append((event, self.open[-1] if self.open else None))
 
     def _pass(self, now_s: float) -> None:
-        """Book the time since the last border to the section that is open."""
-        if self.open and now_s >= self._since_s:  # a clock that went back has no time to book
+        """Add the time since the last border to the open section."""
+        if self.open and now_s >= self._since_s:  # no time if the clock was set back
             name = self.open[-1]
             self._host_s[name] = self._host_s.get(name, 0.0) + now_s - self._since_s
         self._since_s = now_s
 
     def _leave(self, name: str) -> None:
-        """Those within it that were never left are left too."""
+        """Also close the sections within it that were never closed."""
         if name in self.open:
             while self.open.pop() != name:
                 pass
 
     def _end(self, end: str, at_s: float, step_values: Any) -> Ended:
-        """The next step begins. A section that is open goes on in it."""
+        """The next step starts. An open section continues in it."""
         ended = Ended(end, at_s, step_values, self._host_s, self._marks)
         self._host_s, self._marks, self._step_values = {}, [], None
         return ended

@@ -1,4 +1,4 @@
-"""A rank's way to the aggregator: one record under way, the rest folded or kept."""
+"""A rank's route to the aggregator: one record in flight, later ones folded or kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Sink(Protocol):
     """Where a rank's records go."""
 
     def busy(self) -> bool:
-        """The last record is still under way."""
+        """Whether the last record is still in flight."""
         ...
 
     def send(self, record: Steps) -> None:
@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 
 class ActorSink:
-    """Sends to the aggregator actor. A record that failed to arrive goes along with the next."""
+    """Send to the aggregator actor. A record that failed to arrive is sent with the next."""
 
     def __init__(self, run: str, job: str, aggregator: Any) -> None:
         self._run, self._job, self._aggregator = run, job, aggregator
@@ -50,7 +50,7 @@ class ActorSink:
             ray.get(self._under_way)
             self._unsaid.clear()
         except ray.exceptions.RayError as error:
-            # It died or its node did; it is restarted, or the controller makes another.
+            # It or its node died; it is restarted, or the controller creates another.
             log.info("telemetry: the aggregator does not answer (%s)", error)
             self._find()
         self._under_way = None
@@ -61,7 +61,7 @@ class ActorSink:
         self._under_way = self._aggregator.push.remote(self._run, tuple(self._unsaid))
 
     def send_hang(self, record: Hang) -> None:
-        """Not sent again when it is lost: while a rank hangs, another follows."""
+        """Not sent again if it is lost: while a rank hangs, another one follows."""
         self._aggregator.hang.remote(record)
 
     def drain(self, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Many steps folded into one record."""
+"""Fold many steps into one record."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ grad_norm, step, data_wait_s, comm_s, checkpoint_s, tokens.
 """
 
 LARGEST = 2**53
-"""Whole numbers up to here are exact as floats too."""
+"""Whole numbers up to this are exact as floats too."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregatedSteps:
-    """The steps `first_step` to `step`; the meaning of the rest is `wire.Steps`'."""
+    """The steps `first_step` to `step`; the other fields are defined in `wire.Steps`."""
 
     t: float
     step: int
@@ -63,7 +63,7 @@ class StepAggregate:
         self._first = 0
         self._steps = 0
         self._timed_steps = 0
-        # Sums: None until something was said, and a tensor once one was.
+        # Sums: None until a value was passed, and a tensor once one was.
         self._timed_samples: Any = None
         self._timed_tokens: Any = None
         self._data_wait: Any = None
@@ -93,7 +93,7 @@ class StepAggregate:
         tokens: Any = None,
         ended: float | None = None,
     ) -> None:
-        """`ended` by the clock; None is now."""
+        """`ended` by the clock; None: now."""
         now = self._clock() if ended is None else ended
         with self._lock:
             self._step = self._step + 1 if step is None else _whole(step, self._step + 1)
@@ -102,7 +102,7 @@ class StepAggregate:
                 self._first = self._step
             self._steps += 1
             if self._began is None:
-                self._began = now  # nothing says when the first step began: it is not timed
+                self._began = now  # the start of the first step is unknown: it is not timed
             else:
                 self._timed_steps += 1
                 if samples is not None:
@@ -126,9 +126,9 @@ class StepAggregate:
                 self._checkpoint = _added(self._checkpoint, checkpoint_s)
 
     def take(self) -> AggregatedSteps | None:
-        """What was folded since the last take; None when there was no step.
+        """The steps folded since the last take; None if there was none.
 
-        May wait for the device to read a tensor: not for the training thread.
+        May wait for the device to read a tensor: do not call it on the training thread.
         """
         with self._lock:
             if self._steps == 0:
@@ -165,10 +165,10 @@ class StepAggregate:
 
 
 def number(value: Any) -> float | None:
-    """A float of whatever a loop calls a number; None for what is not one (a vector, a word)."""
+    """Convert any kind of number to a float; None for other values (a vector, a string)."""
     try:
         return None if value is None else float(value)
-    except Exception:  # noqa: BLE001 - whatever the loop's own object raises
+    except Exception:  # noqa: BLE001 - anything that the loop's own object raises
         return None
 
 
@@ -181,9 +181,9 @@ def kept(value: Any) -> Any:
 
 
 def _added(total: Any, value: Any) -> Any:
-    """The sum, on the device that a tensor is on, so that nobody waits for it.
+    """The sum, on the device of a tensor, so that nothing waits for it.
 
-    What is no number adds nothing.
+    A value that is not a number adds nothing.
     """
     if type(value) is not float:
         if hasattr(value, "detach"):
@@ -198,7 +198,7 @@ def _added(total: Any, value: Any) -> Any:
 
 
 def _whole(value: Any, otherwise: int) -> int:
-    """A step that JSON's readers and a 64-bit column can hold."""
+    """A step that JSON readers and a 64-bit column can represent."""
     found = value if type(value) is int else number(value)
     if found is None or not -LARGEST <= found <= LARGEST:
         return otherwise

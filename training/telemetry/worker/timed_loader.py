@@ -1,4 +1,4 @@
-"""Batches whose arrival is timed."""
+"""Batches with timed waits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _END: Any = object()
 
 
 class TimedLoader(Generic[T]):
-    """Any loader, as it is, but for each wait for its next batch being a section."""
+    """Any loader, unchanged, except that each wait for its next batch is a section."""
 
     def __init__(
         self, batches: Iterable[T], section: Callable[[], AbstractContextManager[None, None]]
@@ -31,7 +31,7 @@ class TimedLoader(Generic[T]):
             yield batch
 
     def __len__(self) -> int:
-        return len(self._batches)  # type: ignore[arg-type]  # what has none raises, as it would
+        return len(self._batches)  # type: ignore[arg-type] # raises if there is none, as it would
 
     def __bool__(self) -> bool:
         return bool(self._batches)

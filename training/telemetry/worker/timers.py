@@ -1,10 +1,10 @@
-"""Times of the sections of a step: on a GPU by its own clock, without waiting for it.
+"""Times of the sections of a step: on a GPU by the device's clock, without waiting for it.
 
-The training thread writes each border of a section down, and nothing more: after a step its caches
-hold the step's data, and every line of ours that it runs waits for memory. Another thread reads the
-borders later. Without CUDA a border is the host's clock. With CUDA it is also an event on the
-current stream, which the device stamps when it gets there; the other thread reads those stamps that
-are there.
+The training thread only records each border of a section: after a step its caches contain the
+step's data, and every line of telemetry code that it runs waits for memory. Another thread reads
+the borders later. Without CUDA a border is a reading of the host's clock. With CUDA it is also an
+event on the current stream, which the device timestamps when it gets there; the other thread reads
+the available timestamps.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ from training.telemetry.worker.section_times import (
 log = logging.getLogger(__name__)
 
 BLOCKING: Final = "checkpoint"
-"""Timed by the host's clock on a GPU too, in total and not per step: it stops the whole loop."""
+"""Timed by the host's clock on a GPU too, in total and not per step: it blocks the whole loop."""
 
 EVENTS = 1024
-"""At most so many CUDA events, used again and again. While none is free, steps go untimed: with a
-read a second, that is what a second of sections may cost."""
+"""The maximum number of CUDA events, which are reused. While none is free, steps are not timed:
+with one read a second, this limits the sections of a second.
+"""
 
 FULL = 4096 * ENTRIES
-"""With so many entries unread the training thread reads them itself: with a read a second, at 300
-steps of six sections a second."""
+"""With this many unread entries the training thread reads them itself: with one read a second, at
+300 steps of six sections a second.
+"""
 
 
 class Section:
-    """`with` it, as often as you like; made once by name."""
+    """A context manager that can be used repeatedly; created once for each name."""
 
     __slots__ = ("_left", "_name", "_sections")
 
@@ -60,7 +62,7 @@ class Section:
         if get_ident() == sections.owner or sections.claim():
             mark = sections.mark
             written = sections.written
-            # At once, so that a reader on another thread never finds half a border.
+            # In one operation, so that a reader on another thread never sees half a border.
             written += (self._name, sections.clock(), None if mark is None else mark(1))
             if len(written) > FULL:
                 sections.make_room()
@@ -74,10 +76,10 @@ class Section:
 
 
 class Sections:
-    """Of one rank. `take` runs on another thread than the rest.
+    """The sections of one rank. Call `take` on another thread than the rest.
 
-    Sections count on the thread that calls `end_step`; those of other threads are left out, since
-    what runs at the same time is no share of a step.
+    Sections count on the thread that calls `end_step`; those of other threads are ignored, since
+    what runs at the same time is not a share of a step.
     """
 
     def __init__(
@@ -88,45 +90,49 @@ class Sections:
         self.clock, self._find = clock, device
         self.by_name = {name: Section(name, self) for name in NAMES}
         self.written: list[Any] = []
-        """By the training thread without a lock: it appends, a reader cuts off what it has read.
-        Each is one operation of the list, which Python does not interrupt."""
+        """Used by the training thread without a lock: it appends, a reader removes what it has
+        read. Each is one operation of the list, which Python does not interrupt.
+        """
         self.owner: int | None = None
         self.mark: Callable[[int], cuda.Event | None] | None = None
-        """On a GPU: an event on the current stream, told how many sections more are open."""
+        """On a GPU: record an event on the current stream; the argument is the change of open
+        sections.
+        """
         self.asks = True
-        """`end_step` has more to do than to write the end of a step down."""
+        """Whether `end_step` has more to do than to record the end of a step."""
         self.on_step_end: Callable[[float, Any], None] | None = None
-        """Given the clock at the end of a step and its values. Must not raise."""
+        """Called with the clock at the end of a step and its values. Must not raise."""
         self._lock = threading.Lock()
-        """Of what is read; the training thread waits for none that asks the device."""
+        """Of the read data; the training thread never waits for a holder that queries the device.
+        """
         self._borders = SectionClock()
         self._has_begun = False
-        """A step has ended before: what comes before it, imports and warm-up, is not timed."""
+        """Whether a step has ended: what comes before it, imports and warm-up, is not timed."""
         self._device: cuda.Device | None = None
         self._is_broken = False
         self._free: deque[cuda.Event] = deque()
         self._made = 0
         self._is_marking = False
         self._marked = 0
-        """Of the step under way."""
+        """Of the current step."""
         self._needed = 0
-        """Marks of the last step that was marked."""
+        """Events of the last step that has some."""
         self._inside = 0
-        """Sections that are open, on a GPU; too many when one was never left."""
+        """The number of open sections, on a GPU; too high if one was never closed."""
         self._pending: deque[list[Mark]] = deque()
         self._blocked_s: float | None = None
         self._sums_s: dict[str, float] = {}
         self._steps = 0
 
     def claim(self) -> bool:
-        """While nobody has stepped, whoever is first counts."""
+        """Before the first step, the first thread counts."""
         if self.owner is not None:
             return False
         self.owner = get_ident()
         return True
 
     def end_step(self, step_values: Any = None) -> None:
-        """Begin the next step, with the open sections; pass `step_values` to `on_step_end`."""
+        """Start the next step, with the open sections; pass `step_values` to `on_step_end`."""
         caller, now = get_ident(), self.clock()
         if caller != self.owner:
             self.owner = caller
@@ -152,7 +158,7 @@ class Sections:
             self.make_room()
 
     def make_room(self) -> None:
-        """Unless another thread is at it. In a forked child that may be for ever."""
+        """Unless another thread does so. In a forked child that may be the case forever."""
         if self._lock.acquire(blocking=False):
             try:
                 self._read()
@@ -160,18 +166,18 @@ class Sections:
                 self._lock.release()
 
     def read(self) -> None:
-        """What was written down. Never waits for the device."""
+        """The recorded entries. Never waits for the device."""
         with self._lock:
             self._read()
 
     def take(self) -> dict[str, float]:
-        """Seconds since the last take by section: the mean over its steps, of BLOCKING the total.
+        """Seconds by section since the last take: the mean over its steps, for BLOCKING the total.
 
-        A section that was not entered is missing, as is one that the device is not done with.
+        A section that was not entered is missing, as is one that the device has not completed.
         """
         self.read()
         self._read_stamps()
-        self.asks = True  # CUDA may have come into use, or another thread do the steps
+        self.asks = True  # CUDA may be in use now, or another thread execute the steps
         with self._lock:
             blocked_s, self._blocked_s = self._blocked_s, None
             sums_s, steps = self._sums_s, self._steps
@@ -201,7 +207,7 @@ class Sections:
             self.written += (CONTINUES, self.clock(), self._mark(0))
 
     def _mark(self, more: int) -> cuda.Event | None:
-        """None where the step goes untimed. Its events are free again when it is read."""
+        """None if the step is not timed. Its events are free again after they are read."""
         self._inside = max(0, self._inside + more)
         device = self._device
         if not self._is_marking or device is None:
@@ -257,8 +263,9 @@ class Sections:
             self._sums_s[name] = self._sums_s.get(name, 0.0) + passed_s
 
     def _read_stamps(self) -> None:
-        """Of the steps that the device has come past. No lock is held meanwhile, since a question
-        to the driver may take long."""
+        """The times of steps that the device has completed. No lock is held during that, since a
+        call of the driver may be slow.
+        """
         if not self._pending or self._device is None:
             return
         read: list[dict[str, float]] = []
@@ -266,7 +273,7 @@ class Sections:
             self._device.enter()
             while self._pending:
                 marks = self._pending[0]
-                # The newest first; those before it may be on other streams.
+                # The newest first; earlier ones may be on other streams.
                 if not all(event.query() for event, _ in reversed(marks)):
                     break
                 read.append(_by_stamps(marks))
@@ -283,14 +290,16 @@ class Sections:
                 self._add(took_s)
 
     def _break(self) -> None:
-        """No more events. The host's clock would not do: it times how fast kernels are queued."""
+        """Stop using events. The host's clock is no substitute: it times how fast kernels are
+        queued.
+        """
         self._is_broken, self.asks, self._is_marking = True, True, False
         self._device, self.mark = None, None
         self._pending.clear()
 
 
 def _by_stamps(marks: list[Mark]) -> dict[str, float]:
-    """Seconds by section, of marks that the device has come past."""
+    """Seconds by section, of events that the device has passed."""
     took_s: dict[str, float] = {}
     for (begin, name), (end, _) in pairwise(marks):
         if name is not None and name != BLOCKING:

@@ -1,4 +1,4 @@
-"""Telemetry of a rank that Ray Train did not start: through its agent's relay, if it has one."""
+"""Telemetry of a rank that Ray Train did not start, through its agent's relay, if it has one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Rank:
     """The telemetry of one rank beside its steps."""
 
     def __init__(self, line: RelayClient, world: World) -> None:
-        """Call on all ranks. Raises OSError and EOFError when the agent does not answer."""
+        """Call on all ranks. Raises OSError and EOFError if the agent does not respond."""
         seat: RankAssignment = line.request(Hello(world.rank, world.local_rank, os.getpid()))
         workers = world.gather_all(seat.worker)
         attempt = line.request(AttemptStarted(tuple(workers))) if world.rank == 0 else 0
@@ -57,12 +57,12 @@ class Rank:
         telemetry._rank.start(seat.run)
 
     def reads(self) -> AbstractContextManager[None]:
-        """Around reading a checkpoint: one rank reports for all."""
+        """A context for reading a checkpoint: one rank reports for all."""
         observer = attempt_observer._observer if self._rank == 0 else None
         return nullcontext() if observer is None else observer.reads()
 
     def reports(self) -> None:
-        """At the beginning of each report."""
+        """Call at the start of each report."""
         if attempt_observer._observer is not None:
             attempt_observer._observer.report_begins()
 
@@ -90,7 +90,7 @@ class Rank:
 
 @contextmanager
 def rank_telemetry(world: World) -> Iterator[Rank | None]:
-    """Around the training of a rank; None outside of a Ray cluster."""
+    """A context for the training of a rank; None outside of a Ray cluster."""
     address = os.environ.get(VARIABLE)
     if not address:
         yield None
@@ -98,7 +98,7 @@ def rank_telemetry(world: World) -> Iterator[Rank | None]:
     rank = Rank(RelayClient(address), world)
     try:
         yield rank
-    except Stop:  # no failure: the rank returns its text, and the driver reports it
+    except Stop:  # not a failure: the rank returns its text, and the driver reports it
         rank.ends("")
         raise
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""A rank's side of the telemetry: folds steps, and pushes from a thread of its own."""
+"""A rank's side of the telemetry: folds steps, and pushes them from a separate thread."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PLAIN: Final = frozenset((NoneType, int, float))
-"""What may be read later. A tensor or an array may by then hold another number."""
+"""Values that can be read later. A tensor or an array may have changed by then."""
 
 FAILED = "telemetry: %s failed; training continues without it"
 
 
 class RankTelemetry:
-    """Nothing in here raises into the training loop: the first failure of a kind is logged, and
-    the run goes on with what the rest of it tells."""
+    """Nothing in here raises into the training loop: the first failure of a kind is logged, and the
+    remaining telemetry continues.
+    """
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class RankTelemetry:
             self._gpus.start()
 
     def close(self) -> None:
-        """Its threads end; what was not pushed is not told."""
+        """Its threads end; steps that were not pushed are lost."""
         self._end.set()
         if self._watchdog is not None:
             self._watchdog.close()
@@ -122,7 +123,7 @@ class RankTelemetry:
                     learning_rate = learning_rate.detach()
                 if type(grad_norm) not in PLAIN and grad_norm.requires_grad:
                     grad_norm = grad_norm.detach()
-            except AttributeError:  # one of them is no tensor
+            except AttributeError:  # one of them is not a tensor
                 loss, learning_rate, grad_norm = kept(loss), kept(learning_rate), kept(grad_norm)
             step_values: StepValues = (
                 loss,
@@ -143,12 +144,12 @@ class RankTelemetry:
                 self._fold.step(*step_values)
             elif sections.asks:
                 sections.end_step(step_values)
-            else:  # what `end_step` comes to on most steps, and no more code than that
+            else:  # what `end_step` does on most steps, and no more code than that
                 written = sections.written
                 written += (HOST, sections.clock(), step_values)
                 if len(written) > FULL:
                     sections.make_room()
-        except Exception:  # noqa: BLE001 - whatever the loop's own objects raise
+        except Exception:  # noqa: BLE001 - anything that the loop's own objects raise
             self._warn_of_step()
 
     def _on_step_end(self, ended: float, step_values: StepValues) -> None:
@@ -162,7 +163,7 @@ class RankTelemetry:
             log.warning(FAILED, "a step", exc_info=True)
 
     def no_section(self, name: object) -> AbstractContextManager[None, None]:
-        """For a name that `sections` has not."""
+        """For a name that `sections` does not contain."""
         if self._is_first("section"):
             log.warning("telemetry: %r is not timed: sections are %s", name, ", ".join(NAMES))
         return nullcontext()
@@ -202,7 +203,7 @@ class RankTelemetry:
         self._fold.resume(step)
 
     def push(self) -> None:
-        """Send what was folded, unless the last record is still under way: then go on folding."""
+        """Send the folded steps; while the last record is in flight, continue folding."""
         with self._pushing:
             self._push()
 
@@ -243,7 +244,7 @@ class RankTelemetry:
         return mfu_percent(needed, model.peak_flops or self._peak_flops())
 
     def _peak_flops(self) -> float | None:
-        """Of all GPUs of the rank by their names; None when one is not known."""
+        """The peak of all GPUs of the rank, by their names; None if one is unknown."""
         names = self._gpu.names or (device_name(),) * self._devices
         peaks = [peak_flops(name) for name in names]
         known = [peak for peak in peaks if peak is not None]
@@ -278,7 +279,7 @@ class RankTelemetry:
                 log.warning(FAILED, what, exc_info=True)
 
     def _is_first(self, what: str) -> bool:
-        """Of its kind. What fails once mostly fails every time."""
+        """For its kind. An operation that fails once usually fails every time."""
         known = what in self._failed
         self._failed.add(what)
         return not known
@@ -299,10 +300,10 @@ def flush(timeout_s: float) -> None:
 
 
 def _detach_in_child() -> None:
-    """A forked child, a DataLoader's worker above all, is not the rank.
+    """A forked child, usually a DataLoader's worker, is not the rank.
 
-    It has the rank's locks, some held for ever, and none of its threads. The rank's telemetry is
-    kept there unused, since with it CUDA events would be destroyed that are the parent's.
+    It has the rank's locks, some held forever, and none of its threads. The rank's telemetry is
+    kept there unused, because destroying it would destroy CUDA events of the parent.
     """
     global _of_parent
     _of_parent, telemetry._rank = telemetry._rank, None
