@@ -29,7 +29,7 @@ SKEW_S = 5.0
 
 
 class _Lease(Struct, frozen=True, omit_defaults=True):
-    """The content of the file; empty: nobody holds it."""
+    """The content of the file; empty: no holder."""
 
     holder: str = ""
     renewal: str = ""

@@ -16,7 +16,7 @@ HOUR_S = 3_600.0
 RETRY_S = 10.0
 """After an act that failed."""
 TRIES = 3
-"""Of one act: after so many failures it is given up."""
+"""The number of failures of one act after which it is given up."""
 
 
 class Trigger(StrEnum):

@@ -101,7 +101,7 @@ class LineParser:
             return self._line(None, text, level(text))
         if at_s is None:
             return self._line(None, text, level(text))
-        # Of Ray's and Google's formats the letter is the level, whatever the text quotes.
+        # In Ray's and Google's formats the letter is the level, even if the text quotes another.
         rest = text[:start] + text[end:]
         return self._line(at_s, rest, _LETTERS.get(letter, "") if letter else level(rest))
 

@@ -36,7 +36,7 @@ CHECKPOINTS_KEPT = 2_000
 _NONE: dict[str, float] = {}
 
 THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
-"""The curves of which a pruned run keeps the newest point."""
+"""The curves that keep their newest point when a run is pruned."""
 
 
 class AttemptView(Struct):

@@ -56,7 +56,7 @@ class Key(Struct, frozen=True):
     """Textual's names, comma-separated."""
     shown: str
     label: str
-    """One or two words, for the footer."""
+    """A short label, for the footer."""
     help: str
     views: tuple[str, ...] = VIEWS
     """The views in which it works."""

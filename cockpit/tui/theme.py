@@ -129,8 +129,8 @@ def semantic_variables(theme: Theme) -> dict[str, str]:
 class Palette:
     """Convert a style of the palette to a Rich style: `bad`, `bold curve-2`, `reverse muted`.
 
-    Each word is a semantic colour or an attribute (bold, dim, italic, underline, reverse, strike);
-    the style may be empty. An unknown word is a programming error and raises KeyError.
+    Each part is a semantic colour or an attribute (bold, dim, italic, underline, reverse, strike);
+    the style may be empty. An unknown part is a programming error and raises KeyError.
     """
 
     def __init__(self, variables: Mapping[str, str]) -> None:

@@ -1,9 +1,9 @@
 """The cost of the Charts view: `python -m tests.bench.chart_cost`.
 
 Six charts of 14,400 points each on a terminal of 200×50, drawn again after a new point, after a
-move of the cursor, and zoomed and panned to another window each time. A redraw is the curves folded
-and drawn, the difference to the last picture found, and every line of all six made anew as styled
-text: more than is painted, for the terminal gets only the cells that changed.
+move of the cursor, and zoomed and panned to another window each time. A redraw folds and draws the
+curves, finds the difference to the last picture, and creates every line of all six as styled text:
+more than is painted, because the terminal gets only the cells that changed.
 """
 
 from __future__ import annotations

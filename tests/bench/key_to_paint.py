@@ -1,7 +1,7 @@
 """The latency from a key to its effect on the terminal: `python -m tests.bench.key_to_paint`.
 
-The screen on a simulated RayCluster of 1,000 and of 5,000 pods, 50 of which change a second, in a
-real pseudo-terminal of 200×50. `j` moves the cursor; its effect is there once the name of the next
+The UI on a simulated RayCluster of 1,000 and of 5,000 pods, where 50 change a second, in a real
+pseudo-terminal of 200×50. `j` moves the cursor; its effect is complete once the name of the next
 pod has arrived.
 """
 

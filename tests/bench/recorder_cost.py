@@ -42,7 +42,7 @@ START_S = 1_763_712_000.0
 HOUR_S = 3_600
 RUN = "5d0c1f0e9b7a4c1c8f7e3a2b1c0d9e8f"
 FEW, TOLD = 64, 64
-"""Above FEW ranks, each tick contains TOLD of them."""
+"""Above FEW ranks, each tick contains `TOLD` of them."""
 
 
 @dataclass(slots=True)

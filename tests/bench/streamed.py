@@ -1,9 +1,9 @@
-"""The bundled loop, whose examples are in turn loaded by torch's DataLoader and by Ray Data:
-`python -m tests.bench.streamed DIRECTORY TURNS`, on a cluster.
+"""The bundled loop, with torch's DataLoader and Ray Data alternating: `python -m
+tests.bench.streamed DIRECTORY TURNS`, on a cluster.
 
-Rank 0 notes in DIRECTORY/turns.txt, at the end of each turn, who loaded, its examples of all ranks
-and its seconds. A turn begins with nothing loaded, and what the DataLoader's processes and Ray
-Data's stream take to begin counts.
+Rank 0 writes to DIRECTORY/turns.txt, at the end of each turn, the loader, the examples of all ranks
+and the seconds. A turn starts with nothing loaded, and the time that the DataLoader's processes and
+Ray Data's stream take to start counts.
 """
 
 from __future__ import annotations

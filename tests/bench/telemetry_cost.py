@@ -1,11 +1,11 @@
-"""What telemetry costs a training loop: `python -m tests.bench.telemetry_cost`.
+"""The cost of telemetry for a training loop: `python -m tests.bench.telemetry_cost`.
 
-After a step of 5 ms, whose work has taken the caches: what one section, six of them, one `step()`
-with two tensors, and all of it take of the training thread's time. Which of them comes after which
-step is drawn, and an empty call is among them, whose median is taken off: pairs of whole loops vary
-by more than this costs. Then the same in a tight loop, where all of it is in the cache; on a GPU a
-section with its CUDA events. What steps that nobody takes leave in memory. And the real job on a
-real cluster, with and without from epoch to epoch of the same run.
+After a step of 5 ms, whose work has filled the caches: the training thread's time of one section,
+of six, of one `step()` with two tensors, and of all of them. The order is random, and the median of
+an empty call is subtracted: pairs of whole loops vary by more than this costs. Then the same in a
+tight loop, where all of it is in the cache; on a GPU a section with its CUDA events. The memory of
+steps that no thread takes. And the real job on a real cluster, with and without telemetry in
+alternating epochs of one run.
 """
 
 from __future__ import annotations

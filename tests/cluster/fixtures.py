@@ -87,7 +87,7 @@ class RealCluster:
         return found
 
     def wait_ready(self, workers: int, timeout_s: float = 600.0) -> None:
-        """Until the head and exactly so many workers are there, and Ready."""
+        """Until the head and exactly this number of workers exist, and are Ready."""
         deadline = time.monotonic() + timeout_s
         while True:
             pods = self.pods()

@@ -71,7 +71,7 @@ def keeper(held: Path) -> Process:
     return parsed(json.loads(held.read_text())["keeper"])
 
 
-# -- who is hit
+# -- targets
 
 
 def test_a_rank_is_found_by_its_number(start: Start) -> None:

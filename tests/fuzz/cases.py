@@ -84,12 +84,12 @@ _CHANGES = st.lists(
 
 
 def lanes(cases: int) -> pytest.MarkDecorator:
-    """Run the test with `cases`: QUICK of them in the quick lane, so many in the slow one."""
+    """Run the test with `cases`: QUICK of them in the quick lane, that number in the slow one."""
     return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.slow)])
 
 
 def examine(strategy: st.SearchStrategy[T], check: Callable[[T], object], cases: int) -> None:
-    """Call `check` with so many values of the strategy; the smallest that it fails on is shown."""
+    """Call `check` with this number of values of the strategy; the smallest failing is shown."""
 
     @seed(SEED)
     @settings(PROFILE, max_examples=cases)

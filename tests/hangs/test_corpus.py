@@ -21,7 +21,7 @@ def scenario(name: str) -> str:
 
 
 def once(names: list[str], known: tuple[str, ...]) -> list[str]:
-    """Return the first variant of each scenario of which `known` has none."""
+    """Return the first variant of each scenario that has none in `known`."""
     first = {scenario(name): name for name in reversed(names)}
     wanted = first.keys() - set(map(scenario, known))
     return [name for name in names if name in first.values() and scenario(name) in wanted]

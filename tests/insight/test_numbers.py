@@ -249,7 +249,7 @@ def test_the_end_is_known_from_the_command_line() -> None:
 
 
 def test_the_end_in_epochs_counts_evaluations() -> None:
-    """Epochs of 60 s by the reports, whatever the duration of the steps."""
+    """Epochs of 60 s by the reports, for any duration of the steps."""
     training = Training(change=known)
     training.start()
     for second in training.go(400):

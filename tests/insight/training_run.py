@@ -114,7 +114,7 @@ class Training:
         self.now_s += 8
 
     def end(self, reason: str, back_by: int = 0) -> None:
-        """The attempt ends; the next resumes so many steps back."""
+        """The attempt ends; the next resumes this number of steps back."""
         self.tell(
             AttemptEnded(
                 at_s=self.clock, source="telemetry", run_id=RUN, attempt=self.attempt,

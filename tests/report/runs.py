@@ -250,7 +250,7 @@ def _ended(attempt: int, at_s: float, reason: str) -> AttemptEnded:
 
 
 def large(ranks: int = 1_000, seconds: int = 3_600, told: int = 64) -> Iterator[Event]:
-    """A large world at 1 Hz: spreads over all ranks, and some ranks in turn. Rank 617 is slow."""
+    """A large world at 1 Hz: spreads over all ranks, and alternating ranks. Rank 617 is slow."""
     yield _state(0, RunState.RUNNING, "large")
     placements = tuple(
         Placement(rank, f"n{rank // 8}", f"10.0.{rank // 200}.{rank % 200}", rank, (rank % 8,))

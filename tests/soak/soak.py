@@ -295,7 +295,7 @@ class Soak:
             self.result.disturbances.append(name)
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 - it is reported, and the soak goes on
+            except Exception as error:  # noqa: BLE001 - it is reported, and the soak continues
                 self.problem(f"{name}: {type(error).__name__}: {error}")
         self.clock.step(0.0)
         self._free()

@@ -26,7 +26,7 @@ class Fault:
     text: str = ""
     wait_s: float = 0.0
     after_bytes: int | None = None
-    """A log answer ends after so many bytes of its body."""
+    """A log response ends after this number of bytes of its body."""
     clean: bool = True
     """Ends as if complete; otherwise the connection is cut."""
 
@@ -64,7 +64,7 @@ class FakeDashboard:
         return sum(part in asked for asked in self.asked)
 
     async def until_asked(self, part: str, times: int) -> None:
-        """Until so many requests had this in their path or query."""
+        """Until this number of requests had this in their path or query."""
         async with asyncio.timeout(10), self._news:
             await self._news.wait_for(lambda: self.times_asked(part) >= times)
 

@@ -2,7 +2,7 @@
 
     python -m tests.sources.mutated --lines 1000000 --seed 1
 
-feeds them through the reader into a store and says what became of them.
+passes them through the reader into a store and prints the results.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def http(status: int, body: bytes, *headers: str) -> bytes:
 class RawServer:
     answer: Answer
     chunk_bytes: int = 0
-    """Sent so many at a time, with a pause after each; 0: all at once."""
+    """The number of bytes sent at a time, with a pause after each; 0: all at once."""
     pause_s: float = 0.0
     hang: bool = False
     """Accepts the connection and sends nothing."""

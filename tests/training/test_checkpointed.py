@@ -37,7 +37,7 @@ ALONE = World(0, 1, 0, CPU)
 
 
 class Half(World):
-    """Of two ranks, the other one of which neither trains nor responds."""
+    """One of two ranks; the other neither trains nor responds."""
 
     def total(self, value: Tensor) -> Tensor:
         return value
@@ -197,7 +197,7 @@ def test_its_steps_report_where_their_time_goes_and_what_the_model_needs(
     assert record.step_time_s is not None
     assert 0.5 < sum(part or 0.0 for part in parts) / record.step_time_s <= 1.0
     # Convolutions 1→8→8 at 8×8 and 8→16→16 at 4×4, 3×3 each, and 64→10: two FLOPs a multiplication
-    # and addition, twice that again backward, but for the first's input, which needs no gradient.
+    # and addition, twice that backward, except for the first's input, which needs no gradient.
     first = 2 * 64 * 9 * 8
     rest = 2 * (64 * 9 * 8 * 8 + 16 * 9 * 8 * 16 + 16 * 9 * 16 * 16 + 64 * 10)
     assert told == [2 * first + 3 * rest]

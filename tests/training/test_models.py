@@ -283,7 +283,7 @@ def test_the_flops_counted_of_a_gpt_are_palms(name: str) -> None:
 
 def test_the_flops_counted_of_resnet_50_are_those_of_torchvision() -> None:
     """4.09 GFLOPs (a multiplication and addition as one) forward, as torchvision documents; twice
-    that backward, but for the first layer's input, which has no gradient.
+    that backward, except for the first layer's input, which has no gradient.
     """
     with torch.device("meta"):
         model = build(ModelSettings(model="resnet50"), (3, 224, 224), 1000)

@@ -292,7 +292,7 @@ def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(
 
 @pytest.fixture(scope="module")
 def torchrun(cluster: Cluster) -> Outcome:
-    """Two ranks started by torchrun's agent, one of which is killed after step 30."""
+    """Two ranks started by torchrun's agent; one is killed after step 30."""
     dead: list[int] = []
 
     def kill(records: list[Record]) -> None:

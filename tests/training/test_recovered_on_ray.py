@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32", "--checkpoint-every-steps", "20"]
 EPOCHS = ["--epochs", "12", "--num-to-keep", "8"]
 LAST = 490
-"""In the midst of the eleventh epoch of 45 steps, and long after both kills."""
+"""During the eleventh epoch of 45 steps, and long after both kills."""
 
 
 def train(cluster: Cluster, name: str, *argv: str) -> list[str]:

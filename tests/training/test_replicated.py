@@ -72,7 +72,7 @@ def all_reduces(world: World, folder: Path, settings: TrainSettings) -> list[int
     counted: list[int] = []
 
     def counting(ddp: Any, *_: object) -> None:
-        def hook(state: object, bucket):  # type: ignore[no-untyped-def] # DDP takes no words
+        def hook(state: object, bucket):  # type: ignore[no-untyped-def] # DDP accepts no annotations
             counted.append(bucket.buffer().numel())
             return allreduce_hook(None, bucket)  # type: ignore[arg-type]
 

@@ -96,7 +96,7 @@ def test_every_switch_continues_with_the_very_same_losses(switched: str, tmp_pat
 
 
 def two_ranks(world: World, folder: Path) -> tuple[dict[int, float], dict[int, float], str]:
-    """The losses of an exact run and of its resumed one, and what PowerSGD's resume says."""
+    """The losses of an exact run and of its resumed one, and what PowerSGD's resume reports."""
     sent = replace(SMALL, workers=2, accumulate=2, comm_hook="bf16")
     losses = smooth_and_broken(world, folder / "exact", sent)
     said = io.StringIO()

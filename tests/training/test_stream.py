@@ -130,7 +130,7 @@ def test_a_tick_without_news_writes_nothing(tmp_path: Path) -> None:
 
 
 def full_after(written: int) -> Callable[[int, bytes], int]:
-    """A disk with room for so many bytes."""
+    """A disk with space for this number of bytes."""
     left = written
     write = os.write
 

@@ -5,7 +5,7 @@
   callback ready to run, and the screen has nothing to lay out. Other threads and timers are not
   waited for: a test that needs what they do waits for the result (`Seen.until`).
 - Textual renders each update of a headless app and then drops it. Here the screen is rendered
-  when somebody reads it: `Seen.text`, a snapshot, and the end of each test.
+  when a test reads it: `Seen.text`, a snapshot, and the end of each test.
 """
 
 from __future__ import annotations

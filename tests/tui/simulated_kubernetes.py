@@ -65,7 +65,7 @@ def many(pods: int) -> Simulation:
 
 
 def churned(pods: Sequence[Pod], tick: int, count: int) -> tuple[Pod, ...]:
-    """`count` of the pods have changed since the last tick: the same ones are replaced in turn."""
+    """`count` of the pods have changed since the last tick: the same ones are replaced in order."""
     changed = list(pods)
     for n in range(count):
         at = (tick * count + n) * 37 % len(changed)

@@ -22,7 +22,7 @@ from tests.tui.test_app_snapshots import Compare, shown
 
 
 def uneven(ranks: int = 1000) -> Simulation:
-    """A large run in which some ranks are slow, hot, broken or silent."""
+    """A large run in which some ranks are slow, hot, broken or stale."""
     simulation = wide(ranks, until_s=30)
     simulation.advance(30)
     simulation.session.drain()

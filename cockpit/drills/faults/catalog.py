@@ -72,8 +72,9 @@ RIGHTS = {
     "cordon nodes": "cordon",
     "scale worker groups": "scale",
 }
-"""By the first words of a `Fault`'s requirement: the verb of `Backend.capabilities`. Requirements
-of the pod or the host are checked when a drill is prepared."""
+"""By the start of a `Fault`'s requirement: the verb of `Backend.capabilities`. Requirements of the
+pod or the host are checked when a drill is prepared.
+"""
 
 
 def why_not(fault: Fault, backend: str, rights: Mapping[str, Capability]) -> str:

@@ -99,7 +99,7 @@ def keep(
                 break
         effect.close()
         path.unlink()
-    except BaseException as error:  # noqa: BLE001 - told to whoever waits, who raises it
+    except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
         said = said and f"{type(error).__name__}: {error}".encode()
     finally:
         if said:

@@ -172,7 +172,7 @@ def _frozen(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
     if len(series) < most or not _same(series.values[-most:]) or series.times[-most] < since:
         return []
     told = series.values[bisect_left(series.times, since) :]
-    # A loop that gives its loss every so many steps has it repeated in between.
+    # A loop that reports its loss every few steps repeats the value in between.
     stretches = [len(list(same)) for _, same in groupby(told)]
     usual = max(stretches[:-1], default=most)
     if stretches[-1] < max(most, REPEATED * usual):

@@ -1,16 +1,15 @@
 """Ranks that report nothing, and runs without progress.
 
-    silent rank   RUNNING, and its last update is max(20 s, 5 * its step time) older than another's
+    stale rank    RUNNING, and its last update is max(20 s, 5 * its step time) older than another's
     hung run      RUNNING, telemetry is current, and no rank made a step for the longest of 120 s,
                   20 * the median step time, and twice the longest pause of this run before
     slow start    the ranks are up for 600 s, and there is no first step
     no report     a run without steps made no report for the longest of 120 s, 6 * the usual
-                  interval,
-                  and twice the longest interval before
+                  interval, and twice the longest interval before
 
 The longest pause before distinguishes an evaluation, or a long checkpoint, from a hang; the first
 one that takes more than two minutes is not recognised. In a large run the aggregator reports the
-silent ranks. Nothing is found while telemetry itself is stale: see `findings`.
+stale ranks. Nothing is found while telemetry itself is stale: see `findings`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from cockpit.store.series import Series
 
 
 def find(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> list[Finding]:
-    """A run without any progress has no silent ranks: there is one finding instead of many."""
+    """A run without any progress has no stale ranks: there is one finding instead of many."""
     attempt = run.attempt
     if attempt is None or not is_going(run):
         return []

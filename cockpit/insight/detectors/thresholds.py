@@ -35,14 +35,14 @@ class Thresholds(Struct, frozen=True):
     straggler_sigmas: float = 5.0
     """A rank is one when its own work a step is so far above the other ranks', and also …"""
     straggler_percent: float = 20.0
-    """… so many percent of a step."""
+    """… this percentage of a step."""
     slowed_percent: float = 30.0
     """A rank's own work a step against its own past in this attempt, beyond what all ranks did."""
 
     regression_sigmas: float = 3.0
     """Throughput is lower than before when it is so far below, and also …"""
     regression_percent: float = 10.0
-    """… so many percent."""
+    """… this percentage."""
     regression_past_s: float = 1_800.0
     """How far back this attempt's own past reaches."""
     regression_runs: int = 3
@@ -72,11 +72,11 @@ class Thresholds(Struct, frozen=True):
     silent_s: float = 20.0
     """A rank without data for this long, while another has data, and also …"""
     silent_steps: float = 5.0
-    """… so many of its steps before."""
+    """… this number of its steps before."""
     hung_s: float = 120.0
     """No rank made a step for the longest of this, twice the longest pause before, and …"""
     hung_steps: float = 20.0
-    """… so many median steps."""
+    """… this number of median steps."""
     first_step_s: float = 600.0
     """An attempt whose ranks have been up for this long without a step."""
     between_s: float = 120.0
@@ -88,7 +88,7 @@ class Thresholds(Struct, frozen=True):
     report_s: float = 120.0
     """A run that only reports has not for the longest of this, twice its longest pause, and …"""
     report_intervals: float = 6.0
-    """… so many usual intervals."""
+    """… this number of usual intervals."""
 
     memory_horizon_s: float = 3_600.0
     """Growth that reaches the limit within this time is reported."""
@@ -107,7 +107,7 @@ class Thresholds(Struct, frozen=True):
     checkpoint_age_s: float = 1_800.0
     """The newest checkpoint is older than the longer of this and …"""
     checkpoint_intervals: float = 3.0
-    """… so many usual intervals."""
+    """… this number of usual intervals."""
 
     price_per_gpu_hour: float = 0.0
     """In any currency; 0 hides costs."""

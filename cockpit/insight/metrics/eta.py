@@ -39,7 +39,7 @@ class Eta(Struct, frozen=True):
     unit: str
     """`steps` or `epochs`."""
     said_by: str
-    """The source of the target, in a few words."""
+    """The source of the target, as short text."""
     at_s: float
     """The time of the newest sample."""
 

@@ -10,7 +10,7 @@ max(FLOOR_S, 6 * the median gap, 2 * the longest gap that was no stall)
 A stall begins at the last progress, plus one usual gap.
 
 The watchdog of the ranks sees the progress between two reports too. Where its dumps explain a hang,
-the stall begins at the last progress that the ranks saw, whatever the pace of the reports is.
+the stall begins at the last progress that the ranks saw, for any pace of the reports.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A node is suspect with one of these:
 - a condition or a taint that reports a problem, or it is not ready
 - a GPU error (an Xid, or an uncorrected memory error)
 - at least 2 failures, and more than chance explains: with the failure rate of the other nodes,
-  so many would happen with a probability below 5 % (the tail of a Poisson distribution)
+  that number would happen with a probability below 5 % (the tail of a Poisson distribution)
 - slow ranks or throttled GPUs in at least 2 runs
 """
 

@@ -117,7 +117,7 @@ def _measure(name: str, value: float, before: Sequence[float]) -> Measure:
 
 
 def curves(store: Store, run_id: str, begin_s: float, end_s: float) -> tuple[KeptCurve, ...]:
-    """The run's loss and throughput in that time, thinned to so many points that a file holds."""
+    """The run's loss and throughput in that time, thinned to the limit of a file."""
     run = store.runs.get(run_id)
     if run is None:
         return ()

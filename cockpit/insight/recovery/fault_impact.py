@@ -1,13 +1,12 @@
 """Which attempt a fault hit, which one it led to, and whether it interrupted the run.
 
-The attempt that is hit is the one that runs at the injection, or the one that starts then: the
-restart after an earlier fault belongs to that fault. The next attempt with a step belongs to the
-recovery.
+The affected attempt is the one that runs at the injection, or the one that starts then: the restart
+after an earlier fault belongs to that fault. The next attempt with a step belongs to the recovery.
 
 A fault that ends no attempt is over for the run once, after its own end, nothing is wrong any more
-and the throughput is back for 15 s: no state but RUNNING, no pod under its ranks that is not ready,
-no rank of it silent. For a run that stays slower, a minute without any other problem is enough. An
-attempt that ends later ended for another reason.
+and the throughput is back for 15 s: no state but RUNNING, all pods of its ranks ready, current data
+of all ranks. For a run that stays slower, a minute without any other problem is enough. An attempt
+that ends later ended for another reason.
 """
 
 from __future__ import annotations

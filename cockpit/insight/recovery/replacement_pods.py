@@ -87,7 +87,7 @@ def _taken(store: Store) -> list[PodPast]:
 
 
 def _scales(drill: Drill) -> bool:
-    """Its pods are taken away for good."""
+    """Its pods are removed for good."""
     return drill.fault.startswith("scale")
 
 

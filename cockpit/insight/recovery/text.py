@@ -58,7 +58,7 @@ def so_far(measured: Recovery, now_s: float) -> str:
 
 
 def outcome(measured: Recovery) -> str:
-    """In two words, for a title."""
+    """As short text, for a title."""
     if measured.recovered or (not measured.drill.run_id and measured.pod_ready_s is not None):
         return "Recovered"
     return "Not interrupted" if measured.interrupted is False else LOST

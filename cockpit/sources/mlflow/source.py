@@ -39,7 +39,7 @@ NOWHERE = f"no MLflow is configured: [mlflow] uri, or {URI_VARIABLE}"
 
 
 def context(submission_id: str) -> dict[str, str]:
-    """Environment variables of a job, by which its MLflow runs can be matched."""
+    """Environment variables of a job that identify its MLflow runs."""
     return {CONTEXT_VARIABLE: json.dumps({SUBMISSION_TAG: submission_id})}
 
 

@@ -27,7 +27,7 @@ def job_log(dashboard: Dashboard, job_id: str) -> Locate:
 
 
 def node_log(node_id: str, name: str) -> Locate:
-    """Any file in a node's log directory, such as a rank's; nobody says when it is over."""
+    """Any file in a node's log directory, such as a rank's; its end is not reported."""
 
     async def locate() -> LogFile:
         return LogFile(node_id, name)
@@ -46,7 +46,7 @@ async def follow_job_log(
 ) -> AsyncGenerator[str, None]:
     """A job's log by line, clean and without newlines: see Follower. None: from its start.
 
-    `on_trouble` hears of each failure that is tried again.
+    `on_trouble` is called for each failure before a retry.
     """
     follower = Follower(
         dashboard, job_log(dashboard, job_id), tail_lines=tail_lines, follow=follow, poll_s=poll_s

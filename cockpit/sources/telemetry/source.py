@@ -1,9 +1,9 @@
 """The telemetry stream: files on the head node, found and followed through the log routes.
 
-Each driver writes one stream, a sequence of files of which the oldest are deleted. All existing
-files are read, so that a cockpit that attaches late shows the history. Then only the newest file of
-each running driver is followed. Ray can end a response cleanly while the job runs (ray #57002,
-#60665): each stream is resumed by the sequence numbers of its records.
+Each driver writes one stream, a sequence of files; the oldest are deleted. All existing files are
+read, so that a cockpit that attaches late shows the history. Then only the newest file of each
+running driver is followed. Ray can end a response cleanly while the job runs (ray #57002, #60665):
+each stream is resumed by the sequence numbers of its records.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class LaunchForm(Struct):
         return groups(self.job, self.jobs)
 
     def found(self, words: str) -> list[BundledJob]:
-        """The jobs with all of the words in their name or summary, best match first."""
+        """The jobs whose name or summary contains all search terms, best match first."""
         found = [job for job in self.jobs if _has(words, job.name, job.summary)]
         return sorted(found, key=lambda job: _unlike(words, job.name)) if words else found
 
@@ -76,7 +76,7 @@ class LaunchForm(Struct):
     def lines(self, words: str = "") -> list[Head | Line]:
         """The visible lines: heads, and the settings of open groups.
 
-        With words, the settings that have all of them in their name, help or choices.
+        With search terms, the settings whose name, help or choices contain all of them.
         """
         shown: list[Head | Line] = []
         for group in self.groups:
@@ -90,7 +90,7 @@ class LaunchForm(Struct):
         return shown
 
     def likeliest(self, words: str) -> str:
-        """The best match; "" if no setting has the words."""
+        """The best match; "" if no setting contains the terms."""
         shown = [line.setting.name for line in self.lines(words) if isinstance(line, Line)]
         return min(shown, key=lambda name: _unlike(words, name), default="")
 
@@ -126,7 +126,7 @@ def _of(setting: JobSetting, words: str) -> bool:
 
 
 def _unlike(words: str, name: str) -> int:
-    """The distance of the words from that name."""
+    """The distance of the terms from that name."""
     words = words.strip().lower().replace("-", "_")
     name = name.replace("-", "_")
     return 0 if words == name else 1 if name.startswith(words) else 2 if words in name else 3

@@ -36,7 +36,9 @@ def svg_of(app: App[int], title: str = "cockpit") -> str:
 
 
 def _placed(found: re.Match[str]) -> str:
-    """Each group of words has its own position: some renderers drop spaces at a text's start."""
+    """Each group without double spaces has its own position: some renderers drop spaces at a text's
+    start.
+    """
     text, x = unescape(found["text"]), float(found["x"])
     return "".join(
         f'<text class="{found["class"]}" x="{x + width_of(text[: words.start()]) * _CELL:.1f}"'

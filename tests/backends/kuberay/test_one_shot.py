@@ -1,4 +1,4 @@
-"""One look reads pods from the table that kubectl prints."""
+"""One-shot queries read pods from the table that kubectl prints."""
 
 from __future__ import annotations
 

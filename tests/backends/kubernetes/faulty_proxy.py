@@ -28,7 +28,7 @@ class Fault:
     answer: bytes = b""
     """Given in place of the server's."""
     cut_after: int | None = None
-    """The connection is reset after so many bytes of the server's answer."""
+    """The connection is reset after this number of bytes of the server's response."""
     stall_after: int | None = None
     """No data after this number of bytes; the connection stays open."""
 

@@ -262,7 +262,7 @@ class Clusters:
         self._expected.setdefault((cluster.key, group), {})[pod.name] = 0.0
 
     def _as_expected(self, cluster: Cluster, group: str) -> bool:
-        """Whether every created pod was observed since, and every deleted one is gone.
+        """Whether every created pod was observed since, and every deleted one is absent.
 
         Until then the group is skipped, or pods would be created or deleted twice.
         """

@@ -1,16 +1,16 @@
-"""What an operator did in a replay, against what the recorded one did, action by action.
+"""Compare an operator in a replay with the recorded one, action by action.
 
-Compared exactly: which pods were made, in which order and with which labels; what each pod went
-through; which services came and went; every value of each field of the status in its order; which
-kinds of events were told; the first head, worker and service, field by field.
+Compared exactly: the created pods, their order and labels; the phases of each pod; the services
+created and deleted; every value of each field of the status in its order; the kinds of emitted
+events; the first head, worker and service, field by field.
 
-Left out, since they depend on time or chance: steps of a count between its turning points (two
-pods that become ready within a few milliseconds make one step or two), how often an event was told,
-the names of pods and replicas, which pod is picked where any will do, and the moment between a
-head's deletion and the kubelet's first word about the next (HeadPodReady is `HeadPodNotFound` or
-`Unknown` then, with or without the head's name: whichever the operator's cache has). And the real
-operator may hear that a service is gone before it hears that the whole cluster is, and makes it
-again for a moment: what is made for a cluster that is gone does not count.
+Not compared, since they depend on time or chance: steps of a count between its turning points (two
+pods that become ready within a few milliseconds make one step or two), the number of events of a
+kind, the names of pods and replicas, the selection among equal pods, and the moment between a
+head's deletion and the kubelet's first update on the next (HeadPodReady is `HeadPodNotFound` or
+`Unknown` then, with or without the head's name, depending on the operator's cache). And the real
+operator may observe the deletion of a service before that of the whole cluster, and create it again
+for a moment: objects that are created for a deleted cluster do not count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m tests.cluster.recordings.distil NAME TRACE.jsonl.gz`: a recording from a raw trace.
 
 A trace has one JSON object a line: `t`, `kind`, and either `type` and `object` of a watch event or,
-for the kind Action, the words of what was done.
+for the kind Action, a description of the action.
 """
 
 from __future__ import annotations

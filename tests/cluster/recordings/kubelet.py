@@ -22,7 +22,7 @@ class Kubelet:
         self._addresses: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Keep the node alive: the pods of a silent one are evicted."""
+        """Keep the node alive: the pods of a node without updates are evicted."""
         room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
         await self._api.create("/api/v1/nodes", {"metadata": {"name": self._node}})
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}

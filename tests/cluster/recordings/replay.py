@@ -1,10 +1,9 @@
-"""A recording, done again: its stimuli in their order, and the operator's answers waited for.
+"""Replay a recording: apply its stimuli in order, and wait for the operator's responses.
 
-Stimuli are what the user did, what Ray's autoscaler patched and what the kubelet said. Wherever
-the recording was quiet, the operator must have brought everything to the recorded state: the
-status, the pods with their labels, the services. Names differ, so recorded pods are matched with
-live ones; where the operator picks a pod at random, the one that it picked takes the place of the
-recorded one.
+Stimuli are the actions of the user, the patches of Ray's autoscaler and the updates of the kubelet.
+At each quiet point of the recording, the operator must have reached the recorded state: the status,
+the pods with their labels, the services. Names differ, so recorded pods are matched with live ones;
+where the operator selects a pod at random, the selected one replaces the recorded one.
 """
 
 from __future__ import annotations

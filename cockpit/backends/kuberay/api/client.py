@@ -140,7 +140,7 @@ class KubeClient:
     ) -> AsyncGenerator[Page, None]:
         """Yield the list in pages, each as soon as it is received.
 
-        A list that expires meanwhile (410) raises KubeError; start again.
+        A list that expires during that (410) raises KubeError; start again.
         """
         go_on = ""
         while True:

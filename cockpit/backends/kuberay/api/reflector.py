@@ -1,8 +1,8 @@
 """List and watch one kind of object.
 
 The list is read in pages and each is emitted at once. Then a watch with bookmarks continues from
-there, and is resumed after each interruption. At rest that is one request in five to ten minutes,
-whatever the number of objects. Only the result of `parse` is kept for each object.
+there, and is resumed after each interruption. At rest that is one request in five to ten minutes
+for any number of objects. Only the result of `parse` is kept for each object.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ when
 2. its environment was overwritten, all of it or the part with the marker, and its working
    directory, its output, or the session that it is in is the cluster's.
 
-A process with a readable environment and no marker is never killed, whatever its directory: a shell
+A process with a readable environment and no marker is never killed, in any directory: a shell
 in the cluster's directory is the user's.
 """
 

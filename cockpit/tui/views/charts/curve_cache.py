@@ -20,7 +20,7 @@ class Placing(Struct, frozen=True):
     """The place of a run's points on the axis of the charts."""
 
     progress: Series | None = None
-    """The run's steps, by which its points are placed. None: by time."""
+    """The run's steps, which place its points. None: by time."""
     shift_s: float = 0.0
     """How much later than they were, so that two runs begin together."""
 
@@ -99,7 +99,7 @@ def time_at(run: RunView, step: float) -> float | None:
 
 
 def begun_s(run: RunView) -> float | None:
-    """The time of its first sample, by which runs are aligned, whatever they waited for before."""
+    """The time of its first sample, to align runs; waiting times before it do not count."""
     if len(run.progress):
         return run.progress.times[0]
     firsts = [run.curves[name].times[0] for name in run.curves if len(run.curves[name])]

@@ -36,7 +36,7 @@ class StyledLines(FewLines):
 
 
 def about(kind: Fault, why: str) -> Content:
-    """A fault: why it cannot be had, and what it needs and takes."""
+    """A fault: why it is unavailable, its requirements and its parameters."""
     known = [
         ("needs", ", ".join(kind.needs)),
         ("end", kind.ending),

@@ -207,7 +207,7 @@ WARNING = Field(
     is_number=False,
 )
 COLOURS = (STEP_TIME, GPU, MFU, LOSS, DATA, COMM, TEMPERATURE, STRAGGLER)
-"""The columns by which a heat map can be coloured, in this order."""
+"""The columns that can colour a heat map, in this order."""
 
 
 def score_text(score: float) -> str:

@@ -157,7 +157,7 @@ def rank_columns(run: RunView | None) -> tuple[Column, ...]:
 def stale_after_s(run: RunView) -> float:
     """The age from which a rank's newest sample is late.
 
-    In a large run a rank is sampled only at intervals; the stream reports which ranks are silent.
+    In a large run a rank is sampled only at intervals; the stream reports which ranks are stale.
     """
     turns = math.ceil((run.world_size or len(run.ranks)) / TOLD_A_TICK) if _is_wide(run) else 0
     return STALE_AFTER_S + turns

@@ -90,7 +90,7 @@ class RowLines(ScrollView):
                 self.refresh()
 
     def set_sort(self, key: str, reverse: bool = False) -> None:
-        """Mark a column as the one by which the caller has sorted."""
+        """Mark the column that the caller has sorted by."""
         if (key, reverse) != self._sort:
             self._sort = (key, reverse)
             self._refresh_line(0)
