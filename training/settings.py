@@ -95,8 +95,8 @@ def parse(settings: type[T], program: str, summary: str, argv: Sequence[str] | N
 def _within(
     parser: Callable[[str], Any], least: float | None, most: float | None
 ) -> Callable[[str], Any]:
-    def parsed(word: str) -> Any:
-        value = parser(word)
+    def parsed(text: str) -> Any:
+        value = parser(text)
         too_small = least is not None and not value >= least
         if too_small or (most is not None and not value <= most):
             raise argparse.ArgumentTypeError(f"{value} is not {_range(least, most)}")
@@ -115,17 +115,17 @@ def _range(least: float | None, most: float | None) -> str:
 def boolean_variable(name: str, *, default: bool) -> bool:
     """Return the environment variable as true or false. Raises ValueError for any other text."""
     text = os.environ.get(name, "").strip()
-    words = _WORDS | {"on": True, "y": True, "off": False, "n": False}
-    if text and text.lower() not in words:
+    texts = _TRUTH_VALUES | {"on": True, "y": True, "off": False, "n": False}
+    if text and text.lower() not in texts:
         raise ValueError(f"{name} is {text!r}, which is neither true nor false")
-    return words[text.lower()] if text else default
+    return texts[text.lower()] if text else default
 
 
-def _bool(word: str) -> bool:
-    if word.lower() not in _WORDS:
-        raise argparse.ArgumentTypeError(f"{word!r} is neither true nor false")
-    return _WORDS[word.lower()]
+def _bool(text: str) -> bool:
+    if text.lower() not in _TRUTH_VALUES:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return _TRUTH_VALUES[text.lower()]
 
 
-_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_TRUTH_VALUES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _PARSERS: dict[str, Any] = {"bool": _bool, "int": int, "float": float, "str": str}

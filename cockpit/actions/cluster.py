@@ -86,16 +86,16 @@ class ClusterActions:
 
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         """Remove all pods of the cluster, or create them again; `uid` as in `ScaleRequest`."""
-        words = ("running", "suspended") if suspended else ("suspended", "running")
-        change = self._of_cluster("suspend" if suspended else "unsuspend", *words)
+        before_after = ("running", "suspended") if suspended else ("suspended", "running")
+        change = self._of_cluster("suspend" if suspended else "unsuspend", *before_after)
         with self._noting_failure(change):
             await self._backend.suspend(suspended, uid=uid)
         await self._done(change)
 
     async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
         """Keep new pods off a machine, or let them on again; `uid` as in `ScaleRequest`."""
-        words = ("schedulable", "cordoned") if cordoned else ("cordoned", "schedulable")
-        change = Change("cordon" if cordoned else "uncordon", "Node", machine, *words)
+        before_after = ("schedulable", "cordoned") if cordoned else ("cordoned", "schedulable")
+        change = Change("cordon" if cordoned else "uncordon", "Node", machine, *before_after)
         with self._noting_failure(change):
             await self._backend.cordon(machine, cordoned, uid=uid)
         await self._done(change)

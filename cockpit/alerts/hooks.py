@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 def message(alert: Alert, *, cleared_s: float | None = None) -> dict[str, Any]:
     """The JSON object that hooks receive. `text` is the line that chat systems expect."""
     finding = alert.finding
-    word = "cleared" if cleared_s is not None else finding.severity.value
+    text = "cleared" if cleared_s is not None else finding.severity.value
     return {
         "state": "cleared" if cleared_s is not None else "raised",
         "id": alert.id,
@@ -46,7 +46,7 @@ def message(alert: Alert, *, cleared_s: float | None = None) -> dict[str, Any]:
         "run_id": finding.run_id,
         "raised_s": alert.raised_s,
         "cleared_s": cleared_s,
-        "text": f"cockpit {word}: {one_line(finding.what, 500)}",
+        "text": f"cockpit {text}: {one_line(finding.what, 500)}",
     }
 
 

@@ -41,13 +41,13 @@ class AlertMonitor:
     ) -> None:
         self.settings = settings or AlertSettings()
         self._dispatch, self._store, self._past = dispatch, store, past
-        self._state, self._heard = AlertState(), LastUpdates()
+        self._state, self._last_updates = AlertState(), LastUpdates()
         self._hooks = Hooks(self.settings.hooks, dispatch, clock)
         self._asked_for: str | None = None
         self._reader: Thread | None = None
         self._summaries: Sequence[RunSummary] = ()
         self._checked_s: float | None = None
-        self._told: dict[str, Alert] = {}
+        self._reported: dict[str, Alert] = {}
 
     def check(self, now_s: float) -> None:
         """Raise and clear alerts; nothing when the last check was less than a second ago."""
@@ -59,11 +59,11 @@ class AlertMonitor:
         limits = self.settings.limits
         past: Sequence[RunSummary] = ()
         if run is not None:
-            self._heard.note(run, now_s)
+            self._last_updates.note(run, now_s)
             past = self.past_of(run)
-        found = findings(store, run, now_s, past, limits, self._heard)
+        found = findings(store, run, now_s, past, limits, self._last_updates)
         for event in self._state.update(store, run, found, now_s, limits):
-            self._tell(store, event)
+            self._call_hooks(store, event)
             self._dispatch(event)
 
     def close(self) -> None:
@@ -87,16 +87,16 @@ class AlertMonitor:
         except Exception:
             log.exception("recorded runs could not be read: there is nothing to compare with")
 
-    def _tell(self, store: Store, event: AlertRaised | AlertCleared) -> None:
+    def _call_hooks(self, store: Store, event: AlertRaised | AlertCleared) -> None:
         """Hooks are called when an alert is new, gets worse, or clears; not when numbers change."""
         if isinstance(event, AlertCleared):
-            known = self._told.pop(event.alert_id, None)
+            known = self._reported.pop(event.alert_id, None)
             view = store.alerts.get(event.alert_id)
             alert = known or (view.alert if view is not None else None)
             if alert is not None:
                 self._hooks.notify(alert, cleared_s=event.at_s)
             return
-        before = self._told.get(event.alert.id)
-        self._told[event.alert.id] = event.alert
+        before = self._reported.get(event.alert.id)
+        self._reported[event.alert.id] = event.alert
         if before is None or before.finding.severity is not event.alert.finding.severity:
             self._hooks.notify(event.alert)

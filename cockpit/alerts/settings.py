@@ -91,8 +91,8 @@ def _hook(name: str, raw: Any) -> Hook:
 def _command(name: str, raw: Any, *, shell: bool) -> tuple[str, ...]:
     if shell and isinstance(raw, str) and raw.strip():
         return (raw,)
-    words = isinstance(raw, list) and bool(raw) and all(isinstance(word, str) for word in raw)
-    if shell or not words or not raw[0].strip():
+    is_list = isinstance(raw, list) and bool(raw) and all(isinstance(label, str) for label in raw)
+    if shell or not is_list or not raw[0].strip():
         raise _wrong(
             f"{name}.command", 'It is a list of strings; with shell = true, one string: "a | b".'
         )

@@ -73,12 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        said = explain(error) if isinstance(error, OSError) else None
-        if said is not None:
-            print(said, file=sys.stderr)
-            return int(said.code)
-        words = one_line(f"cockpit hit a defect: {type(error).__name__}: {error}")
-        print(words, file=sys.stderr)
+        text = explain(error) if isinstance(error, OSError) else None
+        if text is not None:
+            print(text, file=sys.stderr)
+            return int(text.code)
+        message = one_line(f"cockpit hit a defect: {type(error).__name__}: {error}")
+        print(message, file=sys.stderr)
         print("Run the same command with --debug and report the traceback.", file=sys.stderr)
         return int(ExitCode.FAILED)
 

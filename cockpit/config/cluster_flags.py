@@ -39,11 +39,11 @@ class Place(Struct, frozen=True):
 
     def require_one_kind(self, who: str) -> None:
         """Raises UsageError when it names two kinds of cluster at once."""
-        said = [f"--{name}" for name in ("local", "address") if getattr(self, name)]
-        said += [f"--{name.replace('_', '-')}" for name in KUBERNETES if getattr(self, name)][:1]
-        if len(said) > 1:
+        flags = [f"--{name}" for name in ("local", "address") if getattr(self, name)]
+        flags += [f"--{name.replace('_', '-')}" for name in KUBERNETES if getattr(self, name)][:1]
+        if len(flags) > 1:
             raise UsageError(
-                f"{who} ask for {' and '.join(said)} at once.",
+                f"{who} ask for {' and '.join(flags)} at once.",
                 "--local is a cluster of this machine, --address a Ray dashboard, "
                 "--context one on Kubernetes.",
                 "Keep one of them.",

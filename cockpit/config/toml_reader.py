@@ -143,10 +143,10 @@ class Reader:
         return {name: _plain(one) for name, one in value.items()}
 
     def _not_toml(self, error: tomllib.TOMLDecodeError) -> UsageError:
-        words = str(error)
-        found = _WHERE.search(words)
+        text = str(error)
+        found = _WHERE.search(text)
         line, column = (found[1], found[2]) if found and found[1] else self._lines(len(self._text))
-        what = words[: found.start()] if found else words
+        what = text[: found.start()] if found else text
         return UsageError(f"{self.name}:{line}:{column}: it is no TOML: {what}.")
 
     def _place(self, path: Path) -> tuple[int, int]:

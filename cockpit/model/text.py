@@ -66,6 +66,6 @@ def one_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def as_sentence(words: str) -> str:
+def as_sentence(text: str) -> str:
     """Turn a reason that was written to follow a colon into a sentence."""
-    return f"{words[:1].upper()}{words[1:]}."
+    return f"{text[:1].upper()}{text[1:]}."

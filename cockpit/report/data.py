@@ -18,7 +18,9 @@ def data(document: Document) -> dict[str, Any]:
         "begin_s": document.begin_s,
         "run": _facts(document.facts),
         "sections": {
-            section.name: told for section in document.sections if (told := _section(section))
+            section.name: reported
+            for section in document.sections
+            if (reported := _section(section))
         },
         "marks": [
             {"at_s": mark.at_s, "kind": mark.kind.value, "label": values.text(mark.label)}
@@ -28,23 +30,23 @@ def data(document: Document) -> dict[str, Any]:
 
 
 def _section(section: Section) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     facts: list[dict[str, Any]] = []
     for block in section.blocks:
         match block:
             case Facts():
                 facts.append(_facts(block))
             case Table():
-                told.setdefault(block.name, []).extend(_rows(block))
+                reported.setdefault(block.name, []).extend(_rows(block))
             case Shares():
-                told["shares_percent"] = {s.name: _value(s.percent) for s in block.shares}
+                reported["shares_percent"] = {s.name: _value(s.percent) for s in block.shares}
             case _:
                 pass
     if len(facts) == 1:
-        told = {**facts[0], **told}
+        reported = {**facts[0], **reported}
     elif facts:
-        told["items"] = facts
-    return told
+        reported["items"] = facts
+    return reported
 
 
 def _facts(facts: Facts) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class Kind(StrEnum):
 
     TEXT = "text"
     """Text from elsewhere: a name, a reason, a log line."""
-    WORD = "word"
+    LABEL = "label"
     """A term of cockpit."""
     LINK = "link"
     """An address; only http and https ones become links."""
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
     @property
     def is_text(self) -> bool:
-        return self in (Kind.TEXT, Kind.WORD, Kind.LINK)
+        return self in (Kind.TEXT, Kind.LABEL, Kind.LINK)
 
 
 Value = str | int | float | None
@@ -82,7 +82,7 @@ class Table(Struct, frozen=True):
     """For a table whose rows differ in kind: one a row, for its columns of kind NUMBER."""
 
     @property
-    def told(self) -> tuple[int, ...]:
+    def listed(self) -> tuple[int, ...]:
         """Which columns have anything in any row: the others need no room."""
         return tuple(
             at

@@ -20,27 +20,27 @@ class Case(Struct, frozen=True):
     why: str
     broken: bool = False
     """It failed for another reason than what it tests."""
-    said: Sequence[str] = ()
+    output: Sequence[str] = ()
 
 
 def case_of(record: DrillRecord, name: str = "") -> Case:
     """A drill as a case: its verdict, and what was measured as its output."""
-    said = [f"{probe.probe} {probe.when}: {probe.value}" for probe in record.probes]
+    lines = [f"{probe.probe} {probe.when}: {probe.value}" for probe in record.probes]
     for measured in record.recoveries:
-        said += [
+        lines += [
             f"{measured.drill.fault} {instant.milestone.value}: {instant.after_s:.1f} s"
             f" ({instant.source})"
             for instant in measured.instants
         ]
         if measured.steps_lost is not None:
-            said.append(f"{measured.drill.fault} steps lost: {measured.steps_lost}")
+            lines.append(f"{measured.drill.fault} steps lost: {measured.steps_lost}")
     return Case(
         name or record.name,
         record.ended_s - record.began_s,
         record.verdict is Verdict.PASSED,
         f"{record.verdict.value}: {record.why}",
         broken=record.verdict not in (Verdict.PASSED, Verdict.FAILED),
-        said=(*said, *record.notes),
+        output=(*lines, *record.notes),
     )
 
 
@@ -69,8 +69,8 @@ def junit(suite: str, began_s: float, cases: Sequence[Case]) -> str:
         elif not case.ok:
             kind = "error" if case.broken else "failure"
             ElementTree.SubElement(one, kind, message=_text(case.why))
-        if case.said:
-            ElementTree.SubElement(one, "system-out").text = _text("\n".join(case.said))
+        if case.output:
+            ElementTree.SubElement(one, "system-out").text = _text("\n".join(case.output))
     ElementTree.indent(made)
     return ElementTree.tostring(made, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -42,7 +42,7 @@ HOLDS = {True: "holds", False: "does not hold", None: "unknown"}
 def drill_report(kept: Sequence[KeptDrill], earlier: Sequence[DrillRecord]) -> Document:
     """Report the drills in `kept`, in their order, at least one. `earlier`: all stored drills."""
     one = len(kept) == 1
-    begin_s, words = _origin(kept)
+    begin_s, text = _origin(kept)
     sections: list[Section] = []
     if not one:
         sections.append(_summary(kept))
@@ -66,7 +66,7 @@ def drill_report(kept: Sequence[KeptDrill], earlier: Sequence[DrillRecord]) -> D
             for each in kept
             for drill in each.record.drills
         ),
-        begin=words,
+        begin=text,
     )
 
 
@@ -105,8 +105,8 @@ def _head(kept: Sequence[KeptDrill]) -> Facts:
         Fact("workload", kind.workload),
         Fact("profile", kind.profile, title="recovery profile"),
         Fact("seed", seeds.pop() if len(seeds) == 1 else None, Kind.COUNT),
-        Fact("began", format.date(record.began_s), Kind.WORD),
-        Fact("ended", format.date(kept[-1].record.ended_s), Kind.WORD),
+        Fact("began", format.date(record.began_s), Kind.LABEL),
+        Fact("ended", format.date(kept[-1].record.ended_s), Kind.LABEL),
     ]
     return Facts(tuple(fact for fact in facts if fact.value not in ("", None)))
 
@@ -130,8 +130,8 @@ def _summary(kept: Sequence[KeptDrill]) -> Section:
     columns = (
         Column("number", Kind.COUNT),
         Column("drill", Kind.TEXT),
-        Column("fault", Kind.WORD),
-        Column("verdict", Kind.WORD),
+        Column("fault", Kind.LABEL),
+        Column("verdict", Kind.LABEL),
         Column("first_step_s", Kind.SECONDS, "first new step"),
         Column("steps_lost", Kind.COUNT, "steps lost"),
         Column("why", Kind.TEXT),
@@ -169,7 +169,7 @@ def _numbers(measured: Recovery) -> Facts:
         Fact(
             "loss",
             loss,
-            Kind.WORD,
+            Kind.LABEL,
             "loss",
             ""
             if continuity is None
@@ -203,8 +203,8 @@ def _phases(record: DrillRecord) -> Iterator[Block]:
         yield Timeline("phases", begin_s, end_s, tuple(spans), tuple(dict.fromkeys(order)))
     if rows:
         columns = (
-            Column("fault", Kind.WORD),
-            Column("phase", Kind.WORD, "until"),
+            Column("fault", Kind.LABEL),
+            Column("phase", Kind.LABEL, "until"),
             Column("after_s", Kind.SECONDS, "after the fault"),
             Column("took_s", Kind.SECONDS, "took"),
             Column("source", Kind.TEXT, "source"),
@@ -231,8 +231,8 @@ def _hypothesis(record: DrillRecord) -> tuple[Block, ...]:
         return ()
     columns = (
         Column("probe", Kind.TEXT),
-        Column("when", Kind.WORD),
-        Column("result", Kind.WORD),
+        Column("when", Kind.LABEL),
+        Column("result", Kind.LABEL),
         Column("found", Kind.TEXT),
         Column("at", Kind.MOMENT),
     )
@@ -257,12 +257,12 @@ def _compared(record: DrillRecord, earlier: Sequence[DrillRecord]) -> tuple[Bloc
         if measure.earlier
     )
     columns = (
-        Column("what", Kind.WORD),
+        Column("what", Kind.LABEL),
         Column("value", Kind.NUMBER, "this drill"),
         Column("median", Kind.NUMBER, "median"),
         Column("spread", Kind.NUMBER, "spread"),
         Column("earlier", Kind.COUNT, "drills"),
-        Column("verdict", Kind.WORD, ""),
+        Column("verdict", Kind.LABEL, ""),
     )
     kinds = tuple(Kind.SECONDS if m.unit == "s" else Kind.NUMBER for m in measures if m.earlier)
     note = "Of the same fault, workload and recovery profile. Spread: the scaled MAD."
@@ -273,9 +273,9 @@ def _went_on(record: DrillRecord) -> Iterator[Block]:
     for drill in record.drills:
         values = ", ".join(f"{name} {value}" for name, value in drill.parameters.items())
         ranks = f", rank {', '.join(map(str, drill.ranks))}" if drill.ranks else ""
-        words = f"{drill.fault} of {drill.target or 'the cluster'}{ranks}"
-        yield Text(f"{words}{f' ({values})' if values else ''}.")
+        text = f"{drill.fault} of {drill.target or 'the cluster'}{ranks}"
+        yield Text(f"{text}{f' ({values})' if values else ''}.")
     rows = tuple((at_s, stage.value) for stage, at_s in record.stages)
-    yield Table("stages", (Column("at", Kind.MOMENT), Column("stage", Kind.WORD)), rows)
+    yield Table("stages", (Column("at", Kind.MOMENT), Column("stage", Kind.LABEL)), rows)
     for note in record.notes:
         yield Text(as_sentence(note.rstrip(".")))

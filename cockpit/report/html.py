@@ -1,7 +1,7 @@
 """A document as one HTML file: no scripts, no external resources, light and dark, printable.
 
-All text that is not markup is escaped by `_words`. The page's content security policy also forbids
-scripts and external resources.
+All text that is not markup is escaped by `_escaped`. The page's content security policy also
+forbids scripts and external resources.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ def html(document: Document) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         '<meta name="referrer" content="no-referrer">',
-        f"<title>{_words(document.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
-        f"<header>\n<h1>{_words(document.title)}</h1>",
+        f"<title>{_escaped(document.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>",
+        f"<header>\n<h1>{_escaped(document.title)}</h1>",
         f'<p class="verdict {document.tone.value}"><b aria-hidden="true">'
-        f"{values.TONES[document.tone]}</b>{_words(document.verdict, 1_000)}</p>",
+        f"{values.TONES[document.tone]}</b>{_escaped(document.verdict, 1_000)}</p>",
         _facts(document.facts, document),
         _contents(document.sections),
         "</header>\n<main>",
         *(_section(section, document) for section in document.sections),
         "</main>",
-        f"<footer>{_words(document.footer)}</footer>" if document.footer else "",
+        f"<footer>{_escaped(document.footer)}</footer>" if document.footer else "",
         "</body>\n</html>\n",
     ]
     return "\n".join(part for part in parts if part)
 
 
 def _contents(sections: Sequence[Section]) -> str:
-    links = (f'<a href="#{escape(s.name)}">{_words(s.title)}</a>' for s in sections)
+    links = (f'<a href="#{escape(s.name)}">{_escaped(s.title)}</a>' for s in sections)
     return f'<nav aria-label="Contents">{" ".join(links)}</nav>'
 
 
 def _section(section: Section, document: Document) -> str:
     """Charts that follow one another share a grid, with the legend of their marks before it."""
-    parts = [f'<section id="{escape(section.name)}">\n<h2>{_words(section.title)}</h2>']
+    parts = [f'<section id="{escape(section.name)}">\n<h2>{_escaped(section.title)}</h2>']
     in_grid = False
     for block in section.blocks:
         if isinstance(block, Chart) != in_grid:
@@ -89,7 +89,7 @@ def _block(block: Block, document: Document) -> str:
         case Table():
             return _table(block, document)
         case Text():
-            return f'<p class="note">{_words(block.text, 2_000)}</p>'
+            return f'<p class="note">{_escaped(block.text, 2_000)}</p>'
         case Chart():
             return _chart(block, document)
         case Timeline():
@@ -99,43 +99,44 @@ def _block(block: Block, document: Document) -> str:
 
 
 def _facts(facts: Facts, document: Document) -> str:
-    told = [
+    reported = [
         (f.title or values.title_of(f.name), _cell(f.value, f.kind, document), f.note)
         for f in facts.facts
     ]
     if not facts.large:
         rows = "\n".join(
-            f"<dt>{_words(title)}</dt><dd>{value}{_note(note)}</dd>" for title, value, note in told
+            f"<dt>{_escaped(title)}</dt><dd>{value}{_note(note)}</dd>"
+            for title, value, note in reported
         )
         return f"<dl>\n{rows}\n</dl>"
     cards = "\n".join(
-        f"<li><span>{_words(title)}</span><b>{value}</b>{_note(note)}</li>"
-        for title, value, note in told
+        f"<li><span>{_escaped(title)}</span><b>{value}</b>{_note(note)}</li>"
+        for title, value, note in reported
     )
     return f'<ul class="cards">\n{cards}\n</ul>'
 
 
 def _note(note: str) -> str:
-    return f" <small>{_words(note)}</small>" if note else ""
+    return f" <small>{_escaped(note)}</small>" if note else ""
 
 
 def _table(table: Table, document: Document) -> str:
     head = "".join(
         f'<th scope="col"{_css(column.kind, head=True)}>'
-        f"{_words(column.title or values.title_of(column.name))}</th>"
-        for column in (table.columns[at] for at in table.told)
+        f"{_escaped(column.title or values.title_of(column.name))}</th>"
+        for column in (table.columns[at] for at in table.listed)
     )
     body = "\n".join(
         "<tr>"
         + "".join(
             f"<td{_css(kind)}>{_cell(value, kind, document)}</td>"
-            for value, kind in ((row[at], table.kind_at(number, at)) for at in table.told)
+            for value, kind in ((row[at], table.kind_at(number, at)) for at in table.listed)
         )
         + "</tr>"
         for number, row in enumerate(table.rows)
     )
-    caption = f"<caption>{_words(table.title)}</caption>" if table.title else ""
-    after = f'<p class="note">{_words(table.note)}</p>' if table.note else ""
+    caption = f"<caption>{_escaped(table.title)}</caption>" if table.title else ""
+    after = f'<p class="note">{_escaped(table.note)}</p>' if table.note else ""
     return (
         f'<div class="table"><table>{caption}<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>{after}"
@@ -167,7 +168,7 @@ def _chart(chart: Chart, document: Document) -> str:
     keys = []
     if len(chart.lines) > 1:
         keys = [
-            f'<span><i class="k{at % charts.CURVES}"></i>{_words(line.label, 60)}</span>'
+            f'<span><i class="k{at % charts.CURVES}"></i>{_escaped(line.label, 60)}</span>'
             for at, line in enumerate(chart.lines)
         ]
     if chart.band is not None:
@@ -175,13 +176,13 @@ def _chart(chart: Chart, document: Document) -> str:
     if charts.is_log(chart):
         keys.append("<span>logarithmic</span>")
     caption = f"<figcaption>{''.join(keys)}</figcaption>" if keys else ""
-    title = f"<h3>{_words(chart.title)}</h3>"
+    title = f"<h3>{_escaped(chart.title)}</h3>"
     return f"<figure>{title}{chart_svg(chart, document.marks)}{caption}</figure>"
 
 
 def _timeline(timeline: Timeline, document: Document) -> str:
     keys = "".join(
-        f'<span><i class="f{at % FILLS}"></i>{_words(name)}</span>'
+        f'<span><i class="f{at % FILLS}"></i>{_escaped(name)}</span>'
         for at, name in enumerate(timeline.order)
     )
     svg = timeline_svg(timeline, document.marks)
@@ -190,7 +191,7 @@ def _timeline(timeline: Timeline, document: Document) -> str:
 
 def _shares(shares: Shares) -> str:
     keys = "".join(
-        f'<span><i class="f{at % FILLS}"></i>{_words(share.name)}'
+        f'<span><i class="f{at % FILLS}"></i>{_escaped(share.name)}'
         f" {values.shown(share.percent, Kind.PERCENT)}</span>"
         for at, share in enumerate(shares.shares)
     )
@@ -199,11 +200,11 @@ def _shares(shares: Shares) -> str:
 
 def _legend(document: Document) -> str:
     kinds = {mark.kind for mark in document.marks}
-    told = [words for kind, words in MARKS.items() if kind in kinds]
-    words = ". ".join([*told, "× at the top: a value that is not finite"])
-    return f'<p class="legend">Time is since {_words(document.begin)}. {_words(words)}.</p>'
+    reported = [text for kind, text in MARKS.items() if kind in kinds]
+    text = ". ".join([*reported, "× at the top: a value that is not finite"])
+    return f'<p class="legend">Time is since {_escaped(document.begin)}. {_escaped(text)}.</p>'
 
 
-def _words(text: str, limit: int = 300) -> str:
+def _escaped(text: str, limit: int = 300) -> str:
     """Text, as text: one clean line, without secrets, nothing in it is markup."""
     return escape(values.text(text, limit), quote=True)

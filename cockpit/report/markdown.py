@@ -36,18 +36,18 @@ BAR_CELLS = 40
 
 def markdown(document: Document) -> str:
     parts = [
-        f"# {_words(document.title)}",
-        f"**{values.TONES[document.tone]}** {_words(document.verdict, 1_000)}",
+        f"# {_plain(document.title)}",
+        f"**{values.TONES[document.tone]}** {_plain(document.verdict, 1_000)}",
         _facts(document.facts, document),
         *(part for section in document.sections for part in _section(section, document)),
     ]
     if document.footer:
-        parts.append(_words(document.footer))
+        parts.append(_plain(document.footer))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _section(section: Section, document: Document) -> list[str]:
-    parts = [f"## {_words(section.title)}"]
+    parts = [f"## {_plain(section.title)}"]
     curves = [block for block in section.blocks if isinstance(block, Chart)]
     if curves:
         parts += _charts(curves)
@@ -62,7 +62,7 @@ def _block(block: Block, document: Document) -> str:
         case Table():
             return _table(block, document)
         case Text():
-            return _words(block.text, 2_000)
+            return _plain(block.text, 2_000)
         case Timeline():
             return _timeline(block)
         case Shares():
@@ -75,23 +75,23 @@ def _facts(facts: Facts, document: Document) -> str:
     rows = []
     for fact in facts.facts:
         value = _cell(fact.value, fact.kind, document)
-        note = f" ({_words(fact.note)})" if fact.note else ""
-        rows.append(f"- {_words(fact.title or values.title_of(fact.name))}: {value}{note}")
+        note = f" ({_plain(fact.note)})" if fact.note else ""
+        rows.append(f"- {_plain(fact.title or values.title_of(fact.name))}: {value}{note}")
     return "\n".join(rows)
 
 
 def _table(table: Table, document: Document) -> str:
-    columns = [table.columns[at] for at in table.told]
-    head = [_words(column.title or values.title_of(column.name)) for column in columns]
+    columns = [table.columns[at] for at in table.listed]
+    head = [_plain(column.title or values.title_of(column.name)) for column in columns]
     rule = [
         ":--" if column.kind.is_text or column.kind is Kind.MOMENT else "--:" for column in columns
     ]
     lines = [_row(head), _row(rule)]
     for number, row in enumerate(table.rows):
-        cells = [_cell(row[at], table.kind_at(number, at), document) for at in table.told]
+        cells = [_cell(row[at], table.kind_at(number, at), document) for at in table.listed]
         lines.append(_row(cells))
-    parts = [f"**{_words(table.title)}**" if table.title else "", "\n".join(lines)]
-    parts.append(_words(table.note, 1_000) if table.note else "")
+    parts = [f"**{_plain(table.title)}**" if table.title else "", "\n".join(lines)]
+    parts.append(_plain(table.note, 1_000) if table.note else "")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -111,18 +111,18 @@ def _charts(curves: Sequence[Chart]) -> list[str]:
             name += ", logarithmic" if log else ""
             low, high = bounds(line)
             numbers = [low, high, line.values[-1] if len(line.values) else None]
-            cells = [_words(values.shown(value, chart.kind)) for value in numbers]
+            cells = [_plain(values.shown(value, chart.kind)) for value in numbers]
             # A code span keeps the bars in one width, and its blanks.
             lines.append(
                 _row(
-                    [_words(name), f"`|{spark(line, chart, log=log)}|`".replace("|", "\\|"), *cells]
+                    [_plain(name), f"`|{spark(line, chart, log=log)}|`".replace("|", "\\|"), *cells]
                 )
             )
     if not curves:
         return []
     took = duration(curves[0].end_s - curves[0].begin_s)
-    words = f"From left to right {took} of the run; a blank is a gap, × a value that is not finite."
-    return ["\n".join(lines), _words(words)]
+    text = f"From left to right {took} of the run; a blank is a gap, × a value that is not finite."
+    return ["\n".join(lines), _plain(text)]
 
 
 def _timeline(timeline: Timeline) -> str:
@@ -145,7 +145,7 @@ def _timeline(timeline: Timeline) -> str:
                 cells[cell] = letters.get(span.name, "?")
         lines.append(f"{values.text(lane, 16):<16} {''.join(cells)}")
     named = ", ".join(f"{letter} {name}" for name, letter in letters.items())
-    return "```text\n" + "\n".join(lines).replace("`", "'") + "\n```\n\n" + _words(named, 1_000)
+    return "```text\n" + "\n".join(lines).replace("`", "'") + "\n```\n\n" + _plain(named, 1_000)
 
 
 def _shares(shares: Shares) -> str:
@@ -157,14 +157,14 @@ def _shares(shares: Shares) -> str:
         f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[at % 26]} {share.name}"
         for at, share in enumerate(shares.shares)
     )
-    return f"```text\n{cells}\n```\n\n{_words(named, 1_000)}"
+    return f"```text\n{cells}\n```\n\n{_plain(named, 1_000)}"
 
 
 def _cell(value: Value, kind: Kind, document: Document) -> str:
     shown = values.shown(value, kind, document.begin_s)
     if kind in (Kind.TEXT, Kind.LINK) and shown != DASH:
         return code(shown)
-    return _words(shown, 1_000)
+    return _plain(shown, 1_000)
 
 
 def code(text: str) -> str:
@@ -176,7 +176,7 @@ def code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}".replace("|", "\\|")
 
 
-def _words(text: str, limit: int = 300) -> str:
+def _plain(text: str, limit: int = 300) -> str:
     """Plain text: what would be a sign of Markdown is escaped, and no user is mentioned."""
     clean = _NUMBERED.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", values.text(text, limit)))
     return _MENTION.sub("@\u2060", clean)

@@ -37,11 +37,11 @@ class PhaseSpan(Struct, frozen=True):
 
 def extent(run: RunView) -> Extent:
     """From the first that is known of the run to its end, or to the last that is known."""
-    told = [moment for moment in _moments(run) if moment > 0]
+    reported = [moment for moment in _moments(run) if moment > 0]
     # Its history may begin before cockpit attached; a clock that is off by years is ignored.
     earliest = run.started_s - HISTORY_S if run.started_s else 0.0
-    begin_s = min((moment for moment in told if moment >= earliest), default=run.started_s)
-    end_s = run.ended_s if run.ended_s is not None else max(told, default=begin_s)
+    begin_s = min((moment for moment in reported if moment >= earliest), default=run.started_s)
+    end_s = run.ended_s if run.ended_s is not None else max(reported, default=begin_s)
     return Extent(begin_s, max(begin_s, end_s))
 
 
@@ -71,18 +71,18 @@ def attempt_bounds(run: RunView, number: int) -> tuple[float | None, float | Non
 def phase_spans(run: RunView) -> list[PhaseSpan]:
     """Each phase until the next one; without phases, the states of the run."""
     end_s = extent(run).end_s
-    told: list[tuple[float, int, str]]
+    reported: list[tuple[float, int, str]]
     if run.phases:
-        told = [(at_s, attempt, phase.value) for at_s, attempt, phase in run.phases]
+        reported = [(at_s, attempt, phase.value) for at_s, attempt, phase in run.phases]
     else:
-        told = [
+        reported = [
             (at_s, _attempt_at(run, at_s, state), state.value.lower().replace("_", " "))
             for at_s, state in run.states
             if not state.is_over
         ]
-    untils = [at_s for at_s, _, _ in told[1:]] + [end_s]
+    untils = [at_s for at_s, _, _ in reported[1:]] + [end_s]
     spans = []
-    for (at_s, attempt, name), until_s in zip(told, untils, strict=False):
+    for (at_s, attempt, name), until_s in zip(reported, untils, strict=False):
         if until_s > at_s:
             spans.append(PhaseSpan(attempt, name, at_s, until_s))
     return spans

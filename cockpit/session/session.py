@@ -64,7 +64,7 @@ class Session:
         self._pace = pace
         self._listeners = (*((pace.on_event,) if pace else ()), *listeners)
         self.clock = clock
-        self._told_offset_s = 0.0
+        self._reported_offset_s = 0.0
         self._make_sources = sources
         self._inbox: deque[Event] = deque()
         self._questions: deque[Callable[[Store], None]] = deque()
@@ -99,8 +99,8 @@ class Session:
 
     def dispatch(self, event: Event) -> None:
         """Queue an event, from any thread: a drill, a mark."""
-        if self.clock is server_time and server_time.offset_s != self._told_offset_s:
-            self._told_offset_s = server_time.offset_s
+        if self.clock is server_time and server_time.offset_s != self._reported_offset_s:
+            self._reported_offset_s = server_time.offset_s
             self.dispatch(self._clock_notice())
         for listener in self._listeners:
             listener(event)
@@ -111,9 +111,9 @@ class Session:
         offset_s = server_time.offset_s
         message = "the clock of this host is right again"
         if offset_s:
-            word = "behind" if offset_s > 0 else "ahead of"
+            text = "behind" if offset_s > 0 else "ahead of"
             message = (
-                f"the clock of this host is {duration(abs(offset_s))} {word} the cluster's; "
+                f"the clock of this host is {duration(abs(offset_s))} {text} the cluster's; "
                 "times are those of the cluster"
             )
         return Notice(

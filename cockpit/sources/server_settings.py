@@ -13,7 +13,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
-_WORDS = {str: "a text", bool: "true or false", dict: "a table", list: "a list"}
+_TYPE_NAMES = {str: "a text", bool: "true or false", dict: "a table", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Table:
             if key not in known:
                 raise self.wrong(f"there is no {key!r}", f"known are: {', '.join(known)}")
             if not isinstance(value, known[key]):
-                raise self.wrong(f"{key} is not {_WORDS[known[key]]}")
+                raise self.wrong(f"{key} is not {_TYPE_NAMES[known[key]]}")
 
     def text(self, key: str) -> str:
         return str(self._raw.get(key, ""))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cockpit.model.cluster import Node, NodeType, Pod, PodPhase
 from cockpit.model.event import NodesListed, PodsListed, SourceHealth
 
-GONE_KEPT = 500
+REMOVED_KEPT = 500
 STATES_KEPT = 24
 """Of each pod, the newest."""
 DEATHS_KEPT = 500
@@ -84,7 +84,7 @@ class Past(Struct):
     """By source, the newest last."""
     _heard: dict[str, float] = field(default_factory=dict)
     """By source: the time until which no data is expected."""
-    _gone: dict[str, None] = field(default_factory=dict)
+    _removed: dict[str, None] = field(default_factory=dict)
 
     def take_pods(self, event: PodsListed) -> None:
         is_first = not self.pods
@@ -93,10 +93,10 @@ class Past(Struct):
         if not event.more:
             there = {pod.name for pod in event.pods}
             for name in [name for name in self.pods if name not in there]:
-                self._is_gone(name, event.at_s)
-        while len(self._gone) > GONE_KEPT:
-            name = next(iter(self._gone))
-            del self._gone[name], self.pods[name]
+                self._note_removed(name, event.at_s)
+        while len(self._removed) > REMOVED_KEPT:
+            name = next(iter(self._removed))
+            del self._removed[name], self.pods[name]
 
     def take_nodes(self, before: Mapping[str, Node], event: NodesListed) -> None:
         alive = {node.id for node in event.nodes if node.alive}
@@ -106,18 +106,22 @@ class Past(Struct):
 
     def take_health(self, event: SourceHealth) -> None:
         """Logs and some backend events may be rare: only a failure is a gap."""
-        source, heard_s = event.source, self._heard.get(event.source)
+        source, last_update_s = event.source, self._heard.get(event.source)
         gaps = self.gaps.get(source, ())
         is_open = bool(gaps) and gaps[-1].ended_s is None
         if event.ok and not event.absent:
             if is_open:
                 gaps = (*gaps[:-1], replace(gaps[-1], ended_s=event.at_s))
-            elif heard_s is not None and ":" not in source and _is_late(event.at_s, heard_s):
-                gaps = (*gaps, Gap(source, heard_s, event.at_s, "no data"))
+            elif (
+                last_update_s is not None
+                and ":" not in source
+                and _is_late(event.at_s, last_update_s)
+            ):
+                gaps = (*gaps, Gap(source, last_update_s, event.at_s, "no data"))
             self._heard[source] = max(event.at_s, event.retry_at_s or -math.inf)
-        elif heard_s is not None and not is_open:
+        elif last_update_s is not None and not is_open:
             why = event.error or ("it was not there" if event.absent else "it failed")
-            gaps = (*gaps, Gap(source, min(heard_s, event.at_s), None, why))
+            gaps = (*gaps, Gap(source, min(last_update_s, event.at_s), None, why))
         if gaps:
             self.gaps[source] = gaps[-GAPS_KEPT:]
 
@@ -141,13 +145,13 @@ class Past(Struct):
             known = replace(known, states=(*known.states, state)[-STATES_KEPT:])
         self.pods[pod.name] = known
         if pod.phase is PodPhase.FAILED:
-            self._is_gone(pod.name, pod.ended_s or at_s)
+            self._note_removed(pod.name, pod.ended_s or at_s)
 
-    def _is_gone(self, name: str, at_s: float) -> None:
+    def _note_removed(self, name: str, at_s: float) -> None:
         if (pod := self.pods[name]).gone_s is None:
             self.pods[name] = replace(pod, gone_s=at_s)
-            self._gone[name] = None
+            self._removed[name] = None
 
 
-def _is_late(at_s: float, heard_s: float) -> bool:
-    return at_s - heard_s > SILENT_AFTER_S
+def _is_late(at_s: float, last_update_s: float) -> bool:
+    return at_s - last_update_s > SILENT_AFTER_S

@@ -63,9 +63,9 @@ LOSS_NAMES = ("loss", "train_loss", "train/loss", "training_loss", "eval_loss", 
 
 def loss_of(run: RunView) -> float | None:
     """The newest value of the ranks, else (for a script that reports no steps) of the run."""
-    told = run.curves["loss"].last
-    if told is not None:
-        return told
+    reported = run.curves["loss"].last
+    if reported is not None:
+        return reported
     return next((run.metrics[name] for name in LOSS_NAMES if name in run.metrics), None)
 
 

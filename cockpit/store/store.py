@@ -66,7 +66,7 @@ from cockpit.store.series import Series
 NOTICES_KEPT = 1_000
 LOG_LINES_KEPT = 20_000
 DRILLS_KEPT = 100
-GONE_KEPT = 500
+REMOVED_KEPT = 500
 MARKS_KEPT = 200
 ALERTS_KEPT = 500
 EXCERPTS_KEPT = 200
@@ -321,7 +321,7 @@ class Store(Struct):
         for pod in event.pods:
             if pod.phase is PodPhase.FAILED:
                 self.pods_gone.setdefault(pod.name, pod.ended_s or event.at_s)
-        while len(self.pods_gone) > GONE_KEPT:
+        while len(self.pods_gone) > REMOVED_KEPT:
             del self.pods_gone[next(iter(self.pods_gone))]
         self.pods = pods
         if event.more:
@@ -397,8 +397,8 @@ class Store(Struct):
         run.world_size = len(event.placements) or run.world_size
         for placement in event.placements:
             run.rank_view(placement.rank).placement = placement
-        for gone in run.ranks.keys() - {placement.rank for placement in event.placements}:
-            run.ranks[gone].placement = None
+        for removed in run.ranks.keys() - {placement.rank for placement in event.placements}:
+            run.ranks[removed].placement = None
 
     def _trials(self, event: TrialsListed) -> None:
         experiment = self.experiments.setdefault(event.experiment, Experiment(event.experiment))

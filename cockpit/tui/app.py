@@ -65,7 +65,7 @@ class CockpitApp(Connecting):
         self.cluster = cluster
         self._drawn: tuple[int, int, int] = (-1, -1, -1)
         self._drawn_at = 0.0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._loud: Mapping[str, Severity] = {}
 
     # -- what is shown
@@ -139,10 +139,10 @@ class CockpitApp(Connecting):
 
         self._drawn = (-1, -1, -1)
         if switched:
-            self._told.clear()
+            self._reported.clear()
         for screen in self.screen_stack:
             if isinstance(screen, MainScreen):
-                await screen.look_anew(switched=switched)
+                await screen.check_and_redraw(switched=switched)
         self.tick()
 
     async def offer_undo(self) -> None:
@@ -180,7 +180,7 @@ class CockpitApp(Connecting):
                     connection.session.drain()
                 if connection.fleet is not None:
                     connection.fleet.drain()
-                self._tell_recoveries()
+                self._notify_recoveries()
                 self._ring()
             except Exception as error:
                 if self.is_new("events", error):
@@ -207,18 +207,18 @@ class CockpitApp(Connecting):
                     if self.is_new(type(screen).__name__, error):
                         log.exception("%s could not be drawn", type(screen).__name__)
 
-    def _tell_recoveries(self) -> None:
+    def _notify_recoveries(self) -> None:
         if not self.store.drills:
             return
         from cockpit.insight.recovery.measurement import is_settled, recovery
 
         for drill in self.store.drills:
             # That of an experiment is reported with its verdict, by `cockpit.tui.changes.drills`.
-            if drill.id in self._told or drill.id.partition(".")[0] in self.store.drilling:
+            if drill.id in self._reported or drill.id.partition(".")[0] in self.store.drilling:
                 continue
             measured = recovery(self.store, drill)
             if is_settled(self.store.runs.get(drill.run_id), measured):
-                self._told.add(drill.id)
+                self._reported.add(drill.id)
                 self.notify_recovery(measured)
 
     def _ring(self) -> None:

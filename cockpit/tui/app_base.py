@@ -46,7 +46,7 @@ class Conducting(Struct):
     abort: Callable[[], None]
     experiment: Callable[[], Experiment | None]
     """The running drill, or the last one."""
-    said: str = ""
+    message: str = ""
     """The current step of a game day, in a line."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it is over, and undone."""

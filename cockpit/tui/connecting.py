@@ -41,7 +41,7 @@ class Connecting(AppBase):
         """How the dashboard is reached; empty until it is known."""
         self._ray_was_ok = False
 
-    def say(self, line: str) -> None:
+    def show_step(self, line: str) -> None:
         """One line of a start. Raises Quit once the user has left."""
         if not self.is_running:
             raise Quit
@@ -50,7 +50,7 @@ class Connecting(AppBase):
     @work(thread=True, exit_on_error=False, name="connect")
     def start(self) -> None:
         try:
-            connection = self.connect(self.say)
+            connection = self.connect(self.show_step)
         except CockpitError as error:
             log.warning("cannot connect: %s", error)
             self.failure = error
@@ -118,7 +118,7 @@ class Connecting(AppBase):
         self.switching = ref
         to = reconnect
         self.run_worker(
-            self._switch(ref, lambda: to(ref, self.say)), name="switch", exit_on_error=False
+            self._switch(ref, lambda: to(ref, self.show_step)), name="switch", exit_on_error=False
         )
 
     async def _switch(self, ref: ClusterRef, reconnect: Callable[[], Connection]) -> None:

@@ -145,16 +145,16 @@ class Palette:
             return cls(variables)
         return cls({**semantic_variables(app.current_theme), **variables})
 
-    def style(self, words: str) -> Style:
-        if (known := self._styles.get(words)) is not None:
+    def style(self, text: str) -> Style:
+        if (known := self._styles.get(text)) is not None:
             return known
         style = Style()
-        for word in words.split():
-            if word in _ATTRIBUTES:
-                style += Style.parse(word)
-            elif word in SEMANTIC_COLORS:
-                style += Style(color=Color.parse(self._variables[word]).rich_color)
+        for label in text.split():
+            if label in _ATTRIBUTES:
+                style += Style.parse(label)
+            elif label in SEMANTIC_COLORS:
+                style += Style(color=Color.parse(self._variables[label]).rich_color)
             else:
-                raise KeyError(f"{word!r} is neither a colour of the theme nor an attribute")
-        self._styles[words] = style
+                raise KeyError(f"{label!r} is neither a colour of the theme nor an attribute")
+        self._styles[text] = style
         return style

@@ -99,7 +99,7 @@ class Watched:
             1,
             range(self.world),
             collect_s=COLLECT_S / SPEED,
-            silent_s=wire.HEARTBEAT_SILENT_S / SPEED,
+            stale_s=wire.HEARTBEAT_SILENT_S / SPEED,
         )
 
     def take(self, line: bytes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from cockpit.insight.detectors.hysteresis import RETOLD_AFTER_S, AlertState, is_at_least
+from cockpit.insight.detectors.hysteresis import REPEATED_AFTER_S, AlertState, is_at_least
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised, RunSeen, SourceHealth
@@ -76,7 +76,7 @@ def test_a_change_of_severity_is_reported_at_once_and_new_numbers_now_and_then()
     clock.look(20, SLOW)
     assert clock.look(3, replace(SLOW, severity=Severity.CRITICAL)) == [(1, "AlertRaised")]
     told = [clock.look(1, replace(SLOW, what=f"idle {n}")) for n in range(60)]
-    assert 2 <= sum(map(len, told)) <= 60 // RETOLD_AFTER_S + 1
+    assert 2 <= sum(map(len, told)) <= 60 // REPEATED_AFTER_S + 1
     alert = clock.store.alerts["idle-gpu/rank 3"].alert
     assert alert.raised_s == clock.events[1][0], "it counts as raised when it got worse"
 

@@ -42,7 +42,7 @@ def finding(training: Training) -> Callable[[], None]:
 
     def look() -> None:
         heard.note(training.run, training.clock)
-        found = findings(training.store, training.run, training.clock, heard=heard)
+        found = findings(training.store, training.run, training.clock, last_updates=heard)
         assert [it.kind for it in found if it.kind != "low-goodput"] == []
 
     return look

@@ -211,7 +211,7 @@ class Watcher:
         training = self.training
         run, now_s = training.run, training.clock
         self.heard.note(run, now_s)
-        found = findings(training.store, run, now_s, limits=self.limits, heard=self.heard)
+        found = findings(training.store, run, now_s, limits=self.limits, last_updates=self.heard)
         for finding in found:
             self.found.setdefault(finding.kind, (training.now_s, finding))
         for event in self.alarm.update(training.store, run, found, now_s, self.limits):

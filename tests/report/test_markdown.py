@@ -78,9 +78,9 @@ def test_a_code_span_holds_any_text(text: str) -> None:
     ["1. a list", "# a head", "- a point", "+ x", "a_b_c", "<b>", "a *b* c", "&amp; x", "~~x~~"],
 )
 def test_our_own_words_are_reported_as_they_are(words: str) -> None:
-    from cockpit.report.markdown import _words
+    from cockpit.report.markdown import _plain
 
-    found = tokens(_words(words))
+    found = tokens(_plain(words))
     assert {token.type for token in found} <= {
         "paragraph_open", "inline", "text", "text_special", "paragraph_close",
     }  # fmt: skip

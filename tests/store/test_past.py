@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from cockpit.model.cluster import Node, PodPhase
 from cockpit.model.event import NodesListed, SourceHealth
-from cockpit.store.history import GONE_KEPT, Gap
+from cockpit.store.history import REMOVED_KEPT, Gap
 from cockpit.store.store import Store
 from tests.events import HEAD, ONE, THREE, TWO, pod, pods, reduced
 
@@ -37,9 +37,9 @@ def test_the_first_pages_of_a_list_take_no_pod_away() -> None:
 
 def test_pods_that_are_long_gone_are_forgotten() -> None:
     store = Store()
-    for number in range(GONE_KEPT + 50):
+    for number in range(REMOVED_KEPT + 50):
         store.apply(pods(float(number), HEAD, pod(f"w-{number}", f"10.0.{number}.1")))
-    assert len(store.past.pods) == GONE_KEPT + 2
+    assert len(store.past.pods) == REMOVED_KEPT + 2
     assert "w-0" not in store.past.pods
 
 

@@ -65,8 +65,8 @@ def test_ratios_are_taken_turn_by_turn_so_that_a_slow_turn_is_in_neither() -> No
         (bandwidth(2.5e10), "25.0 GB/s"),
     ],
 )
-def test_quantities_have_three_digits_and_their_unit(said: str, expected: str) -> None:
-    assert said == expected
+def test_quantities_have_three_digits_and_their_unit(text: str, expected: str) -> None:
+    assert text == expected
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_each_parts_result_comes_back_from_json_as_it_was(part: Any) -> None:
     assert decode(part.result, json.loads(json.dumps(asdict(result)))) == result
 
 
-def without(said: dict[str, Any]) -> None:
-    del said["torch"]
+def without(text: dict[str, Any]) -> None:
+    del text["torch"]
 
 
-def with_a_number(said: dict[str, Any]) -> None:
-    said["torch"] = 2
+def with_a_number(text: dict[str, Any]) -> None:
+    text["torch"] = 2
 
 
-def with_no_hosts(said: dict[str, Any]) -> None:
-    said["hosts"] = None
+def with_no_hosts(text: dict[str, Any]) -> None:
+    text["hosts"] = None
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def with_no_hosts(said: dict[str, Any]) -> None:
 def test_a_result_of_another_version_is_refused_and_named(
     change: Callable[[dict[str, Any]], None], why: str
 ) -> None:
-    said = json.loads(json.dumps(asdict(environment())))
-    change(said)
+    text = json.loads(json.dumps(asdict(environment())))
+    change(text)
     with pytest.raises(Unreadable, match=why):
-        decode(Environment, said)
+        decode(Environment, text)
 
 
 def test_a_file_of_results_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_in_short_counts_thresholds_and_lists_each_advice_once() -> None:
     problem = Finding(Level.PROBLEM, "It is slow.", "Be quick.")
     good, note = Finding(Level.GOOD, "It is fast."), Finding(Level.NOTE, "It is blue.", "Paint it.")
     assert in_short([good, note]) == "Nothing that was measured misses its threshold (1 met)."
-    said = in_short([problem, problem, good, note])
-    assert said == "2 of 3 thresholds are missed. What to do:\n\n1. Be quick."
+    text = in_short([problem, problem, good, note])
+    assert text == "2 of 3 thresholds are missed. What to do:\n\n1. Be quick."
 
 
 def test_a_tables_cells_cannot_break_it() -> None:
@@ -227,23 +227,23 @@ def test_results_are_written_as_json_report_plots_and_notebook(tmp_path: Path) -
     for plot in plots:
         ElementTree.parse(plot)
         assert f"({plot.name})" in report
-    said = execute(tmp_path / "notebook.ipynb")
-    assert "samples_per_s" in said
-    assert "1.5 (1.485–1.515)" in said  # bf16, of `techniques`
+    text = execute(tmp_path / "notebook.ipynb")
+    assert "samples_per_s" in text
+    assert "1.5 (1.485–1.515)" in text  # bf16, of `techniques`
 
 
 def execute(file: Path) -> str:
     """The output of a notebook's code, with the values of its last lines shown as in Jupyter."""
     cells = json.loads(file.read_text())["cells"]
-    said, names = io.StringIO(), dict[str, Any]()
-    with contextlib.chdir(file.parent), contextlib.redirect_stdout(said):
+    text, names = io.StringIO(), dict[str, Any]()
+    with contextlib.chdir(file.parent), contextlib.redirect_stdout(text):
         for cell in cells:
             if cell["cell_type"] == "code":
                 source = "".join(cell["source"])
                 exec(compile(source, cell["id"], "exec"), names)
                 if source.startswith("Picture"):
                     assert eval(source, names)._repr_svg_().startswith("<svg")
-    return said.getvalue()
+    return text.getvalue()
 
 
 def test_a_notebook_has_what_its_format_wants() -> None:
@@ -312,4 +312,4 @@ def test_a_machine_is_named_with_its_cards() -> None:
 
 
 def test_a_spread_is_reported_with_its_quartiles() -> None:
-    assert steady(0.1).said(seconds) == "100 ms (99.0 ms–101 ms)"
+    assert steady(0.1).text(seconds) == "100 ms (99.0 ms–101 ms)"

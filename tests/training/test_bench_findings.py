@@ -33,7 +33,7 @@ def one(findings: tuple[Finding, ...]) -> Finding:
 def test_each_part_is_reported_with_a_table_and_without_a_problem_where_there_is_none(
     part: object,
 ) -> None:
-    section = part.told(EVERY[part.name])  # type: ignore[attr-defined]
+    section = part.section(EVERY[part.name])  # type: ignore[attr-defined]
     assert section.tables
     for table in section.tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
@@ -48,25 +48,25 @@ def test_efficient_scaling_is_good() -> None:
 def test_scaling_that_loses_to_the_exchange_reports_to_exchange_less() -> None:
     found = one(scaling.findings(made.scaling(0.60, apart=0.95)))
     assert found.level is Level.PROBLEM
-    assert "36.8% is the exchange of gradients, 5.0% the sharing of the machine" in found.says
+    assert "36.8% is the exchange of gradients, 5.0% the sharing of the machine" in found.sentence
     assert "accumulate" in found.advice
 
 
 def test_scaling_that_loses_without_an_exchange_reports_to_share_less() -> None:
     found = one(scaling.findings(made.scaling(0.75, apart=0.80)))
     assert found.level is Level.NOTE
-    assert "20.0% is lost though nothing is exchanged" in found.says
+    assert "20.0% is lost though nothing is exchanged" in found.sentence
     assert "spread them over hosts" in found.advice
 
 
 def test_ranks_without_cores_of_their_own_are_not_judged() -> None:
     found = one(scaling.findings(made.scaling(0.5, own_cores=False)))
     assert found.level is Level.NOTE
-    assert "fewer cores each" in found.says
+    assert "fewer cores each" in found.sentence
 
 
 def test_one_rank_alone_does_not_scale() -> None:
-    assert "one rank alone" in one(scaling.findings(made.scaling(1.0, ranks=1))).says
+    assert "one rank alone" in one(scaling.findings(made.scaling(1.0, ranks=1))).sentence
 
 
 def test_scaling_in_uneven_turns_is_not_judged() -> None:
@@ -80,7 +80,7 @@ def test_scaling_in_uneven_turns_is_not_judged() -> None:
     points = scaling.points(rates, dict.fromkeys(rates, 16), own_cores=True)
     found = one(scaling.findings(scaling.Scaling("convnet", "cpu", 1, points)))
     assert found.level is Level.NOTE
-    assert "too uneven for a result" in found.says
+    assert "too uneven for a result" in found.sentence
 
 
 def test_speedup_is_over_one_rank_in_the_same_turn() -> None:
@@ -116,9 +116,9 @@ def test_what_the_backward_pass_hides_is_not_waited_for() -> None:
 def test_an_exchange_longer_than_the_computing_reports_to_send_less() -> None:
     found, bandwidth = communication.findings(made.communication(0.30, 0.10, 0.20))
     assert found.level is Level.PROBLEM
-    assert "66.7% of a step waits for gradients" in found.says
+    assert "66.7% of a step waits for gradients" in found.sentence
     assert "comm_hook" in found.advice
-    assert "half of that from 1.05 MB" in bandwidth.says
+    assert "half of that from 1.05 MB" in bandwidth.sentence
 
 
 def test_an_exchange_that_could_be_hidden_reports_to_begin_earlier() -> None:
@@ -130,7 +130,7 @@ def test_an_exchange_that_could_be_hidden_reports_to_begin_earlier() -> None:
 def test_waiting_longer_than_an_exchange_takes_is_waiting_for_a_rank() -> None:
     found, _ = communication.findings(made.communication(0.20, 0.15, 0.02))
     assert found.level is Level.PROBLEM
-    assert "ranks wait for one another" in found.says
+    assert "ranks wait for one another" in found.sentence
 
 
 def test_a_hidden_exchange_is_good() -> None:
@@ -145,7 +145,7 @@ def test_one_rank_exchanges_nothing() -> None:
 def test_loading_slower_than_computing_wants_more_workers() -> None:
     found = one(loading.findings(made.loading(load_s=0.2, both_s=0.2)))
     assert found.level is Level.PROBLEM
-    assert "50.0% of a step" in found.says
+    assert "50.0% of a step" in found.sentence
     assert "more loader_workers" in found.advice
 
 
@@ -165,22 +165,22 @@ def test_a_checkpoint_in_the_background_stalls_two_percent_at_most(
 ) -> None:
     found, best = saving.findings(made.saving(stall_s))
     assert found.level is level
-    assert f"torch.save, {saving.BACKGROUND} stalls least" in best.says
-    assert "torch.save, waited for restores fastest" in best.says
+    assert f"torch.save, {saving.BACKGROUND} stalls least" in best.sentence
+    assert "torch.save, waited for restores fastest" in best.sentence
 
 
 def test_the_smallest_batch_that_is_as_fast_is_named() -> None:
     fp32 = {8: 50.0, 16: 90.0, 32: 100.0, 64: 101.0}
     found, lower, faster = batches.findings(made.batches(fp32, {8: 100.0, 16: 180.0, 32: 200.0}))
-    assert "fp32: 64 examples are the most that fit; from 32 on" in found.says
-    assert "bf16: 32 examples are the most that fit; larger ones are faster" in lower.says
-    assert faster.says == "bf16 is 1.98 times as fast as fp32."
+    assert "fp32: 64 examples are the most that fit; from 32 on" in found.sentence
+    assert "bf16: 32 examples are the most that fit; larger ones are faster" in lower.sentence
+    assert faster.sentence == "bf16 is 1.98 times as fast as fp32."
     assert "precision=bf16" in faster.advice
 
 
 def test_where_the_search_ended_before_memory_did_it_reports_it() -> None:
     found, *_ = batches.findings(made.batches({32: 10.0, 64: 20.0}, {}, most=64))
-    assert found.says == (
+    assert found.sentence == (
         "fp32: 64 examples fit, and no more were tried; larger ones are faster up to there."
     )
 
@@ -189,7 +189,7 @@ def test_a_model_that_does_not_fit_at_all_is_a_problem() -> None:
     found = one(batches.findings(made.batches({}, {})))
     assert found.level is Level.PROBLEM
     assert "activation_checkpointing" in found.advice
-    assert not batches.told(made.batches({}, {})).plots
+    assert not batches.section(made.batches({}, {})).plots
 
 
 def test_techniques_are_switched_on_or_left_off_when_the_quartiles_agree() -> None:
@@ -201,7 +201,7 @@ def test_techniques_are_switched_on_or_left_off_when_the_quartiles_agree() -> No
             **{"activation checkpointing": Quartiles(0.7, 0.6, 0.8, 9)},
         )
     )
-    assert [(item.says, item.advice) for item in found] == [
+    assert [(item.sentence, item.advice) for item in found] == [
         ("bf16 is 1.50 times as fast as plain fp32.", "Switch bf16 on."),
         (
             "channels_last is 0.80 times as fast as plain fp32.",
@@ -233,7 +233,7 @@ def test_the_ratio_of_launchers_is_of_throughput() -> None:
 def test_a_gpu_that_waits_for_the_host_is_a_problem() -> None:
     _, idle = tracing.findings(made.traced(total_s=0.3))
     assert idle.level is Level.PROBLEM
-    assert "nothing to do in 70.0%" in idle.says
+    assert "nothing to do in 70.0%" in idle.sentence
     assert one(tracing.findings(made.traced(total_s=0.3, device="cpu"))).level is Level.NOTE
     assert one(tracing.findings(made.traced(named=False))).level is Level.PROBLEM
 
@@ -241,7 +241,7 @@ def test_a_gpu_that_waits_for_the_host_is_a_problem() -> None:
 def test_targets_that_are_missed_are_problems_with_the_cards_name() -> None:
     found = targets.findings(made.targets(ratio=0.95, input_share=0.10, mfu=30.0, busy=60.0))
     assert [item.level for item in found] == [Level.PROBLEM] * 4
-    assert all("NVIDIA H100" in item.says for item in found)
+    assert all("NVIDIA H100" in item.sentence for item in found)
 
 
 def test_a_target_that_cannot_be_known_is_not_judged() -> None:
@@ -256,7 +256,7 @@ def test_nothing_is_promised_of_a_cpu() -> None:
 def test_a_busy_or_uneven_machine_is_reported_before_its_numbers() -> None:
     assert environment.findings(made.environment()) == ()
     busy = one(environment.findings(made.environment(load=6.0)))
-    assert "load 6.0 on 8 cores" in busy.says
+    assert "load 6.0 on 8 cores" in busy.sentence
     uneven = one(environment.findings(made.environment(cpus=("EPYC", "Xeon"))))
     assert uneven.level is Level.PROBLEM
-    assert "NCCL_DEBUG=INFO" in one(environment.findings(made.environment(debug="INFO"))).says
+    assert "NCCL_DEBUG=INFO" in one(environment.findings(made.environment(debug="INFO"))).sentence

@@ -45,9 +45,9 @@ class Run:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("bench")
     what = ",".join(part.name for part in PARTS if part.name != LAUNCHERS)
-    told = ["--storage-path", str(folder), "--run-name", "run", "--width", "8", "--what", what]
+    section = ["--storage-path", str(folder), "--run-name", "run", "--width", "8", "--what", what]
     done = subprocess.run(
-        [*JOB, "--quick", *told], cwd=ROOT, capture_output=True, text=True, timeout=560
+        [*JOB, "--quick", *section], cwd=ROOT, capture_output=True, text=True, timeout=560
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return Run(folder / "run", done.stdout)
@@ -134,8 +134,8 @@ def test_what_keeps_ranks_from_starting_is_one_sentence(
 ) -> None:
     """Reported by a rank in a separate process, which sees no GPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    told = ["--workers", "1", "--gpu", "true", "--ranks", "processes"]
-    monkeypatch.setattr(sys, "argv", ["benchmark", *told, "--storage-path", str(tmp_path)])
+    section = ["--workers", "1", "--gpu", "true", "--ranks", "processes"]
+    monkeypatch.setattr(sys, "argv", ["benchmark", *section, "--storage-path", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value).startswith("stopped: gpu=true, but rank 0")

@@ -245,24 +245,24 @@ def listed(directory: Path, *names: str) -> None:
 def test_a_listed_checkpoint_that_no_longer_exists_does_not_keep_the_run_from_starting(
     tmp_path: Path,
 ) -> None:
-    assert run(tmp_path).mend() == []
+    assert run(tmp_path).repair() == []
     write(tmp_path / "checkpoint_1")
     listed(tmp_path, "checkpoint_1", "checkpoint_2")
-    assert run(tmp_path).mend() == [
+    assert run(tmp_path).repair() == [
         "checkpoint_2 is missing: a marked directory is in its place",
     ]
     assert (tmp_path / "checkpoint_2").is_dir(), "Ray Train looks for it"
-    assert run(tmp_path).mend() == []
+    assert run(tmp_path).repair() == []
     assert not run(tmp_path).lost_track
 
 
 @pytest.mark.parametrize("text", ["", '{"checkpoint_results": [{"che', "[]", "null"])
 def test_a_list_that_was_cut_off_is_put_aside(text: str, tmp_path: Path) -> None:
     (tmp_path / SNAPSHOT).write_text(text)
-    (said,) = run(tmp_path).mend()
+    (said,) = run(tmp_path).repair()
     assert said.endswith(f"is garbled; put aside as {SNAPSHOT}.damaged")
     assert run(tmp_path).lost_track
-    assert run(tmp_path).mend() == []
+    assert run(tmp_path).repair() == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.training.fake_nvml import FakeNvml
 from training.telemetry.gpu.gpu import Gpu, GpuNumbers
-from training.telemetry.gpu.nvml import Nvml, held_down
+from training.telemetry.gpu.nvml import Nvml, throttle_reasons
 from training.telemetry.worker.background_value import STALE_AFTER_S, Watch
 
 GIB = 1 << 30
@@ -222,7 +222,7 @@ def test_a_storm_of_xids_does_not_hold_the_reader_up(nvml: FakeNvml, clock: Cloc
     ],
 )
 def test_throttling_is_reported_in_words(reasons: int, words: str) -> None:
-    assert held_down(reasons) == words
+    assert throttle_reasons(reasons) == words
 
 
 def test_without_nvml_it_is_reported_once(

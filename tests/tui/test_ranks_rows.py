@@ -116,7 +116,7 @@ def test_a_filter_that_is_not_understood_reports_it_and_hides_nothing() -> None:
 
 
 def test_half_typed_comparisons_are_words_and_equal_is_as_equal_as_typed() -> None:
-    assert condition.parsed("gpu<", NAMES).words == ("gpu<",)
+    assert condition.parsed("gpu<", NAMES).terms == ("gpu<",)
     assert condition.parsed("STALE x", NAMES, MARKS).marks == ("stale",)
     [test] = condition.parsed("loss=0.35", NAMES).tests
     assert test.holds(0.349)

@@ -118,7 +118,7 @@ class Peak:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def told(result: Batches) -> Section:
+def section(result: Batches) -> Section:
     rows = tuple(
         (
             batch.precision,

@@ -167,12 +167,12 @@ def synchronize(world: World) -> None:
         torch.cuda.synchronize(world.device)
 
 
-def told(result: Communication) -> Section:
+def section(result: Communication) -> Section:
     rows = tuple(
         (
             item.operation,
             units.size(item.size_bytes),
-            item.time_s.said(units.seconds),
+            item.time_s.text(units.seconds),
             units.bandwidth(item.algorithm_bytes_per_s),
             units.bandwidth(item.bus_bytes_per_s),
         )
@@ -181,9 +181,9 @@ def told(result: Communication) -> Section:
     found = result.exchange
     step = (
         ("gradients of a step", units.size(found.gradient_bytes)),
-        ("step", found.step_s.said(units.seconds)),
-        ("step without an exchange", found.apart_s.said(units.seconds)),
-        ("all-reduce of the gradients alone", found.all_reduce_s.said(units.seconds)),
+        ("step", found.step_s.text(units.seconds)),
+        ("step without an exchange", found.apart_s.text(units.seconds)),
+        ("all-reduce of the gradients alone", found.all_reduce_s.text(units.seconds)),
         ("not hidden by the backward pass", units.seconds(found.exposed_s)),
         ("of the step", units.share(found.exposed_share)),
         ("of the all-reduce hidden", units.share(found.hidden_share)),
@@ -244,12 +244,12 @@ def findings(result: Communication) -> tuple[Finding, ...]:
 
 
 def _exposed(found: Exchange) -> Finding:
-    said = (
+    text = (
         f"{units.share(found.exposed_share)} of a step waits for gradients, "
         f"{units.share(found.hidden_share)} of their all-reduce is hidden"
     )
     if found.exposed_share <= EXPOSED:
-        return Finding(Level.GOOD, f"{said}.")
+        return Finding(Level.GOOD, f"{text}.")
     if found.exposed_s > WAITS * found.all_reduce_s.median:
         return Finding(
             Level.PROBLEM,
@@ -261,13 +261,13 @@ def _exposed(found: Exchange) -> Finding:
     if found.all_reduce_s.median > found.apart_s.median:
         return Finding(
             Level.PROBLEM,
-            f"{said}: it takes longer than the computing, so that it cannot be hidden.",
+            f"{text}: it takes longer than the computing, so that it cannot be hidden.",
             "Send less: comm_hook=bf16 or powersgd, accumulate, a larger batch; or a faster "
             "network (interface, infiniband).",
         )
     return Finding(
         Level.PROBLEM,
-        f"{said}, though the computing takes longer than it.",
+        f"{text}, though the computing takes longer than it.",
         "Have it begin earlier: a smaller bucket_mb, static_graph=true; with many ranks a host, "
         "hierarchical.",
     )

@@ -200,13 +200,13 @@ def ray_version() -> str:
 def machine(result: Environment) -> str:
     """In one line: `2 hosts of 16 cores (AMD EPYC), 8 GPUs each (NVIDIA H100)`."""
     first = result.hosts[0]
-    said = f"{first.cores} cores ({first.cpu}), {units.size(first.memory_bytes)} of memory"
+    text = f"{first.cores} cores ({first.cpu}), {units.size(first.memory_bytes)} of memory"
     if first.gpus:
-        said += f", {len(first.gpus)} × {first.gpus[0].name}"
-    return said if len(result.hosts) == 1 else f"{len(result.hosts)} hosts of {said}"
+        text += f", {len(first.gpus)} × {first.gpus[0].name}"
+    return text if len(result.hosts) == 1 else f"{len(result.hosts)} hosts of {text}"
 
 
-def told(result: Environment) -> Section:
+def section(result: Environment) -> Section:
     software = (
         ("Python", result.python),
         ("torch", result.torch),

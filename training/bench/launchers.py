@@ -74,12 +74,12 @@ class Turn:
         """Returns seconds. Raises Lost."""
         try:
             print(steps, file=self.stream, flush=True)
-            said = self.stream.readline()
+            line = self.stream.readline()
         except OSError as error:
             raise Lost(f"{self.name} does not answer: {error}") from error
-        if not said:
+        if not line:
             raise Lost(f"{self.name} ended during the measurement")
-        return float(said)
+        return float(line)
 
 
 def alternate(world: World, settings: BenchSettings, name: str, address: str) -> None:
@@ -124,11 +124,11 @@ def measure(settings: BenchSettings) -> Launchers:
         server.bind(address)
         server.listen(2)
         server.settimeout(1.0)
-        said = folder / "torchrun.log"
-        by_torchrun = held.enter_context(started(settings, address, said))
+        output = folder / "torchrun.log"
+        by_torchrun = held.enter_context(started(settings, address, output))
         pool = ThreadPoolExecutor(1, "ray-train")
         by_ray = pool.submit(fit, partial(rank_of_ray, address=address), settings, "benchmark-ray")
-        with joined(server, by_torchrun, said, by_ray) as turns:
+        with joined(server, by_torchrun, output, by_ray) as turns:
             taken: dict[str, list[float]] = {RAY: [], TORCHRUN: []}
             for round_ in range(settings.rounds + 1):
                 # The order alternates, so that neither always has a warmer cache.
@@ -169,14 +169,16 @@ def rank_of_ray(config: dict[str, Any], address: str) -> dict[str, Any]:
 
 
 @contextmanager
-def started(settings: BenchSettings, address: str, said: Path) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    settings: BenchSettings, address: str, output: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """The same number of ranks under torchrun; they end when no more steps are requested."""
     argv = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     argv += ["--nproc-per-node", str(settings.workers), "-m", "training.bench.launchers"]
     process = subprocess.Popen(
         [*argv, address, json.dumps(asdict(settings))],
         env=os.environ | environment.variables(settings) | {"OMP_NUM_THREADS": "1"},
-        stdout=said.open("w"),
+        stdout=output.open("w"),
         stderr=subprocess.STDOUT,
     )
     try:
@@ -191,9 +193,9 @@ def started(settings: BenchSettings, address: str, said: Path) -> Iterator[subpr
 
 @contextmanager
 def joined(
-    server: socket.socket, by_torchrun: subprocess.Popen[bytes], said: Path, by_ray: Future[Any]
+    server: socket.socket, by_torchrun: subprocess.Popen[bytes], output: Path, by_ray: Future[Any]
 ) -> Iterator[dict[str, Turn]]:
-    """Both groups, once they have connected; `said` is torchrun's output.
+    """Both groups, once they have connected; `output` is torchrun's.
 
     Raises Lost, and what Ray Train raised.
     """
@@ -202,7 +204,7 @@ def joined(
         turns: dict[str, Turn] = {}
         while len(turns) < 2:
             if by_torchrun.poll() is not None:
-                raise Lost(f"torchrun ended before its first turn: {last_line(said.read_text())}")
+                raise Lost(f"torchrun ended before its first turn: {last_line(output.read_text())}")
             if by_ray.done():
                 ranks = by_ray.result().return_value["elsewhere"]
                 raise Lost(
@@ -226,15 +228,15 @@ def joined(
         yield turns
 
 
-def last_line(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.strip()]
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it had no output"
 
 
-def told(result: Launchers) -> Section:
+def section(result: Launchers) -> Section:
     rows = (
-        (RAY, result.ray_s.said(units.seconds), result.ratio.said(units.ratio)),
-        (TORCHRUN, result.torchrun_s.said(units.seconds), "1"),
+        (RAY, result.ray_s.text(units.seconds), result.ratio.text(units.ratio)),
+        (TORCHRUN, result.torchrun_s.text(units.seconds), "1"),
     )
     return Section(
         "Ray Train against torchrun",
@@ -249,14 +251,14 @@ def told(result: Launchers) -> Section:
 
 
 def findings(result: Launchers) -> tuple[Finding, ...]:
-    said = f"Ray Train trains at {result.ratio.median:.3f} of torchrun's throughput"
+    text = f"Ray Train trains at {result.ratio.median:.3f} of torchrun's throughput"
     if result.ratio.median >= PROMISED:
-        return (Finding(Level.GOOD, f"{said}."),)
+        return (Finding(Level.GOOD, f"{text}."),)
     if result.ratio.high >= PROMISED:
         return (
             Finding(
                 Level.NOTE,
-                f"{said}, and its upper quartile is {result.ratio.high:.3f}: the turns are too "
+                f"{text}, and its upper quartile is {result.ratio.high:.3f}: the turns are too "
                 "uneven for a result.",
                 "Measure again on a quiet machine, with more rounds and turn_steps.",
             ),
@@ -264,7 +266,7 @@ def findings(result: Launchers) -> tuple[Finding, ...]:
     return (
         Finding(
             Level.PROBLEM,
-            f"{said}, less than {PROMISED}.",
+            f"{text}, less than {PROMISED}.",
             "Compare the environments of the ranks: OMP_NUM_THREADS, CPU affinity, NCCL_*, and "
             "the other processes of Ray on the host.",
         ),

@@ -108,13 +108,13 @@ def name(data: Data) -> str:
     return f"{data.name} of {'x'.join(map(str, data.shape))}"
 
 
-def told(result: Loading) -> Section:
+def section(result: Loading) -> Section:
     rows = tuple(
         (
             str(way.loader_workers),
-            way.load_s.said(units.seconds),
-            result.compute_s.said(units.seconds),
-            way.both_s.said(units.seconds),
+            way.load_s.text(units.seconds),
+            result.compute_s.text(units.seconds),
+            way.both_s.text(units.seconds),
             units.share(way.input_share),
             "loading" if way.load_s.median > result.compute_s.median else "computing",
         )
@@ -135,14 +135,14 @@ def told(result: Loading) -> Section:
 def findings(result: Loading) -> tuple[Finding, ...]:
     best = min(result.ways, key=lambda way: way.both_s.median)
     share = best.input_share
-    said = (
+    text = (
         f"With {best.loader_workers} loader workers {units.share(share)} of a step is there for "
         "its data"
     )
     if share <= INPUT_BOUND:
-        return (Finding(Level.GOOD, f"{said}."),)
+        return (Finding(Level.GOOD, f"{text}."),)
     if best.load_s.median > result.compute_s.median:
         advice = "Loading is slower than computing: more loader_workers, or smaller examples."
     else:
         advice = "Loading could be hidden: loader_workers above 0, more prefetch, pin_memory=true."
-    return (Finding(Level.PROBLEM, f"{said}.", advice),)
+    return (Finding(Level.PROBLEM, f"{text}.", advice),)

@@ -108,9 +108,9 @@ def _line(index: int, label: str, points: Sequence[tuple[float, float]]) -> list
 
 
 def _text(
-    x: float, y: float, words: str, *, anchor: str = "start", weight: str = "normal", more: str = ""
+    x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal", more: str = ""
 ) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}"'
-        f' fill="#222"{more}>{escape(words)}</text>'
+        f' fill="#222"{more}>{escape(text)}</text>'
     )

@@ -16,7 +16,7 @@ class Quartiles:
     """The upper quartile."""
     n: int
 
-    def said(self, how: Callable[[float], str]) -> str:
+    def text(self, how: Callable[[float], str]) -> str:
         return f"{how(self.median)} ({how(self.low)}–{how(self.high)})"
 
 

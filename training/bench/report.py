@@ -29,8 +29,8 @@ def markdown(results: Results, sections: Mapping[str, Section]) -> str:
         if found := [finding for finding in every if finding.level is level]:
             parts += [f"### {heading}", "\n".join(map(_bullet, found))]
     if results.failed:
-        said = [f"- {part}: {why}" for part, why in sorted(results.failed.items())]
-        parts += ["### Not measured", "\n".join(said)]
+        lines = [f"- {part}: {why}" for part, why in sorted(results.failed.items())]
+        parts += ["### Not measured", "\n".join(lines)]
     for section in sections.values():
         parts += [f"## {section.title}", section.how]
         parts += [table(item) for item in section.tables if item.rows]
@@ -55,9 +55,9 @@ def table(item: Table) -> str:
     return "\n".join("| " + " | ".join(map(_cell, row)) + " |" for row in rows)
 
 
-def _cell(words: str) -> str:
-    return words.replace("|", "\\|").replace("\n", " ")
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _bullet(finding: Finding) -> str:
-    return f"- {finding.says}" + (f" **{finding.advice}**" if finding.advice else "")
+    return f"- {finding.sentence}" + (f" **{finding.advice}**" if finding.advice else "")

@@ -31,18 +31,18 @@ class Results:
     """By part, why it was not measured."""
 
     def write(self, file: Path) -> None:
-        said = {"schema": SCHEMA} | vars(self)
-        file.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+        data = {"schema": SCHEMA} | vars(self)
+        file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(file: Path) -> Results:
     """Raises Unreadable, as one line."""
     try:
-        said = json.loads(file.read_text())
-        schema = said.pop("schema")
+        data = json.loads(file.read_text())
+        schema = data.pop("schema")
         if schema != SCHEMA:
             raise Unreadable(f"{file} is of schema {schema}, and this reads {SCHEMA}")
-        return Results(**said)
+        return Results(**data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, Unreadable):
             raise

@@ -41,7 +41,7 @@ ENVIRONMENT, LAUNCHERS = "environment", "launchers"
 class Part:
     name: str
     result: type[Any]
-    told: Callable[[Any], Section]
+    section: Callable[[Any], Section]
     measure: Callable[[World, BenchSettings, Path], Any] | None
     """Run by the ranks of a world; None if the driver measures it."""
     alone: bool = False
@@ -59,51 +59,51 @@ PARTS = (
     Part(
         ENVIRONMENT,
         environment.Environment,
-        environment.told,
+        environment.section,
         without_files(environment.measure),
     ),
     Part(
         "scaling",
         scaling.Scaling,
-        scaling.told,
+        scaling.section,
         without_files(scaling.measure),
     ),
     Part(
         "communication",
         communication.Communication,
-        communication.told,
+        communication.section,
         without_files(communication.measure),
     ),
     Part(
         "data",
         loading.Loading,
-        loading.told,
+        loading.section,
         without_files(loading.measure),
         alone=True,
     ),
-    Part("checkpoints", saving.Saving, saving.told, saving.measure),
+    Part("checkpoints", saving.Saving, saving.section, saving.measure),
     Part(
         "techniques",
         techniques.Techniques,
-        techniques.told,
+        techniques.section,
         without_files(techniques.measure),
     ),
     Part(
         "batches",
         batches.Batches,
-        batches.told,
+        batches.section,
         without_files(batches.measure),
         alone=True,
     ),
-    Part("profile", tracing.Traced, tracing.told, tracing.measure, alone=True),
+    Part("profile", tracing.Traced, tracing.section, tracing.measure, alone=True),
     Part(
         "targets",
         targets.Targets,
-        targets.told,
+        targets.section,
         without_files(targets.measure),
         alone=True,
     ),
-    Part(LAUNCHERS, launchers.Launchers, launchers.told, None),
+    Part(LAUNCHERS, launchers.Launchers, launchers.section, None),
 )
 
 
@@ -120,7 +120,7 @@ def chosen(what: str) -> list[str]:
     Raises ValueError for an unknown name.
     """
     names = [part.name for part in PARTS]
-    asked = names if what == "all" else [word.strip() for word in what.split(",") if word.strip()]
+    asked = names if what == "all" else [text.strip() for text in what.split(",") if text.strip()]
     if odd := [name for name in asked if name not in names]:
         raise ValueError(f"there is no part {', '.join(odd)}; there are {', '.join(names)}")
     return [name for name in names if name in asked or name == ENVIRONMENT]
@@ -176,5 +176,5 @@ def sections(parts: Mapping[str, Any]) -> dict[str, Section]:
     found = {}
     for part in PARTS:
         if part.name in parts:
-            found[part.name] = part.told(decode(part.result, parts[part.name]))
+            found[part.name] = part.section(decode(part.result, parts[part.name]))
     return found

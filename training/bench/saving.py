@@ -232,15 +232,15 @@ def bytes_of(state: Any) -> int:
     return sum(map(bytes_of, state.values())) if isinstance(state, dict) else 0
 
 
-def told(result: Saving) -> Section:
+def section(result: Saving) -> Section:
     rows = tuple(
         (
             method.name,
-            method.stall_s.said(units.seconds),
+            method.stall_s.text(units.seconds),
             units.share(result.stall_share(method)),
             units.ratio(method.epoch_with_s.median / result.epoch_s.median),
-            method.written_s.said(units.seconds),
-            method.restore_s.said(units.seconds),
+            method.written_s.text(units.seconds),
+            method.restore_s.text(units.seconds),
             units.size(method.size_bytes),
         )
         for method in result.methods
@@ -253,7 +253,7 @@ def told(result: Saving) -> Section:
         "Checkpoints",
         f"{result.model}'s weights and Adam's numbers, {units.size(result.state_bytes)} on "
         f"{result.ranks} ranks; an epoch is {result.steps} steps "
-        f"({result.epoch_s.said(units.seconds)}), which begin as soon as the checkpoint lets "
+        f"({result.epoch_s.text(units.seconds)}), which begin as soon as the checkpoint lets "
         "them; alternating, medians (quartiles). torch.save comes with SHA-256 sums, and its "
         "restore checks them. Files are as warm as the system keeps them.",
         (Table(columns, rows),),
@@ -268,13 +268,13 @@ def findings(result: Saving) -> tuple[Finding, ...]:
         if method.name != f"torch.save, {BACKGROUND}":
             continue
         share = result.stall_share(method)
-        said = f"A checkpoint in the background each epoch stalls {units.share(share)} of the time"
+        text = f"A checkpoint in the background each epoch stalls {units.share(share)} of the time"
         advice = "Save less often (checkpoint_every_steps), or sharded: each rank copies its part."
         good = share <= STALL
         found.append(
-            Finding(Level.GOOD, f"{said}.")
+            Finding(Level.GOOD, f"{text}.")
             if good
-            else Finding(Level.PROBLEM, f"{said}, {units.share(STALL)} at most.", advice)
+            else Finding(Level.PROBLEM, f"{text}, {units.share(STALL)} at most.", advice)
         )
     least = min(result.methods, key=lambda method: method.stall_s.median)
     fast = min(result.methods, key=lambda method: method.restore_s.median)

@@ -185,7 +185,7 @@ def points(
     )
 
 
-def told(result: Scaling) -> Section:
+def section(result: Scaling) -> Section:
     where = (
         f"{result.cores_each} core(s) and as many threads a rank in every world"
         if result.cores_each
@@ -196,8 +196,8 @@ def told(result: Scaling) -> Section:
             point.kind,
             str(point.ranks),
             str(point.batch_size),
-            point.samples_per_s.said(units.rate),
-            point.speedup.said(units.ratio),
+            point.samples_per_s.text(units.rate),
+            point.speedup.text(units.ratio),
             units.share(point.efficiency),
             "yes" if point.own_cores else "no: oversubscribed",
         )
@@ -243,15 +243,15 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
             ),
         )
     weak = at[WEAK].efficiency
-    said = f"Weak scaling to {most} ranks has an efficiency of {units.share(weak)}"
+    text = f"Weak scaling to {most} ranks has an efficiency of {units.share(weak)}"
     if weak >= GOOD:
-        return (Finding(Level.GOOD, f"{said}."),)
+        return (Finding(Level.GOOD, f"{text}."),)
     if at[WEAK].speedup.high / most >= GOOD:
         best = units.share(at[WEAK].speedup.high / most)
         return (
             Finding(
                 Level.NOTE,
-                f"{said}, and its upper quartile is {best}: the turns are too uneven for a result.",
+                f"{text}, and its upper quartile is {best}: the turns are too uneven for a result.",
                 "Measure again on a quiet machine, with more rounds and turn_steps.",
             ),
         )
@@ -262,7 +262,7 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
         return (
             Finding(
                 level,
-                f"{said}: {units.share(exchange)} is the exchange of gradients, "
+                f"{text}: {units.share(exchange)} is the exchange of gradients, "
                 f"{units.share(max(0.0, sharing))} the sharing of the machine.",
                 "Exchange less often or less: a larger batch, accumulate, comm_hook=bf16; then "
                 "look at the network.",
@@ -271,7 +271,7 @@ def findings(result: Scaling) -> tuple[Finding, ...]:
     return (
         Finding(
             level,
-            f"{said}: {units.share(sharing)} is lost though nothing is exchanged, "
+            f"{text}: {units.share(sharing)} is lost though nothing is exchanged, "
             f"{units.share(max(0.0, exchange))} to the exchange of gradients.",
             "The ranks share what is short (memory bandwidth, power, other programs): spread "
             "them over hosts, or look for other programs.",

@@ -18,7 +18,7 @@ class Level(Enum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     level: Level
-    says: str
+    sentence: str
     """One sentence, with its number."""
     advice: str = ""
     """What to try; empty if nothing is to be done."""

@@ -176,25 +176,25 @@ def utilization(world: World) -> Iterator[list[float]]:
         thread.join()
 
 
-def told(result: Targets) -> Section:
+def section(result: Targets) -> Section:
     def percent(value: float | None) -> str:
         return "not known" if value is None else f"{value:.1f} %"
 
     rows = (
         (
             f"{result.image_model} ÷ a plain loop",
-            result.ratio.said(units.ratio),
+            result.ratio.text(units.ratio),
             f"≥ {RATIO}",
         ),
         (
             f"the plain loop, batches of {result.image_batch}",
-            result.plain_samples_per_s.said(units.rate),
+            result.plain_samples_per_s.text(units.rate),
             "",
         ),
         ("input-bound share", units.share(result.input_share), f"< {INPUT_BOUND:.0%}"),
         (
             f"{result.token_model} tokens, batches of {result.token_batch}",
-            result.tokens_per_s.said(units.rate),
+            result.tokens_per_s.text(units.rate),
             "",
         ),
         ("MFU", percent(result.mfu_percent), f"≥ {MFU_PERCENT:.0f} %"),
@@ -253,5 +253,5 @@ def findings(result: Targets) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _met(met: bool, said: str, advice: str) -> Finding:
-    return Finding(Level.GOOD, f"{said}.") if met else Finding(Level.PROBLEM, f"{said}.", advice)
+def _met(met: bool, text: str, advice: str) -> Finding:
+    return Finding(Level.GOOD, f"{text}.") if met else Finding(Level.PROBLEM, f"{text}.", advice)

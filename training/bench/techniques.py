@@ -116,12 +116,12 @@ def measure(world: World, settings: BenchSettings) -> Techniques:
     )
 
 
-def told(result: Techniques) -> Section:
+def section(result: Techniques) -> Section:
     rows = [
         (
             item.name,
-            item.samples_per_s.said(units.rate),
-            item.ratio.said(units.ratio),
+            item.samples_per_s.text(units.rate),
+            item.ratio.text(units.ratio),
         )
         for item in result.techniques
     ]

@@ -91,7 +91,7 @@ def measure(world: World, settings: BenchSettings, folder: Path) -> Traced:
 ALL_THREADS = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
 
 
-def told(result: Traced) -> Section:
+def section(result: Traced) -> Section:
     rows = tuple(
         (
             item.name,

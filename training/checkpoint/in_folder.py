@@ -133,10 +133,10 @@ class FolderCheckpoints:
 
     def _unused(self, path: str, why: str) -> None:
         """It is kept until the run has saved its step again, and enough checkpoints after it."""
-        said = f"{Path(path).name} is not used: {why}"
+        text = f"{Path(path).name} is not used: {why}"
         if is_finished(Path(path)):
-            attempt_observer.notice("CheckpointDamaged", said)
-        print(said, flush=True)
+            attempt_observer.notice("CheckpointDamaged", text)
+        print(text, flush=True)
 
 
 def _unfinish(paths: Iterable[str]) -> None:

@@ -44,8 +44,8 @@ class Manifest:
     format: int = FORMAT
 
     def encode(self) -> bytes:
-        said = asdict(self)
-        return json.dumps({"manifest": said, "sha256": _digest(said)}, indent=1).encode()
+        data = asdict(self)
+        return json.dumps({"manifest": data, "sha256": _digest(data)}, indent=1).encode()
 
 
 def name(rank: int) -> str:
@@ -119,13 +119,13 @@ def _read(directory: Path, rank: int) -> Manifest:
         raise Damaged(f"{name(rank)} is missing: rank {rank} did not finish its part") from None
     try:
         whole = json.loads(text)
-        said, digest = whole["manifest"], whole["sha256"]
-        if digest != _digest(said):
+        reported, digest = whole["manifest"], whole["sha256"]
+        if digest != _digest(reported):
             raise Damaged(f"{name(rank)} is not what was written")
-        if said["format"] != FORMAT:
-            raise Damaged(f"{name(rank)} is of format {said['format']}; this reads {FORMAT}")
-        listed = tuple(File(**file) for file in said["files"])
-        found = Manifest(**said | {"files": listed})
+        if reported["format"] != FORMAT:
+            raise Damaged(f"{name(rank)} is of format {reported['format']}; this reads {FORMAT}")
+        listed = tuple(File(**file) for file in reported["files"])
+        found = Manifest(**reported | {"files": listed})
     except Damaged:
         raise
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -171,5 +171,5 @@ def _compare(path: Path, file: File) -> None:
         raise Damaged(f"{file.name} is not what was written: its SHA-256 differs")
 
 
-def _digest(said: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _digest(data: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

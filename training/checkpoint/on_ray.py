@@ -118,9 +118,9 @@ class RunCheckpoints:
 
     def _damaged(self, path: str, why: str) -> None:
         done = self._run.put_aside(path, why)
-        said = f"{path.rpartition('/')[2]} is damaged and not used: {why}; {done}"
-        attempt_observer.notice("CheckpointDamaged", said)
-        print(said, flush=True)
+        text = f"{path.rpartition('/')[2]} is damaged and not used: {why}; {done}"
+        attempt_observer.notice("CheckpointDamaged", text)
+        print(text, flush=True)
 
     def _unfinished(self, path: str, why: str) -> None:
         """A kill during an upload leaves one; it does not count as a loss, and is kept."""

@@ -50,10 +50,10 @@ def agreed(choice: tuple[str, str], ranks: int) -> str:
     process each attempt starts again: 3.6 of the 5.6 s that the run of a killed rank took to
     recover.
     """
-    said = [choice]
+    shared = [choice]
     if ranks > 1:
-        dist.broadcast_object_list(said)
-    path, why = said[0]
+        dist.broadcast_object_list(shared)
+    path, why = shared[0]
     if why:
         raise NoUsableCheckpoint(why)
     return path

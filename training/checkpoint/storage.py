@@ -56,7 +56,7 @@ class RunDirectory:
             return f"kept in {kept}"
         return "marked as damaged" if is_there else "a marked directory is in its place"
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Before a driver starts: repair what would prevent Ray Train from starting; returns the
         changes.
 

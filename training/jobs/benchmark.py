@@ -123,13 +123,13 @@ def written(results: Results, folder: Path) -> str:
     """Write all files of the results; returns the report."""
     results.write(folder / "results.json")
     (folder / SO_FAR).unlink(missing_ok=True)
-    told = sections(json.loads(json.dumps(dict(results.parts))))
-    plots = [plot for section in told.values() for plot in section.plots]
+    by_part = sections(json.loads(json.dumps(dict(results.parts))))
+    plots = [plot for section in by_part.values() for plot in section.plots]
     for plot in plots:
         (folder / f"{plot.name}.svg").write_text(svg(plot))
     names = [f"{plot.name}.svg" for plot in plots]
     (folder / "notebook.ipynb").write_text(notebook(list(results.parts), names))
-    report = markdown(results, told)
+    report = markdown(results, by_part)
     (folder / "report.md").write_text(report)
     return report
 

@@ -57,8 +57,8 @@ def run_id() -> str:
     if (given := os.environ["TORCHELASTIC_RUN_ID"]) != "none":
         return given
     # The 22nd field, in clock ticks since the host started (proc(5)).
-    words = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-    return words[19]
+    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
+    return fields[19]
 
 
 def main() -> None:

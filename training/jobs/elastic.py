@@ -43,12 +43,12 @@ def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:
 def shared(settings: Settings, size: int) -> str:
     """The batch size and learning rate with this number of workers, as text."""
     examples = settings.batch_size * settings.accumulate * settings.workers
-    said = f"{size} of {settings.workers} workers: a step has up to {examples} examples"
+    text = f"{size} of {settings.workers} workers: a step has up to {examples} examples"
     if size == settings.workers:
-        return f"{said}, {settings.batch_size} a micro-batch of each"
+        return f"{text}, {settings.batch_size} a micro-batch of each"
     most = -(-settings.batch_size * settings.workers // size)
     return (
-        f"{said} as with all of them, up to {most} instead of {settings.batch_size} a micro-batch "
+        f"{text} as with all of them, up to {most} instead of {settings.batch_size} a micro-batch "
         f"of each, and the learning rate stays as it is"
     )
 

@@ -70,17 +70,17 @@ def fit(
     # The workers receive the name too; the tracker and the checkpoints use it.
     name = settings.run_name or time.strftime(f"{name}-%Y%m%d-%H%M%S")
     settings = replace(settings, run_name=name)
-    told = environment.variables(settings)
+    variables = environment.variables(settings)
     network_interface.check(settings.interface)
     run_config = RunConfig(
         name=name,
         storage_path=storage(settings.storage_path),
         failure_config=FailureConfig(max_failures=settings.max_failures),
         checkpoint_config=CheckpointConfig(num_to_keep=settings.num_to_keep),
-        worker_runtime_env={"env_vars": told} if told else None,
+        worker_runtime_env={"env_vars": variables} if variables else None,
     )
     run = run_config.storage_context
-    for mended in RunDirectory(run.storage_filesystem, run.experiment_fs_path).mend():
+    for mended in RunDirectory(run.storage_filesystem, run.experiment_fs_path).repair():
         print(mended, flush=True)
 
     trainer = TorchTrainer(

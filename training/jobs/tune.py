@@ -141,7 +141,7 @@ def report_best(trials: list[TrialResult], settings: Settings, folder: Folder) -
     others = {item.name for item in describe(ddp.Settings)} - {item.name for item in searchable()}
     train_with = chosen(settings, best.config, ddp.Settings, without=others - OF_TRIALS)
     launch, plain = commands(TRAINS, train_with)
-    said = {
+    data = {
         "trial": best.id,
         "metric": settings.metric,
         "mode": METRICS[settings.metric],
@@ -154,7 +154,7 @@ def report_best(trials: list[TrialResult], settings: Settings, folder: Folder) -
         "launch": launch,
         "command": plain,
     }
-    path = folder.write(BEST, said)
+    path = folder.write(BEST, data)
     print(f"best: {best.id} with {settings.metric} {value:.4f}, in {path}", flush=True)
     if settings.scheduler == "pbt":
         print("pbt changed the settings on the way: these are its last, with the weights in")

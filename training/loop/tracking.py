@@ -33,7 +33,7 @@ KEPT = 1000
 BATCH = 100
 """The number of parameters that MLflow accepts in one request."""
 RETRY_S = 15.0
-LAST_WORD_S = 30.0
+END_TIMEOUT_S = 30.0
 """How long the end of the run may wait until the server has received everything."""
 REQUEST = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 """MLflow's own are 120 s and 7 times; ours comes back by itself."""
@@ -129,7 +129,7 @@ class _Teller:
         self._status = "FAILED" if self.stopped else "FINISHED"
         self._ends.set()
         self._wake.set()
-        self._thread.join(LAST_WORD_S)
+        self._thread.join(END_TIMEOUT_S)
         if self._thread.is_alive():
             self._warn("it does not answer")
 
@@ -138,7 +138,7 @@ class _Teller:
         while True:
             ends = bool(self._status)
             try:
-                self._tell()
+                self._report()
             except Exception as error:  # noqa: BLE001 - any error of a server, or of mlflow
                 self._warn(error)
                 if ends:
@@ -156,7 +156,7 @@ class _Teller:
             print(f"mlflow at {self._uri}: {first[:_LONGEST]}; training continues", flush=True)
         self._has_warned = True
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Raises what mlflow raises; what was not sent is kept."""
         from mlflow.entities import Metric
 
@@ -197,7 +197,7 @@ class _Teller:
         else:
             client.update_run(found.info.run_id, status="RUNNING")
         self.id = found.info.run_id
-        self._tell_settings(client, found, own)
+        self._report_settings(client, found, own)
         self._client = client
         self._attach(client)
 
@@ -230,7 +230,7 @@ class _Teller:
         asked = f"tags.`{RUN_TAG}` = '{run}'"
         return next(iter(client.search_runs([experiment_id], asked, max_results=1)), None)
 
-    def _tell_settings(self, client: Any, found: Any, own: Mapping[str, str]) -> None:
+    def _report_settings(self, client: Any, found: Any, own: Mapping[str, str]) -> None:
         """Parameters of MLflow cannot change: a changed value of a resumed run becomes a tag."""
         from mlflow.entities import Param, RunTag
 

@@ -57,10 +57,10 @@ def train(
     if world.rank == 0:
         for idle in limits.without_effect(settings, world, uses_ddp=parallel.uses_ddp):
             print(idle, flush=True)
-    learners = parallel.learners
-    check_shares(data.held_out, learners)
-    stages = world.size // learners.size
-    batches = feed(data.train, sampler(settings, learners, len(data.train), stages), settings)
+    groups = parallel.learners
+    check_shares(data.held_out, groups)
+    stages = world.size // groups.size
+    batches = feed(data.train, sampler(settings, groups, len(data.train), stages), settings)
 
     optimizer = parallel.optimizer(settings)
     step_examples = settings.batch_size * settings.accumulate * (settings.workers // stages)
@@ -99,7 +99,7 @@ def train(
     def checkpoint() -> float:
         """Evaluate, report and save; returns how long saving blocked training, in seconds."""
         with average.used():
-            score = evaluate(parallel.model, data.held_out, learners, precision, settings)
+            score = evaluate(parallel.model, data.held_out, groups, precision, settings)
         metrics.update(
             accuracy=score.accuracy,
             held_out_loss=score.loss,

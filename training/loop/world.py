@@ -69,9 +69,9 @@ class World:
         stopped = torch.tensor(float(bool(why)), device=self.device)
         if not self.total(stopped):
             return done
-        said = self.gather_all(why)
-        rank = next(rank for rank, sentence in enumerate(said) if sentence)
-        raise Stop(said[rank] if all(said) else f"rank {rank}: {said[rank]}")
+        reasons = self.gather_all(why)
+        rank = next(rank for rank, sentence in enumerate(reasons) if sentence)
+        raise Stop(reasons[rank] if all(reasons) else f"rank {rank}: {reasons[rank]}")
 
     def wait(self) -> None:
         """Wait until all ranks have called it."""

@@ -178,11 +178,11 @@ class _Row(nn.Module):
 
     def _like(self, states: Tensor, source: int) -> Tensor:
         """On the source its states, elsewhere empty tensors for them."""
-        said = [(states.shape, states.dtype)]
-        dist.broadcast_object_list(said, src=source, device=self._world.device)
+        described = [(states.shape, states.dtype)]
+        dist.broadcast_object_list(described, src=source, device=self._world.device)
         if self._world.rank == source:
             return states.contiguous()
-        shape, dtype = said[0]
+        shape, dtype = described[0]
         return torch.empty(shape, dtype=dtype, device=self._world.device)
 
 

@@ -108,9 +108,9 @@ def compare(saved: Mapping[str, torch.Size], own: Mapping[str, torch.Size]) -> N
             where = "the checkpoint" if name in saved else "the model"
             raise IncompatibleCheckpoint(f"only {where} has {name}")
         if saved[name] != own[name]:
-            said = [f"({', '.join(map(str, item))})" for item in (saved[name], own[name])]
+            shapes = [f"({', '.join(map(str, item))})" for item in (saved[name], own[name])]
             raise IncompatibleCheckpoint(
-                f"{name} is {said[0]} in the checkpoint and {said[1]} in the model"
+                f"{name} is {shapes[0]} in the checkpoint and {shapes[1]} in the model"
             )
 
 

@@ -69,5 +69,5 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
             elastic.wait_for_the_dead(self._nodes)
         elif time.monotonic() - self._counted_s < LOOK_S:
             return
-        elastic.count_anew(self._elastic_run)
+        elastic.refresh(self._elastic_run)
         self._counted_s = time.monotonic()

@@ -27,7 +27,7 @@ def wait_for_the_dead(ids: Collection[str]) -> None:
         time.sleep(_POLL_S)
 
 
-def count_anew(run_id: str) -> None:
+def refresh(run_id: str) -> None:
     """Make the actor update its view of the cluster. Raises what Ray raises."""
     from ray.data._internal.cluster_autoscaler.default_autoscaling_coordinator import (
         get_or_create_autoscaling_coordinator,

@@ -51,8 +51,8 @@ def dying(ids: Collection[str]) -> set[str]:
     nodes = [node for node in alive() if node.id in ids]
     with ThreadPoolExecutor(_PROBES, thread_name_prefix="probe") as probes:
         answers = list(probes.map(_answers, nodes))
-    silent = {node.id for node, answer in zip(nodes, answers, strict=True) if not answer}
-    return silent | {node.id for node in nodes if node.id in draining}
+    stale = {node.id for node, answer in zip(nodes, answers, strict=True) if not answer}
+    return stale | {node.id for node in nodes if node.id in draining}
 
 
 def _answers(node: Node) -> bool:

@@ -56,7 +56,7 @@ class Spares:
         try:
             runtime_env = self._wait_for_imports()
             while runtime_env and not self._end.wait(LOOK_S):
-                self._look(runtime_env)
+                self._check(runtime_env)
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
                 log.warning("no spare processes are kept; the run continues", exc_info=True)
@@ -74,7 +74,7 @@ class Spares:
             before = len(names)
         return ""
 
-    def _look(self, runtime_env: str) -> None:
+    def _check(self, runtime_env: str) -> None:
         """A node that joins, such as a replacement, gets spares too."""
         for node in alive():
             room = min(node.room(self._resources), len(self._workers))

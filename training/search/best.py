@@ -46,14 +46,14 @@ def table(trials: Sequence[TrialResult], metric: str, epochs: int) -> str:
         ended = "failed" if trial.error else "finished" if epoch >= epochs else "stopped"
         rows.append(
             [trial.id, ended, f"{epoch:g}", "–" if value is None else f"{value:.4f}"]
-            + [told(trial.config.get(name, "–")) for name in names]
+            + [cell(trial.config.get(name, "–")) for name in names]
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join([*lines, *(f"{trial.id}: {trial.error}" for trial in trials if trial.error)])
 
 
-def told(value: Any) -> str:
+def cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -73,9 +73,9 @@ def chosen(
 
 def commands(job: str, settings: Mapping[str, Any]) -> tuple[str, str]:
     """As commands, with and without cockpit."""
-    words = {name: _word(value) for name, value in settings.items()}
-    given = [f"--set {shlex.quote(f'{name}={word}')}" for name, word in words.items()]
-    flags = [f"--{name.replace('_', '-')} {shlex.quote(word)}" for name, word in words.items()]
+    texts = {name: _word(value) for name, value in settings.items()}
+    given = [f"--set {shlex.quote(f'{name}={text}')}" for name, text in texts.items()]
+    flags = [f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in texts.items()]
     return (
         " ".join(["cockpit launch", job, *given]),
         " ".join([f"python -m training.jobs.{job}", *flags]),

@@ -15,12 +15,12 @@ class Folder:
     place: str
     """A path or an object store's address."""
 
-    def write(self, name: str, said: Mapping[str, Any]) -> str:
+    def write(self, name: str, data: Mapping[str, Any]) -> str:
         """Returns the address of the file."""
         filesystem, path = self._open()
         filesystem.create_dir(path)
         with filesystem.open_output_stream(f"{path}/{name}") as stream:
-            stream.write((json.dumps(said, indent=1) + "\n").encode())
+            stream.write((json.dumps(data, indent=1) + "\n").encode())
         return f"{self.place}/{name}"
 
     def read(self, name: str) -> dict[str, Any]:
@@ -29,8 +29,8 @@ class Folder:
         if not filesystem.get_file_info(f"{path}/{name}").is_file:
             return {}
         with filesystem.open_input_stream(f"{path}/{name}") as stream:
-            said: dict[str, Any] = json.loads(stream.read())
-        return said
+            data: dict[str, Any] = json.loads(stream.read())
+        return data
 
     def _open(self) -> tuple[Any, str]:
         from pyarrow.fs import FileSystem  # type: ignore[import-untyped]

@@ -33,7 +33,7 @@ callback, in the queue, in the trial, and one that the ranks have just written.
 """
 
 
-class _Tell(UserCallback):  # type: ignore[misc]
+class _ForwardReports(UserCallback):  # type: ignore[misc]
     """Send reports from the run's controller to the trial; a full queue waits for the trial."""
 
     def __init__(self, reports: Queue) -> None:
@@ -74,7 +74,7 @@ def train_ranks(
             storage_filesystem=storage.storage_filesystem,
             failure_config=FailureConfig(max_failures=settings.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=max(UNDER_WAY, settings.num_to_keep)),
-            callbacks=[_Tell(reports)],
+            callbacks=[_ForwardReports(reports)],
             worker_runtime_env={"env_vars": variables} if variables else None,
         ),
     )

@@ -19,7 +19,7 @@ from training.loop.settings import TrainSettings
 from training.loop.train import train
 from training.loop.world import alone
 from training.parallel.single_device import whole
-from training.search.trial_telemetry import told
+from training.search.trial_telemetry import reporting
 
 
 class TrialCheckpoints:
@@ -82,5 +82,5 @@ def train_alone(settings: TrainSettings, environment: Mapping[str, str]) -> dict
     if world.device.type == "cpu":
         torch.set_num_threads(1)  # trials that share a host would use each other's cores
     checkpoints = TrialCheckpoints(may_start_over=settings.start_over)
-    with told(settings.run_name, environment):
+    with reporting(settings.run_name, environment):
         return train(settings, world, checkpoints, whole)

@@ -61,12 +61,12 @@ def parse_space(text: str, settings: Iterable[Setting]) -> tuple[Draw, ...]:
     """`settings`: those that may be searched. Raises SpaceError."""
     known = {item.name: item for item in settings}
     draws: dict[str, Draw] = {}
-    for word in _WORD.finditer(text):
-        parts = _PARTS.fullmatch(word[0])
+    for label in _WORD.finditer(text):
+        parts = _PARTS.fullmatch(label[0])
         if parts is None:
-            why = f"{word[0]} is not NAME=KIND(VALUES), as learning_rate=log(1e-4,1e-1)"
-            raise SpaceError(why, text, word.start(), len(word[0]))
-        start = word.start()
+            why = f"{label[0]} is not NAME=KIND(VALUES), as learning_rate=log(1e-4,1e-1)"
+            raise SpaceError(why, text, label.start(), len(label[0]))
+        start = label.start()
         name, kind = parts[1], parts[2]
         if name not in known:
             why = f"{name} is no setting that can be searched: {', '.join(sorted(known))}"
@@ -102,20 +102,20 @@ def _draw(setting: Setting, kind: str, listed: str, text: str, at: int) -> Draw:
     return Draw(setting.name, kind, tuple(values))
 
 
-def _value(setting: Setting, word: str, text: str, at: int) -> Value:
+def _value(setting: Setting, label: str, text: str, at: int) -> Value:
     try:
-        value: Value = _READ[setting.type](word)
+        value: Value = _READ[setting.type](label)
     except (ValueError, KeyError):
-        why = f"{word or 'nothing'} is no {setting.type}, as {setting.name} is"
-        raise SpaceError(why, text, at, len(word)) from None
+        why = f"{label or 'nothing'} is no {setting.type}, as {setting.name} is"
+        raise SpaceError(why, text, at, len(label)) from None
     if setting.choices and value not in setting.choices:
-        why = f"{setting.name} is one of {', '.join(setting.choices)}, not {word}"
-        raise SpaceError(why, text, at, len(word))
+        why = f"{setting.name} is one of {', '.join(setting.choices)}, not {label}"
+        raise SpaceError(why, text, at, len(label))
     least, most = setting.at_least, setting.at_most
     if least is not None and not value >= least:  # type: ignore[operator]
-        raise SpaceError(f"{setting.name} is at least {least:g}, not {word}", text, at, len(word))
+        raise SpaceError(f"{setting.name} is at least {least:g}, not {label}", text, at, len(label))
     if most is not None and not value <= most:  # type: ignore[operator]
-        raise SpaceError(f"{setting.name} is at most {most:g}, not {word}", text, at, len(word))
+        raise SpaceError(f"{setting.name} is at most {most:g}, not {label}", text, at, len(label))
     return value
 
 

@@ -26,7 +26,7 @@ RANK = 0
 
 
 @contextmanager
-def told(name: str, environment: Mapping[str, str]) -> Iterator[None]:
+def reporting(name: str, environment: Mapping[str, str]) -> Iterator[None]:
     """If the environment requests the telemetry of runs."""
     if not is_wanted(environment):
         yield

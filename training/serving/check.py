@@ -59,15 +59,15 @@ def check(host: str, port: int, data: Data, requests: int, at_once: int) -> Chec
         try:
             own.connection.request("POST", "/predict", body)
             response = own.connection.getresponse()
-            said = response.read()
+            text = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise UnansweredRequests(
                 f"http://{host}:{port}/predict does not answer: {error}"
             ) from error
         latency_s = time.perf_counter() - began_s
         if response.status != 200:
-            raise UnansweredRequests(f"it answered {response.status}: {said[:200].decode()}")
-        answer = json.loads(said)
+            raise UnansweredRequests(f"it answered {response.status}: {text[:200].decode()}")
+        answer = json.loads(text)
         return (answer["tokens"][0] if data.is_tokens else answer["class"]), latency_s
 
     began_s = time.perf_counter()

@@ -54,18 +54,18 @@ def largest_bytes(made: Made) -> int:
 def asked(body: bytes, made: Made) -> Asked:
     """Raises Refused."""
     try:
-        said = json.loads(body)
+        data = json.loads(body)
     except (ValueError, RecursionError):
         raise Refused(400, "the body is not JSON") from None
-    if not isinstance(said, dict):
+    if not isinstance(data, dict):
         raise Refused(400, f"the body is not an object: give {wanted(made)}")
     if made.takes_tokens:
-        only(said, made, TOKENS, "new_tokens", "temperature", "top_k", "seed")
-        return Asked(tokens(said.get(TOKENS), made), sampling(said, made))
-    only(said, made, IMAGE, ENCODED)
-    if (IMAGE in said) == (ENCODED in said):
+        only(data, made, TOKENS, "new_tokens", "temperature", "top_k", "seed")
+        return Asked(tokens(data.get(TOKENS), made), sampling(data, made))
+    only(data, made, IMAGE, ENCODED)
+    if (IMAGE in data) == (ENCODED in data):
         raise Refused(400, f"one of {IMAGE} and {ENCODED} is wanted: give {wanted(made)}")
-    image = nested(said[IMAGE], made) if IMAGE in said else decoded(said[ENCODED], made)
+    image = nested(data[IMAGE], made) if IMAGE in data else decoded(data[ENCODED], made)
     if not np.isfinite(image).all():
         raise Refused(400, "the image has numbers that are not finite")
     return Asked(torch.from_numpy(image), Sampling())
@@ -81,8 +81,8 @@ def shape_of(made: Made) -> str:
     return "x".join(map(str, made.shape))
 
 
-def only(said: dict[str, Any], made: Made, *names: str) -> None:
-    if unknown := [name for name in said if name not in names]:
+def only(data: dict[str, Any], made: Made, *names: str) -> None:
+    if unknown := [name for name in data if name not in names]:
         raise Refused(400, f"{unknown[0][:40]!r} is not known: give {wanted(made)}")
 
 
@@ -121,18 +121,18 @@ def tokens(value: Any, made: Made) -> Tensor:
     return torch.tensor(value)
 
 
-def sampling(said: dict[str, Any], made: Made) -> Sampling:
+def sampling(data: dict[str, Any], made: Made) -> Sampling:
     usual = Sampling()
     return Sampling(
-        whole(said, "new_tokens", usual.new_tokens, 1, MOST_NEW_TOKENS),
-        temperature(said.get("temperature", usual.temperature)),
-        whole(said, "top_k", usual.top_k, 0, made.classes),
-        whole(said, "seed", usual.seed, 0, 2**63 - 1),
+        whole(data, "new_tokens", usual.new_tokens, 1, MOST_NEW_TOKENS),
+        temperature(data.get("temperature", usual.temperature)),
+        whole(data, "top_k", usual.top_k, 0, made.classes),
+        whole(data, "seed", usual.seed, 0, 2**63 - 1),
     )
 
 
-def whole(said: dict[str, Any], name: str, usual: int, least: int, most: int) -> int:
-    value = said.get(name, usual)
+def whole(data: dict[str, Any], name: str, usual: int, least: int, most: int) -> int:
+    value = data.get(name, usual)
     if type(value) is not int or not least <= value <= most:
         raise Refused(400, f"{name} is a whole number from {least} to {most}")
     return value

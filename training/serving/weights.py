@@ -47,7 +47,7 @@ class Run:
             self._run = RunDirectory(LocalFileSystem(), str(Path(path).expanduser().absolute()))
         else:
             self._run = RunDirectory(*FileSystem.from_uri(path))
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
     def path(self) -> str:
@@ -77,9 +77,9 @@ class Run:
 
     def _unused(self, path: str, why: str) -> None:
         """It is checked each time, and reported once: it may still be being written."""
-        if path not in self._told:
+        if path not in self._reported:
             print(f"{path.rpartition('/')[2]} is not used: {why}", flush=True)
-        self._told.add(path)
+        self._reported.add(path)
 
 
 def loaded(path: str, directory: Path, device: torch.device) -> Weights:

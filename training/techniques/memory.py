@@ -53,9 +53,9 @@ def explained(
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            told = out_of_memory(error, settings, world.device)
+            reported = out_of_memory(error, settings, world.device)
         kind = OutOfMemory if world.size > 1 else OutOfMemoryAlone
-        raise kind(f"rank {world.rank} {told}")  # without the frames that reference its tensors
+        raise kind(f"rank {world.rank} {reported}")  # without the frames that reference its tensors
 
     return trains
 

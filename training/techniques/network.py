@@ -20,17 +20,17 @@ most of them support no other (NCCL's user guide, NCCL_ALGO).
 
 def variables(settings: NetworkSettings) -> dict[str, str]:
     """Variables of a rank's process before it communicates; none for default settings."""
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     if settings.interface:
-        told["NCCL_SOCKET_IFNAME"] = f"={settings.interface}"  # =: the exact name, not a prefix
-        told["GLOO_SOCKET_IFNAME"] = settings.interface
+        found["NCCL_SOCKET_IFNAME"] = f"={settings.interface}"  # =: the exact name, not a prefix
+        found["GLOO_SOCKET_IFNAME"] = settings.interface
     if settings.infiniband != "auto":
-        told["NCCL_IB_DISABLE"] = {"on": "0", "off": "1"}[settings.infiniband]
+        found["NCCL_IB_DISABLE"] = {"on": "0", "off": "1"}[settings.infiniband]
     if settings.nccl_algorithm != "auto":
-        told["NCCL_ALGO"] = ALGORITHMS[settings.nccl_algorithm]
+        found["NCCL_ALGO"] = ALGORITHMS[settings.nccl_algorithm]
     if settings.nccl_debug != "auto":
-        told["NCCL_DEBUG"] = settings.nccl_debug.upper()
-    return told
+        found["NCCL_DEBUG"] = settings.nccl_debug.upper()
+    return found
 
 
 class NoInterface(Stop):

@@ -99,8 +99,8 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
     def _remember(self) -> None:
         """For a driver that resumes this run after this one was killed."""
         if self._lifecycle is not None:
-            told = Lineage(self._lifecycle.run, self._lifecycle.attempt, self._lifecycle.is_up)
-            lineage.write(self._storage, told)
+            reported = Lineage(self._lifecycle.run, self._lifecycle.attempt, self._lifecycle.is_up)
+            lineage.write(self._storage, reported)
 
     @contextmanager
     def on_worker_group_start(self) -> Iterator[None]:

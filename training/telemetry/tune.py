@@ -54,8 +54,8 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
         self._metric, self._mode = metric, mode
         self._open, self._clock = outbox or _outbox, clock
         self._outbox: Outbox | None = None
-        self._told: dict[str, Trial] = {}
-        self._told_s: float | None = None
+        self._reported: dict[str, Trial] = {}
+        self._reported_s: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune may pickle an experiment's callbacks; the route to the aggregator is not pickled."""
@@ -69,23 +69,23 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
     @guarded
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         now_s = self._clock()
-        if self._told_s is None or now_s - self._told_s >= EVERY_S:
-            self._told_s = now_s
-            self._tell(trials)
+        if self._reported_s is None or now_s - self._reported_s >= EVERY_S:
+            self._reported_s = now_s
+            self._report(trials)
 
     @guarded
     def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
-        self._tell(trials)
+        self._report(trials)
         if self._outbox is not None:
             self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
 
-    def _tell(self, trials: Iterable[Any]) -> None:
+    def _report(self, trials: Iterable[Any]) -> None:
         changed: dict[str, list[Trial]] = {}
         for trial in trials:
-            told = trial_of(trial)
-            if self._told.get(told.id) != told:
-                self._told[told.id] = told
-                changed.setdefault(str(trial.experiment_dir_name), []).append(told)
+            reported = trial_of(trial)
+            if self._reported.get(reported.id) != reported:
+                self._reported[reported.id] = reported
+                changed.setdefault(str(trial.experiment_dir_name), []).append(reported)
         if not changed:
             return
         if self._outbox is None:

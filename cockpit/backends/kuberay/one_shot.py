@@ -67,22 +67,22 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
     try:
         cluster = ray_cluster(await client.get(path))
     except CockpitError as error:
-        gone = isinstance(error, KubeError) and error.status == 404
+        removed = isinstance(error, KubeError) and error.status == 404
         where = f"RayCluster {ref.name} in namespace {ref.namespace}"
-        message = f"there is no {where}" if gone else one_line(str(error))
+        message = f"there is no {where}" if removed else one_line(str(error))
         now = server_time()
-        state = ClusterHealth.DOWN if gone else ClusterHealth.UNKNOWN
+        state = ClusterHealth.DOWN if removed else ClusterHealth.UNKNOWN
         return [
             ClusterSeen(at_s=now, source=SOURCE, ref=ref, health=state, message=message),
             SourceHealth(at_s=now, source=SOURCE, ok=False, error=message),
         ]
     pods: list[Pod] | None = None
-    told: list[Event] = []
+    reported: list[Event] = []
     if with_pods:
         try:
             pods = await _pods(client, cluster)
         except CockpitError as error:
-            told = [_refused("pods", error)]
+            reported = [_refused("pods", error)]
     now = server_time()
     state, message = health_alone(cluster) if pods is None else health(cluster, pods)
     events: list[Event] = [
@@ -99,7 +99,7 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
     ]
     if pods is not None:
         events.append(PodsListed(at_s=now, source=SOURCE, pods=tuple(pods)))
-    return [*events, *told, SourceHealth(at_s=now, source=SOURCE, ok=True)]
+    return [*events, *reported, SourceHealth(at_s=now, source=SOURCE, ok=True)]
 
 
 async def _rayjobs(client: KubeClient, ref: ClusterRef) -> list[Event]:
@@ -148,9 +148,9 @@ def _pod(titles: Sequence[str], row: Mapping[str, Any], gpus: Mapping[str, float
     cells = {title: str(cell) for title, cell in zip(titles, row.get("cells") or (), strict=False)}
     meta = mapping(mapping(row, "object"), "metadata")
     labels = mapping(meta, "labels")
-    group, said = text(labels, objects.GROUP_LABEL), one_line(cells.get("Status", ""))
+    group, reported = text(labels, objects.GROUP_LABEL), one_line(cells.get("Status", ""))
     ready, _, containers = cells.get("Ready", "").partition("/")
-    phase = _phase(said)
+    phase = _phase(reported)
     well = phase is PodPhase.RUNNING and ready == containers not in ("", "0")
     is_head = text(labels, objects.TYPE_LABEL) == NodeType.HEAD.value
     return Pod(
@@ -162,7 +162,7 @@ def _pod(titles: Sequence[str], row: Mapping[str, Any], gpus: Mapping[str, float
         ip=_given(cells, "IP"),
         created_s=seconds(meta.get("creationTimestamp")),
         restarts=_restarts(cells.get("Restarts", "")),
-        reason="" if well else said,
+        reason="" if well else reported,
         host=_given(cells, "Node"),
         gpus=0.0 if is_head else gpus.get(group, 0.0),
         replica=text(labels, objects.REPLICA_LABEL),
@@ -170,13 +170,13 @@ def _pod(titles: Sequence[str], row: Mapping[str, Any], gpus: Mapping[str, float
     )
 
 
-def _phase(said: str) -> PodPhase:
+def _phase(message: str) -> PodPhase:
     """kubectl's status is a phase, or what a container waits for or died of."""
-    if said in ("Running", "Pending", "Terminating", "Unknown"):
-        return PodPhase(said)
-    if said in _ENDED:
-        return _ENDED[said]
-    return PodPhase.FAILED if said in _FAILED else PodPhase.PENDING
+    if message in ("Running", "Pending", "Terminating", "Unknown"):
+        return PodPhase(message)
+    if message in _ENDED:
+        return _ENDED[message]
+    return PodPhase.FAILED if message in _FAILED else PodPhase.PENDING
 
 
 def _given(row: dict[str, str], column: str) -> str:

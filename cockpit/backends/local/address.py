@@ -119,8 +119,8 @@ def _row(line: str) -> tuple[bytes, int, str, int]:
     fields = line.split()
     digits, _, port = fields[1].partition(":")
     # Groups of four bytes, each printed as one number of this machine.
-    words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
-    return struct.pack(f"={len(words)}I", *words), int(port, 16), fields[3], int(fields[7])
+    terms = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
+    return struct.pack(f"={len(terms)}I", *terms), int(port, 16), fields[3], int(fields[7])
 
 
 def _user(uid: int) -> str:

@@ -18,7 +18,7 @@ from cockpit.model.error import CockpitError
 
 T = TypeVar("T")
 
-OPERATOR_GONE = (
+OPERATOR_DEAD = (
     "operator not running: nothing is replaced or scaled until the cluster is created again"
 )
 
@@ -102,7 +102,7 @@ class LocalCluster(Struct, frozen=True):
     def message(self) -> str:
         """One line: what is wrong or awaited; empty when all is well."""
         if not self.operator_alive:
-            return OPERATOR_GONE
+            return OPERATOR_DEAD
         waiting = [pod for pod in self.pods if not pod.ready and pod.phase is not PodPhase.FAILED]
         if not waiting:
             return ""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.backends.local.files import ClusterFiles
 from cockpit.backends.local.notices import NoticeReader
-from cockpit.backends.local.state import OPERATOR_GONE, LocalCluster, read_cluster
+from cockpit.backends.local.state import OPERATOR_DEAD, LocalCluster, read_cluster
 from cockpit.model.cluster import ClusterHealth, ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
@@ -34,7 +34,7 @@ async def watch_cluster(ref: ClusterRef) -> AsyncIterator[Event]:
     files = ClusterFiles.of(ref.name)
     notices = NoticeReader(files.events)
     seen: dict[type[Event], object] = {}
-    told_s = 0.0
+    reported_s = 0.0
     health = ""
     while True:
         now = time.time()
@@ -49,8 +49,8 @@ async def watch_cluster(ref: ClusterRef) -> AsyncIterator[Event]:
                 yield event
         for notice in notices.read():
             yield notice
-        if trouble != health or now - told_s >= HEALTH_PERIOD_S:
-            health, told_s = trouble, now
+        if trouble != health or now - reported_s >= HEALTH_PERIOD_S:
+            health, reported_s = trouble, now
             yield SourceHealth(at_s=now, source=SOURCE, ok=not trouble, error=trouble)
         await asyncio.sleep(PERIOD_S)
 
@@ -87,6 +87,6 @@ def _trouble(cluster: LocalCluster | None, files: ClusterFiles, now: float) -> s
     if cluster is None:
         return "there is no such local cluster"
     if not cluster.operator_alive:
-        return OPERATOR_GONE
-    silent_s = now - files.status.stat().st_mtime
-    return f"no data from the operator for {silent_s:.0f} s" if silent_s > SILENT_AFTER_S else ""
+        return OPERATOR_DEAD
+    stale_s = now - files.status.stat().st_mtime
+    return f"no data from the operator for {stale_s:.0f} s" if stale_s > SILENT_AFTER_S else ""

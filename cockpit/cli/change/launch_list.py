@@ -66,9 +66,9 @@ def _default(setting: JobSetting) -> str:
 
 
 def _about(setting: JobSetting) -> str:
-    words = f" [{', '.join(setting.choices)}]" if setting.choices else ""
+    message = f" [{', '.join(setting.choices)}]" if setting.choices else ""
     text = setting.default_text
-    return f"{setting.help}{words}" + (f"; default {text}" if len(text) > DEFAULT_CELLS else "")
+    return f"{setting.help}{message}" + (f"; default {text}" if len(text) > DEFAULT_CELLS else "")
 
 
 def _hanging(start: str, text: str, width: int) -> list[str]:

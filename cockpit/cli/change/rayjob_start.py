@@ -28,17 +28,17 @@ def until_submitted(session: Session, name: str, followed: set[str]) -> Job | No
     condition that it waits for and, after a long wait, what the operator reports. Raises
     CockpitError on timeout.
     """
-    said = ""
+    current = ""
 
     def settled(store: Store) -> bool:
-        nonlocal said
+        nonlocal current
         job = connect.rayjob(store, name)
         if job is None:
             return bool(followed)
         done = job.status.is_over or (_is_with_ray(job) and job.id not in followed)
         state = job.deployment + ("" if done else f", {waiting_for(job)}")
-        if state != said:
-            said = state
+        if state != current:
+            current = state
             print_state(name, state)
         return done
 
@@ -50,10 +50,10 @@ def until_submitted(session: Session, name: str, followed: set[str]) -> Job | No
         if waited_s >= limit_s:
             verdict = "is not over yet" if followed else "has not started"
             raise too_late(session, name, limit_s, verdict)
-        if before == said != reported:
-            reported = said
+        if before == current != reported:
+            reported = current
             _report(session, name)
-        before = said
+        before = current
     job = connect.rayjob(session.store, name)
     return None if job is None or job.status.is_over else job
 

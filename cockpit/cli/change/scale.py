@@ -68,11 +68,13 @@ def run(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
-def _wait(session: connect.Session, group: WorkerGroup, done: Scaled, gone: Sequence[str]) -> None:
+def _wait(
+    session: connect.Session, group: WorkerGroup, done: Scaled, removed: Sequence[str]
+) -> None:
     pods = done.after * group.hosts
 
     def there(store: Store) -> bool:
-        return _is_there(store, done.group, pods) and not set(gone) & store.pods.keys()
+        return _is_there(store, done.group, pods) and not set(removed) & store.pods.keys()
 
     if not session.wait(there, WAIT_S):
         now = session.store.groups.get(done.group)

@@ -21,7 +21,7 @@ from cockpit.store.store import Store
 T = TypeVar("T")
 
 POLL_S = 0.2
-SAYS = {True: "holds", False: "does NOT hold", None: "is unknown"}
+OUTCOMES = {True: "holds", False: "does NOT hold", None: "is unknown"}
 
 
 def waited(session: Session, work: Coroutine[Any, Any, T]) -> T:
@@ -75,19 +75,19 @@ class Lines:
         view = store.drilling.get(self._experiment.id)
         if view is None:
             return
-        for at_s, words in sorted([*self._of_drill(view), *self._milestones(store)]):
-            log(f"{at_s - view.began_s:7.1f} s  {one_line(words)}")
+        for at_s, text in sorted([*self._of_drill(view), *self._milestones(store)]):
+            log(f"{at_s - view.began_s:7.1f} s  {one_line(text)}")
 
     def _of_drill(self, view: DrillView) -> Iterator[tuple[float, str]]:
         if view.message not in ("", self._message) and self._stages == len(view.stages):
             yield view.stages[-1][1], f"{view.stage.value}: {view.message}"
         self._message = view.message
         for stage, at_s in view.stages[self._stages :]:
-            words = f": {view.message}" if view.message and stage is view.stage else ""
+            text = f": {view.message}" if view.message and stage is view.stage else ""
             if stage is Stage.PREPARING:
-                words = ": nothing is done yet"
+                text = ": nothing is done yet"
             if stage is not Stage.ENDED:
-                yield at_s, stage.value + words
+                yield at_s, stage.value + text
         for result in view.probes[self._probes :]:
             yield result.at_s, probe_line(result)
         self._stages, self._probes = len(view.stages), len(view.probes)
@@ -111,10 +111,10 @@ class Lines:
 
 def probe_line(result: ProbeResult) -> str:
     """One probe's answer, as text."""
-    return f"{result.probe} {SAYS[result.ok]} {result.when}: {result.value}"
+    return f"{result.probe} {OUTCOMES[result.ok]} {result.when}: {result.value}"
 
 
-POD_GONE = "pod ended"
+POD_ENDED = "pod ended"
 NOT_MEASURED = "the recovery was not measured (--no-wait)"
 
 
@@ -160,7 +160,7 @@ def milestones(measured: Recovery) -> list[tuple[str, float, str]]:
         if instant.milestone is not Milestone.INJECTED
     ]
     if measured.pod_gone_s is not None:
-        found.append((POD_GONE, measured.pod_gone_s, "backend"))
+        found.append((POD_ENDED, measured.pod_gone_s, "backend"))
     return sorted(found, key=lambda item: item[1])
 
 

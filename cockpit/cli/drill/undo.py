@@ -104,14 +104,14 @@ def _plan(entry: Entry, now_s: float) -> str:
     return f"On {entry.cluster}: {interrupted.described(entry, now_s)}, where it is still so."
 
 
-def _row(entry: Entry, undone: bool, said: str) -> dict[str, Any]:
+def _row(entry: Entry, undone: bool, text: str) -> dict[str, Any]:
     return {
         "name": entry.drill_id,
         "fault": entry.fault,
         "target": entry.target,
         "cluster": str(entry.cluster),
         "undone": undone,
-        "message": said,
+        "message": text,
     }
 
 

@@ -117,12 +117,12 @@ def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[C
 
 def flags_of(ref: ClusterRef, current: ClusterRef) -> str:
     """Return the flags that select this cluster, if `current` is the default."""
-    words = []
+    terms = []
     if ref.context != current.context:
-        words.append(f"--context {one_line(ref.context)}")
+        terms.append(f"--context {one_line(ref.context)}")
     if ref.namespace != current.namespace:
-        words.append(f"-n {one_line(ref.namespace)}")
-    return " ".join([*words, f"--cluster {one_line(ref.name)}"])
+        terms.append(f"-n {one_line(ref.namespace)}")
+    return " ".join([*terms, f"--cluster {one_line(ref.name)}"])
 
 
 def _listed(refs: Sequence[ClusterRef], current: ClusterRef) -> str:

@@ -20,20 +20,20 @@ def hide_secrets() -> None:
     Between the start of the process and this call the arguments are visible.
     """
     with suppress(OSError, ValueError, IndexError):
-        words = (PROC / "cmdline").read_bytes().split(b"\0")[:-1]
-        shown = masked_command([os.fsdecode(word) for word in words])
-        if any(os.fsencode(new) != old for new, old in zip(shown, words, strict=True)):
-            _overwrite(words, [os.fsencode(word) for word in shown])
+        text = (PROC / "cmdline").read_bytes().split(b"\0")[:-1]
+        shown = masked_command([os.fsdecode(label) for label in text])
+        if any(os.fsencode(new) != old for new, old in zip(shown, text, strict=True)):
+            _overwrite(text, [os.fsencode(label) for label in shown])
 
 
-def _overwrite(words: list[bytes], shown: list[bytes]) -> None:
+def _overwrite(arguments: list[bytes], shown: list[bytes]) -> None:
     import ctypes
 
     fields = (PROC / "stat").read_text().rpartition(")")[2].split()
     address = int(fields[_ARG_START])
-    if int(fields[_ARG_END]) - address != sum(len(word) + 1 for word in words):
+    if int(fields[_ARG_END]) - address != sum(len(text) + 1 for text in arguments):
         return  # already changed by other code
-    for old, new in zip(words, shown, strict=True):
+    for old, new in zip(arguments, shown, strict=True):
         if old != new:
             pairs = enumerate(zip(old, new, strict=False))
             same = next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))

@@ -54,7 +54,7 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     places = {"flag": by_flag, "environment": by_environment, "profile": profile.place}
     where = settle(places.values())
     said_by = {
-        name: next(who for who, said in places.items() if getattr(said, name) == value)
+        name: next(who for who, text in places.items() if getattr(text, name) == value)
         for name in FLAGS
         if (value := getattr(where, name))
     }

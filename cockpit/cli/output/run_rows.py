@@ -92,19 +92,19 @@ REPORTED_SHOWN = 6
 
 
 def run_lines(run: RunView, now_s: float) -> Iterator[str]:
-    words = [run.state.value]
+    parts = [run.state.value]
     if run.attempt is not None:
-        words.append(f"attempt {run.attempt.number}")
+        parts.append(f"attempt {run.attempt.number}")
     if run.step is not None:
-        words.append(f"step {run.step}")
+        parts.append(f"step {run.step}")
     if run.phases and not run.state.is_over:
         since_s, _, phase = run.phases[-1]
         if phase is not Phase.RUNNING:
-            words.append(f"{phase.value} for {max(0.0, now_s - since_s):.0f} s")
+            parts.append(f"{phase.value} for {max(0.0, now_s - since_s):.0f} s")
     stalled = stall(run, now_s)
     if stalled is not None:
-        words.append(f"STALLED for {format.duration(now_s - stalled.since_s)}")
-    yield f"Run {run.name or run.id}: {', '.join(words)}"
+        parts.append(f"STALLED for {format.duration(now_s - stalled.since_s)}")
+    yield f"Run {run.name or run.id}: {', '.join(parts)}"
     if stalled is not None:
         bound = format.duration(stalled.bound_s)
         yield f"No step, report or checkpoint since then: longer than its pace explains ({bound})"
@@ -114,23 +114,23 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
     if ended:
         yield f"Last restart: {ended[-1]}"
     if run.metrics:
-        told = [f"{one_line(name, 40)} {value:.4g}" for name, value in run.metrics.items()]
-        more = len(told) - REPORTED_SHOWN
+        reported = [f"{one_line(name, 40)} {value:.4g}" for name, value in run.metrics.items()]
+        more = len(reported) - REPORTED_SHOWN
         rest = f" and {more} more" if more > 0 else ""
-        yield f"Reported: {', '.join(told[:REPORTED_SHOWN])}{rest}"
+        yield f"Reported: {', '.join(reported[:REPORTED_SHOWN])}{rest}"
     if run.checkpoint is not None:
         yield f"Checkpoint: {_checkpoint(run.checkpoint, run.checkpoint_s, now_s)}"
 
 
 def _checkpoint(known: Checkpoint, at_s: float | None, now_s: float) -> str:
-    words = [] if known.step is None else [f"step {known.step}"]
+    parts = [] if known.step is None else [f"step {known.step}"]
     if at_s is not None:
-        words.append(f"{max(0.0, now_s - at_s):.0f} s ago")
+        parts.append(f"{max(0.0, now_s - at_s):.0f} s ago")
     if known.size_bytes is not None:
-        words.append(_size(known.size_bytes))
+        parts.append(_size(known.size_bytes))
     if known.took_s is not None:
-        words.append(f"taken in {known.took_s:.2g} s")
-    return ", ".join([*words, one_line(known.path)])
+        parts.append(f"taken in {known.took_s:.2g} s")
+    return ", ".join([*parts, one_line(known.path)])
 
 
 def _size(size_bytes: int) -> str:

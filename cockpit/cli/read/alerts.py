@@ -86,14 +86,14 @@ def _print_once(
     limits, past = settings.limits, _recorded()
     found = findings(store, going, now_s, past, limits)
     found = [it for it in found if is_at_least(it.severity, Severity(args.severity))]
-    told = diagnosis(store, going, now_s, past, limits) if going is not None else None
+    reported = diagnosis(store, going, now_s, past, limits) if going is not None else None
     if args.diagnosis:
-        print_json(told, indent=None if args.output == "jsonl" else 2)
+        print_json(reported, indent=None if args.output == "jsonl" else 2)
     else:
         where = f" of run {going.name or going.id}" if going is not None else ": no training run"
         print_rows([row(it) for it in found], COLUMNS, args.output, empty=f"No alerts{where}.")
         if args.output == "table":
-            for line in sentences(told, found):
+            for line in sentences(reported, found):
                 print(line)
     return 1 if args.fail and found else 0
 
@@ -108,35 +108,35 @@ def _recorded() -> Sequence[RunSummary]:
 
 def row(finding: Finding) -> dict[str, Any]:
     """JSON-ready; `name` is the id that the alert has, or would have."""
-    told: dict[str, Any] = as_json(finding)
-    return {"name": f"{finding.kind}/{finding.subject}"} | told
+    reported: dict[str, Any] = as_json(finding)
+    return {"name": f"{finding.kind}/{finding.subject}"} | reported
 
 
-def sentences(told: Diagnosis | None, found: list[Finding]) -> list[str]:
+def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
     """The actions to try, and the state of the run, as text."""
     lines = [f"  {it.kind}: {it.todo}. {it.why}" for it in found if it.todo]
     if lines:
         lines = ["", "What to try:", *lines]
-    if told is None:
+    if reported is None:
         return lines
     facts = []
-    if told.shares is not None:
-        facts.append(f"Step time: {_parts(told.shares.parts)}")
-    if told.goodput is not None:
-        facts.append(f"Goodput: {_parts(told.goodput.parts)}")
-    if told.eta is not None:
-        eta = told.eta
+    if reported.shares is not None:
+        facts.append(f"Step time: {_parts(reported.shares.parts)}")
+    if reported.goodput is not None:
+        facts.append(f"Goodput: {_parts(reported.goodput.parts)}")
+    if reported.eta is not None:
+        eta = reported.eta
         facts.append(
             f"Done in {eta.left_s / 60:.0f} min ({eta.low_s / 60:.0f} to {eta.high_s / 60:.0f}): "
             f"{eta.done:.4g} of {eta.target:.6g} {eta.unit}, by {eta.said_by}"
         )
-    if told.at_risk is not None:
-        steps = "" if told.at_risk.steps is None else f"{told.at_risk.steps:,} steps, "
-        facts.append(f"Lost if killed now: {steps}{told.at_risk.seconds:.0f} s")
-    if told.cost is not None:
-        money = told.cost.lost_money
+    if reported.at_risk is not None:
+        steps = "" if reported.at_risk.steps is None else f"{reported.at_risk.steps:,} steps, "
+        facts.append(f"Lost if killed now: {steps}{reported.at_risk.seconds:.0f} s")
+    if reported.cost is not None:
+        money = reported.cost.lost_money
         price = "" if money is None else f", {money:,.2f}"
-        facts.append(f"Lost so far: {told.cost.lost:.2f} GPU-hours{price}")
+        facts.append(f"Lost so far: {reported.cost.lost:.2f} GPU-hours{price}")
     return [*lines, *(["", *facts] if facts else [])]
 
 
@@ -151,18 +151,18 @@ def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSe
     from cockpit.model.event import AlertCleared, AlertRaised, Notice
 
     least = Severity(args.severity)
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def emit(event: Event) -> None:
         session.dispatch(event)
         if isinstance(event, AlertRaised):
             if is_at_least(event.alert.finding.severity, least):
-                state = "changed" if event.alert.id in told else "raised"
-                told.add(event.alert.id)
+                state = "changed" if event.alert.id in reported else "raised"
+                reported.add(event.alert.id)
                 line = {"at_s": event.at_s, "state": state} | row(event.alert.finding)
                 print_json(line, indent=None)
-        elif isinstance(event, AlertCleared) and event.alert_id in told:
-            told.discard(event.alert_id)
+        elif isinstance(event, AlertCleared) and event.alert_id in reported:
+            reported.discard(event.alert_id)
             print_json(
                 {"at_s": event.at_s, "state": "cleared", "name": event.alert_id}, indent=None
             )

@@ -144,8 +144,8 @@ def _ask(where: Place) -> list[Answer]:
         except CockpitError as error:
             return Answer(context, error=error)
         except TimeoutError:
-            silent = f"It did not answer in {CONTEXT_TIMEOUT_S:g} s."
-            return Answer(context, error=kubernetes.unreachable(configured, context, silent))
+            no_answer = f"It did not answer in {CONTEXT_TIMEOUT_S:g} s."
+            return Answer(context, error=kubernetes.unreachable(configured, context, no_answer))
 
     async def all_of_them() -> list[Answer]:
         asyncio.get_running_loop().set_default_executor(_DaemonThreads())

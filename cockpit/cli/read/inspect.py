@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
 
 def parsed(text: str) -> tuple[str, str]:
     """`pod/NAME` or `NAME`; `cluster` alone is the connected one. Raises UsageError."""
-    said, slash, name = text.partition("/")
+    kind_name, slash, name = text.partition("/")
     if not slash:
-        return ("cluster", "") if said in ("cluster", "raycluster") else ("pod", said)
-    kind = KINDS.get(said.lower().removesuffix("s"))
+        return ("cluster", "") if kind_name in ("cluster", "raycluster") else ("pod", kind_name)
+    kind = KINDS.get(kind_name.lower().removesuffix("s"))
     if kind is None or (not name and kind != "cluster"):
         raise UsageError(
             f"{text!r} names no object.",

@@ -147,8 +147,8 @@ def process_of(session: Session, rank: str) -> Process:
         return found
     why = "No training run is known on this cluster."
     if run is not None:
-        said = few(tuple(known)) if known else "none yet"
-        why = f"The ranks of {run.name or run.id} are: {said}."
+        text = few(tuple(known)) if known else "none yet"
+        why = f"The ranks of {run.name or run.id} are: {text}."
     raise UsageError(f"There is no rank {rank}.", why, "See: cockpit runs")
 
 

@@ -77,7 +77,7 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
             print(f"{recording.path.stem} at {_clock(player.position_s)}")
             snapshot.print_status(player.store, "table", player.position_s)
         else:
-            told = {
+            reported = {
                 "name": recording.path.stem,
                 "path": str(recording.path),
                 "begin_s": player.begin_s,
@@ -88,7 +88,7 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
                 "damage": recording.damage,
                 **snapshot.status(player.store, player.position_s),
             }
-            tables.print_json(told, indent=2 if args.output == "json" else None)
+            tables.print_json(reported, indent=2 if args.output == "json" else None)
         if recording.damage:
             print(
                 f"The recording is damaged, this is the rest: {recording.damage}", file=sys.stderr

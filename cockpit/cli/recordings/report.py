@@ -101,8 +101,8 @@ def _read(name: str) -> tuple[str, Document]:
         if run.started_s and recording.begin_s > run.started_s + 5:
             late = recording.begin_s - run.started_s
             trouble.append(f"It was recorded from {late:,.0f} s after its start on.")
-        words = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
-        return _plain(words), report(
+        text = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
+        return _plain(text), report(
             store,
             run,
             past=library.summaries(),

@@ -46,7 +46,7 @@ def source_of(kind: str) -> str:
     return SOURCE_OF.get(kind, TELEMETRY)
 
 
-def unbelieved(store: Store, now_s: float, limits: Thresholds) -> frozenset[str]:
+def stale_source_names(store: Store, now_s: float, limits: Thresholds) -> frozenset[str]:
     """The sources of findings that are stale: their last data may no longer be true."""
     sources = {TELEMETRY, *SOURCE_OF.values()}
     return frozenset(s for s in sources if not is_believed(store, s, now_s, limits.stale_s))
@@ -58,19 +58,21 @@ def findings(
     now_s: float,
     past: Sequence[RunSummary] = (),
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
-    heard: LastUpdates | None = None,
+    last_updates: LastUpdates | None = None,
 ) -> list[Finding]:
     """Return the current findings, the most severe first.
 
     Without a run, or after its end, only findings of jobs. Stale sources yield no findings, see
-    `unbelieved`. `past`: recorded runs; those of other jobs are ignored. `heard`: see there;
-    without it, the clocks of nodes are trusted.
+    `stale_source_names`. `past`: recorded runs; those of other jobs are ignored. Without
+    `last_updates`, the clocks of nodes are trusted.
     """
-    silent = unbelieved(store, now_s, limits)
+    stale = stale_source_names(store, now_s, limits)
     found = failed_jobs.find(store, now_s, limits) + out_of_memory.find(store, now_s, limits)
-    if run is not None and not run.state.is_over and TELEMETRY not in silent:
-        found += _folded(_of_run(store, run, now_s, past, limits, heard), run, limits.fold_ranks)
-    known = [finding for finding in found if source_of(finding.kind) not in silent]
+    if run is not None and not run.state.is_over and TELEMETRY not in stale:
+        found += _folded(
+            _of_run(store, run, now_s, past, limits, last_updates), run, limits.fold_ranks
+        )
+    known = [finding for finding in found if source_of(finding.kind) not in stale]
     return sorted(known, key=lambda it: _ORDER[it.severity])
 
 
@@ -80,14 +82,14 @@ def _of_run(
     now_s: float,
     past: Sequence[RunSummary],
     limits: Thresholds,
-    heard: LastUpdates | None,
+    last_updates: LastUpdates | None,
 ) -> list[Finding]:
     job = job_of(store, run)
     same_job = [it for it in past if it.job == job and it.run_id != run.id]
     hangs = hang.find(run, now_s)
     return [
         *stuck_start.find(run, now_s, limits),
-        *(hangs or stale_ranks.find(run, now_s, limits, heard or LastUpdates())),
+        *(hangs or stale_ranks.find(run, now_s, limits, last_updates or LastUpdates())),
         *loss.find(run, limits),
         *gpus.find(store, run, limits),
         *memory.find(store, run, limits),

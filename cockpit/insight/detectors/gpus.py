@@ -54,9 +54,9 @@ def find(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
 @lru_cache(maxsize=64)
 def harmful(reasons: str) -> str:
     """Those of NVML's reasons, a comma between, that should not be on a busy GPU."""
-    told = (reason.strip() for reason in reasons.split(","))
+    reported = (reason.strip() for reason in reasons.split(","))
     return ", ".join(
-        reason for reason in told if reason and not any(w in reason.lower() for w in _HARMLESS)
+        reason for reason in reported if reason and not any(w in reason.lower() for w in _HARMLESS)
     )
 
 
@@ -127,8 +127,8 @@ def _ecc(run: RunView, rank: int, where: str, errors: int) -> Finding:
     )
 
 
-def _dcgm(store: Store, run: RunView, told: set[str]) -> list[Finding]:
-    if told:
+def _dcgm(store: Store, run: RunView, reported: set[str]) -> list[Finding]:
+    if reported:
         return []
     return [
         _xid(run, f"GPU {gpu.gpu} of {gpu.node}", "", gpu.xid)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, field
 
-from cockpit.insight.detectors.findings import WITHOUT_RUN, source_of, unbelieved
+from cockpit.insight.detectors.findings import WITHOUT_RUN, source_of, stale_source_names
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.event import AlertCleared, AlertRaised
@@ -25,7 +25,7 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 SOURCE = "insight"
-RETOLD_AFTER_S = 30.0
+REPEATED_AFTER_S = 30.0
 FLICKER_S = 3.0
 """A finding that is not raised yet may be absent for less than this without a restart of its delay.
 """
@@ -72,9 +72,9 @@ class _Watched(Struct):
     finding: Finding
     since_s: float
     seen_s: float
-    told: Finding | None = None
+    reported: Finding | None = None
     """As it was raised last; None before."""
-    told_s: float = 0.0
+    reported_s: float = 0.0
     raised_s: float = 0.0
 
 
@@ -109,21 +109,21 @@ class AlertState(Struct):
             kept = [key for key, it in self.watched.items() if _is_of(it.finding, run)]
             for key in [key for key in self.watched if key not in kept]:
                 yield from self._clear(key, now_s)
-        silent = unbelieved(store, now_s, limits)
+        stale = stale_source_names(store, now_s, limits)
         now = {
             alert_id(f): f
             for f in found
-            if source_of(f.kind) not in silent and (not over or f.kind in WITHOUT_RUN)
+            if source_of(f.kind) not in stale and (not over or f.kind in WITHOUT_RUN)
         }
         for key, finding in now.items():
             yield from self._seen(key, finding, now_s, limits)
         for key in [key for key in self.watched if key not in now]:
             it = self.watched[key]
-            if source_of(it.finding.kind) in silent and it.told is not None:
+            if source_of(it.finding.kind) in stale and it.reported is not None:
                 it.seen_s = max(it.seen_s, now_s)  # unknown is not absent
                 continue
             after_s = CLEAR_AFTER_S.get(it.finding.kind, limits.clear_after_s)
-            if it.told is None:
+            if it.reported is None:
                 after_s = FLICKER_S
             if now_s - it.seen_s >= after_s:
                 yield from self._clear(key, now_s)
@@ -136,23 +136,23 @@ class AlertState(Struct):
             it = self.watched[key] = _Watched(finding, now_s, now_s)
         it.finding, it.seen_s = finding, now_s
         after_s = RAISE_AFTER_S.get(finding.kind, limits.raise_after_s)
-        if it.told is None:
+        if it.reported is None:
             if now_s - it.since_s < after_s:
                 return
             it.raised_s = now_s
-        elif _RANKS[finding.severity] > _RANKS[it.told.severity]:
+        elif _RANKS[finding.severity] > _RANKS[it.reported.severity]:
             # Worse than when it was acknowledged or snoozed: raised again, so that the user is
             # notified.
             it.raised_s = now_s
-        elif it.told.severity is finding.severity and (
-            it.told == finding or now_s - it.told_s < RETOLD_AFTER_S
+        elif it.reported.severity is finding.severity and (
+            it.reported == finding or now_s - it.reported_s < REPEATED_AFTER_S
         ):
             return
-        it.told, it.told_s = finding, now_s
+        it.reported, it.reported_s = finding, now_s
         yield AlertRaised(at_s=now_s, source=SOURCE, alert=Alert(key, finding, it.raised_s))
 
     def _clear(self, key: str, now_s: float) -> Iterator[AlertCleared]:
-        if self.watched.pop(key).told is not None:
+        if self.watched.pop(key).reported is not None:
             yield AlertCleared(at_s=now_s, source=SOURCE, alert_id=key)
 
     def _take_over(self, store: Store, now_s: float) -> None:

@@ -62,14 +62,14 @@ def _finding(
 
 
 def _not_finite(run: RunView) -> list[Finding]:
-    told = {
+    reported = {
         rank.rank: rank.sample.loss
         for rank in live_ranks(run)
         if rank.sample is not None and rank.sample.loss is not None
     }
-    broken = [rank for rank, loss in told.items() if not math.isfinite(loss)]
+    broken = [rank for rank, loss in reported.items() if not math.isfinite(loss)]
     last = run.curves["loss"].last
-    if not told:
+    if not reported:
         last = run.metrics.get("loss", last)
     if not broken and (last is None or math.isfinite(last)):
         return []
@@ -171,9 +171,9 @@ def _frozen(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
     series, most = run.curves["loss"], limits.frozen_records
     if len(series) < most or not _same(series.values[-most:]) or series.times[-most] < since:
         return []
-    told = series.values[bisect_left(series.times, since) :]
+    reported = series.values[bisect_left(series.times, since) :]
     # A loop that reports its loss every few steps repeats the value in between.
-    stretches = [len(list(same)) for _, same in groupby(told)]
+    stretches = [len(list(same)) for _, same in groupby(reported)]
     usual = max(stretches[:-1], default=most)
     if stretches[-1] < max(most, REPEATED * usual):
         return []

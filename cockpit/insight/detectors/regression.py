@@ -75,8 +75,8 @@ def _earlier(run: RunView, limits: Thresholds, unit: str) -> list[float]:
         if view is attempt or len(view.placements) != size or view.first_step_s is None:
             continue
         end = view.ended_s or view.first_step_s
-        values, told = throughput(run, view.first_step_s + limits.warmup_s, end - 5.0)
-        found += values if told == unit else []
+        values, reported = throughput(run, view.first_step_s + limits.warmup_s, end - 5.0)
+        found += values if reported == unit else []
     return found
 
 

@@ -26,18 +26,22 @@ from cockpit.store.run import AttemptView, RunView
 from cockpit.store.series import Series
 
 
-def find(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> list[Finding]:
+def find(
+    run: RunView, now_s: float, limits: Thresholds, last_updates: LastUpdates
+) -> list[Finding]:
     """A run without any progress has no stale ranks: there is one finding instead of many."""
     attempt = run.attempt
     if attempt is None or not is_going(run):
         return []
     if attempt.first_step_s is None:
         return _no_first_step(run, attempt, now_s, limits) or _no_report(run, now_s, limits)
-    return _hung(run, attempt, now_s, limits, heard) or _silent(run, now_s, limits, heard)
+    return _hung(run, attempt, now_s, limits, last_updates) or _stale(
+        run, now_s, limits, last_updates
+    )
 
 
-def silent_ranks(
-    run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates
+def stale_ranks_by_age(
+    run: RunView, now_s: float, limits: Thresholds, last_updates: LastUpdates
 ) -> dict[int, float | None]:
     """By rank, the seconds since its last update; None if only the aggregator knows it."""
     attempt = run.attempt
@@ -46,19 +50,19 @@ def silent_ranks(
     if run.spreads:
         return dict.fromkeys(run.silent)
     live = live_ranks(run)
-    told = {rank.rank: at_s for rank in live if (at_s := heard.of(rank)) is not None}
+    reported = {rank.rank: at_s for rank in live if (at_s := last_updates.of(rank)) is not None}
     # During an evaluation no rank reports: the last rank to report is the reference.
-    last_s = max(told.values(), default=now_s)
+    last_s = max(reported.values(), default=now_s)
     found: dict[int, float | None] = {}
     for rank in live:
         step_s = rank.curves["step_time_s"].last or 0.0
         limit = max(limits.silent_s, limits.silent_steps * step_s)
-        if last_s - told.get(rank.rank, last_s) > limit:
-            found[rank.rank] = now_s - told[rank.rank]
-    return found | _never_heard(run, attempt, now_s, limits, {rank.rank for rank in live})
+        if last_s - reported.get(rank.rank, last_s) > limit:
+            found[rank.rank] = now_s - reported[rank.rank]
+    return found | _without_data(run, attempt, now_s, limits, {rank.rank for rank in live})
 
 
-def _never_heard(
+def _without_data(
     run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, live: set[int]
 ) -> dict[int, float | None]:
     """Placed, and without data in this attempt. In some scripts only rank 0 reports."""
@@ -74,9 +78,11 @@ def _never_heard(
     }
 
 
-def _silent(run: RunView, now_s: float, limits: Thresholds, heard: LastUpdates) -> list[Finding]:
+def _stale(
+    run: RunView, now_s: float, limits: Thresholds, last_updates: LastUpdates
+) -> list[Finding]:
     found = []
-    for rank, age in silent_ranks(run, now_s, limits, heard).items():
+    for rank, age in stale_ranks_by_age(run, now_s, limits, last_updates).items():
         view = run.ranks.get(rank)
         where = f" on {view.placement.node_ip}" if view is not None and view.placement else ""
         how_long = f"{age:.0f} s" if age is not None else "some seconds"
@@ -115,11 +121,11 @@ def _longest_pause(series: Series, since_s: float) -> float:
 
 
 def _hung(
-    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, heard: LastUpdates
+    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds, last_updates: LastUpdates
 ) -> list[Finding]:
     newest = newest_s(run)
-    told = [at_s for rank in live_ranks(run) if (at_s := heard.of(rank)) is not None]
-    last_s = max(told, default=newest)
+    reported = [at_s for rank in live_ranks(run) if (at_s := last_updates.of(rank)) is not None]
+    last_s = max(reported, default=newest)
     if last_s is None or now_s - last_s <= limits.hung_s:
         return []
     limit = pause_limit_s(run, attempt, limits)
@@ -144,8 +150,8 @@ def _no_first_step(
     run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds
 ) -> list[Finding]:
     """Only if steps are reported: a script without `step` never has a first."""
-    tells = any(view.first_step_s is not None for view in run.attempts.values())
-    if not tells or attempt.started_s is None or now_s - attempt.started_s <= limits.first_step_s:
+    reports = any(view.first_step_s is not None for view in run.attempts.values())
+    if not reports or attempt.started_s is None or now_s - attempt.started_s <= limits.first_step_s:
         return []
     return [
         Finding(

@@ -130,10 +130,10 @@ def growth(rank: RankView, since_s: float) -> float | None:
     if len(past) < 4 * RECORDS:
         return None
     waited = comms.values[bisect_left(comms.times, since_s) : -2 * RECORDS]
-    told = rank.sample is not None and rank.sample.comm_s is not None and len(waited) > 0
+    has_comm = rank.sample is not None and rank.sample.comm_s is not None and len(waited) > 0
     stride = max(1, len(past) // 60)
-    before = median(past[::stride]) - (median(waited[::stride]) if told else 0.0)
-    now = median(steps.values[-RECORDS:]) - (median(comms.values[-RECORDS:]) if told else 0.0)
+    before = median(past[::stride]) - (median(waited[::stride]) if has_comm else 0.0)
+    now = median(steps.values[-RECORDS:]) - (median(comms.values[-RECORDS:]) if has_comm else 0.0)
     return now / before if before > 0 else None
 
 
@@ -181,7 +181,7 @@ def _straggler(
 def _slowed(
     run: RunView,
     stood: Mapping[int, Standing],
-    told: set[int],
+    reported: set[int],
     past_from: float,
     limits: Thresholds,
 ) -> list[Finding]:
@@ -200,7 +200,7 @@ def _slowed(
         beyond = 100.0 * (value / max(common, 1e-9) - 1.0)
         it = stood[rank]
         weight = 100.0 * it.work_s * (1 - 1 / max(value, 1e-9)) / it.step_time_s
-        if rank in told or beyond < limits.slowed_percent or weight < limits.straggler_percent:
+        if rank in reported or beyond < limits.slowed_percent or weight < limits.straggler_percent:
             continue
         found.append(
             Finding(

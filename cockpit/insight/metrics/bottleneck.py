@@ -111,13 +111,13 @@ def shares(run: RunView, window_s: float = WINDOW_S) -> Shares | None:
     if total <= 0:
         return None
     rest = 100.0 * (1.0 - (save or 0.0))
-    told = [
+    reported = [
         rest * waits / total if "data_wait_s" in parts else None,
         rest * comms / total if "comm_s" in parts else None,
         100.0 * save if save is not None else None,
     ]
-    over = max(1.0, sum(part or 0.0 for part in told) / 100.0)
-    inputs, communication, checkpoint = (None if part is None else part / over for part in told)
+    over = max(1.0, sum(part or 0.0 for part in reported) / 100.0)
+    inputs, communication, checkpoint = (None if part is None else part / over for part in reported)
     compute = 100.0 - sum(part or 0.0 for part in (inputs, communication, checkpoint))
     return Shares(
         inputs, communication, checkpoint, max(0.0, compute), median(finite(steps)), total

@@ -85,25 +85,25 @@ def _step_times(run: RunView, since_s: float) -> list[float]:
 
 
 def _epochs(run: RunView) -> float | None:
-    told = [
+    reported = [
         rank.sample.epoch
         for rank in run.ranks.values()
         if rank.sample is not None and rank.sample.epoch is not None
     ]
-    epoch = max(told, default=run.metrics.get("epoch"))
+    epoch = max(reported, default=run.metrics.get("epoch"))
     return epoch if epoch is not None and math.isfinite(epoch) and epoch > 0 else None
 
 
 def _epoch_times(run: RunView, since_s: float, epoch: float, paces: list[float]) -> list[float]:
     """Seconds per epoch: from one report to the next, else from the steps per epoch so far."""
     times, values = window(run.reported["epoch"], since_s)
-    told = [
+    reported = [
         (b - a) / (later - earlier)
         for a, b, earlier, later in zip(times, times[1:], values, values[1:], strict=False)
         if later > earlier
     ]
-    if len(told) >= 3:
-        return told[-2 * BLOCKS :]
+    if len(reported) >= 3:
+        return reported[-2 * BLOCKS :]
     steps = run.step
     # An integer may be the epoch in progress: only a fraction shows the progress within it.
     return [pace * steps / epoch for pace in paces] if steps and epoch % 1 else []
@@ -119,9 +119,9 @@ def _target(store: Store, run: RunView, names: tuple[str, ...]) -> tuple[float, 
                 if (value := _positive(tracked.params.get(name))) is not None:
                     return value, f"{name} in the tracker"
     job = store.jobs.get(run.submission_id)
-    said = dict(_flags(job.entrypoint)) if job is not None else {}
+    data = dict(_flags(job.entrypoint)) if job is not None else {}
     for name in names:
-        if (value := _positive(said.get(name))) is not None:
+        if (value := _positive(data.get(name))) is not None:
             return value, f"--{name} on the command line"
     return None
 

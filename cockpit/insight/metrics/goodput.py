@@ -69,12 +69,12 @@ class Goodput(Struct, frozen=True):
 
 def goodput(run: RunView, now_s: float) -> Goodput | None:
     """None before anything is known of the run."""
-    told = stretches(run, now_s)
-    if not told:
+    reported = stretches(run, now_s)
+    if not reported:
         return None
-    wall = sum(stretch.length_s for stretch in told)
+    wall = sum(stretch.length_s for stretch in reported)
     lost = dict.fromkeys(CAUSES, 0.0)
-    for stretch in told:
+    for stretch in reported:
         if stretch.doing is not Activity.TRAINING:
             lost[stretch.doing.value] += stretch.length_s
     left = wall - sum(lost.values())

@@ -33,11 +33,11 @@ class LastUpdates(Struct):
         for number, rank in run.ranks.items():
             if rank.sample is None:
                 continue
-            told_s, before_s = rank.sample.at_s, self.samples.get(number)
-            if told_s != before_s:
-                self.samples[number] = told_s
+            reported_s, before_s = rank.sample.at_s, self.samples.get(number)
+            if reported_s != before_s:
+                self.samples[number] = reported_s
                 # When first seen, its age is unknown: its own time is used.
-                self.at_s[number] = min(told_s, now_s) if before_s is None else now_s
+                self.at_s[number] = min(reported_s, now_s) if before_s is None else now_s
 
     def of(self, rank: RankView) -> float | None:
         if rank.sample is None:

@@ -36,8 +36,8 @@ def scaling(run: RunView, past: Sequence[RunSummary], warmup_s: float) -> list[S
     """By world size, ascending; empty unless two are known."""
     rates: dict[int, float] = {}
     for size in {it.world_size for it in past if it.world_size and it.samples_per_s}:
-        told = [it.samples_per_s for it in past if it.world_size == size and it.samples_per_s]
-        rates[size] = median(told)
+        reported = [it.samples_per_s for it in past if it.world_size == size and it.samples_per_s]
+        rates[size] = median(reported)
     rates.update(_of_attempts(run, warmup_s))
     if len(rates) < 2:
         return []

@@ -22,8 +22,8 @@ _CHANGING = re.compile(r"\S*(?:/tmp/|_ray_pkg_|raysubmit_)\S*|\b[0-9a-f]{16,}\b|
 
 def summary(store: Store, run: RunView) -> RunSummary:
     """The current state; of a run that is over, the last one."""
-    told = [at_s for at_s in (newest_s(run), run.reported_s) if at_s is not None]
-    end = run.ended_s if run.ended_s is not None else max(told, default=None)
+    reported = [at_s for at_s in (newest_s(run), run.reported_s) if at_s is not None]
+    end = run.ended_s if run.ended_s is not None else max(reported, default=None)
     found = goodput(run, end) if end is not None else None
     return RunSummary(
         run_id=run.id,

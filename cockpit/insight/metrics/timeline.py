@@ -104,8 +104,8 @@ def _up_to_first_step(run: RunView, stretch: Stretch, why: Activity) -> Iterator
     """
     view = run.attempts.get(stretch.attempt)
     first_s = view.first_step_s if view is not None else None
-    tells = any(attempt.first_step_s is not None for attempt in run.attempts.values())
-    if stretch.doing is not Activity.TRAINING or run.phases or not tells:
+    reports = any(attempt.first_step_s is not None for attempt in run.attempts.values())
+    if stretch.doing is not Activity.TRAINING or run.phases or not reports:
         yield stretch
         return
     until_s = stretch.end_s if first_s is None else min(stretch.end_s, first_s)

@@ -59,7 +59,7 @@ def fault_impact(
     attempt = run.attempts.get(hit)
     over = over_s(store, drill)
     found = tuple(_troubles(store, run, drill, pace, attempt, pods))
-    until = min(next_fault_s(store, drill, drill.injected_s), heard_s(store, run))
+    until = min(next_fault_s(store, drill, drill.injected_s), last_update_s(store, run))
     ended = attempt.ended_s if attempt is not None else None
     back = clear = None
     if over is not None and attempt is not None:
@@ -114,12 +114,12 @@ def next_fault_s(store: Store, drill: Drill, since_s: float) -> float:
     return min(later, default=math.inf)
 
 
-def heard_s(store: Store, run: RunView) -> float:
+def last_update_s(store: Store, run: RunView) -> float:
     """Until when it is known what the run does."""
     times = run.progress.times
     state = store.sources.get("telemetry")
-    told = state.ok_s if state is not None and state.ok and state.ok_s is not None else 0.0
-    return max(times[-1] if times else 0.0, told, run.ended_s or 0.0)
+    reported = state.ok_s if state is not None and state.ok and state.ok_s is not None else 0.0
+    return max(times[-1] if times else 0.0, reported, run.ended_s or 0.0)
 
 
 def first_step_s(run: RunView, attempt: AttemptView) -> float | None:
@@ -127,8 +127,8 @@ def first_step_s(run: RunView, attempt: AttemptView) -> float | None:
 
     The stream reports it as the phase `running` of the first rank.
     """
-    told = [at_s for at_s, number, phase in run.phases if (number, phase) == _runs(attempt)]
-    known = (min(told, default=None), attempt.first_step_s)
+    reported = [at_s for at_s, number, phase in run.phases if (number, phase) == _runs(attempt)]
+    known = (min(reported, default=None), attempt.first_step_s)
     return min((at_s for at_s in known if at_s is not None), default=attempt.reported_s)
 
 
@@ -248,7 +248,7 @@ def _silences(
     until = since_s + LOOK_S
     if attempt.ended_s is not None:
         until = min(until, attempt.ended_s)
-    limit, heard = pace.stall_s, heard_s(store, run)
+    limit, last_updates = pace.stall_s, last_update_s(store, run)
     since = max(since_s, attempt.first_step_s or since_s)
     curves = [(RANKS, run.progress)]
     for rank in drill.ranks[:RANKS_LOOKED_AT]:
@@ -257,5 +257,5 @@ def _silences(
     return [
         Trouble(before + limit, after, source)
         for source, series in curves
-        for before, after in stalls(series.times, since, until, heard, limit)
+        for before, after in stalls(series.times, since, until, last_updates, limit)
     ]

@@ -111,7 +111,7 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
         instants, notes = on_one_clock(seen, drill)
         return Recovery(
             drill,
-            pod_gone_s=_gone_s(store, drill, pods),
+            pod_gone_s=_pod_ended_s(store, drill, pods),
             pod_ready_s=_pod_ready_s(store, drill, pods, instants),
             instants=instants,
             unseen=(*gaps(store, drill, instants), *notes),
@@ -131,7 +131,7 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
     ended = _ended(run, impact)
     return Recovery(
         drill=drill,
-        pod_gone_s=_gone_s(store, drill, pods),
+        pod_gone_s=_pod_ended_s(store, drill, pods),
         detected_s=_detected_s(impact, drill, instants),
         attempt_ended_s=_of(instants, Milestone.ATTEMPT_ENDED),
         pod_ready_s=_pod_ready_s(store, drill, pods, instants),
@@ -169,7 +169,7 @@ def _of(instants: tuple[Instant, ...], milestone: Milestone) -> float | None:
     return next((i.after_s for i in instants if i.milestone is milestone), None)
 
 
-def _gone_s(store: Store, drill: Drill, pods: ReplacementPods) -> float | None:
+def _pod_ended_s(store: Store, drill: Drill, pods: ReplacementPods) -> float | None:
     at_s = pods.gone_s if pods.gone_s is not None else store.pods_gone.get(drill.target)
     return None if at_s is None else round(at_s - drill.injected_s, 3)
 

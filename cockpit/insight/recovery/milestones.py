@@ -186,8 +186,8 @@ def _of_new(
 
 def _phase_ended_s(run: RunView, attempt: AttemptView, phase: Phase) -> float | None:
     """When the attempt entered a later phase, after the last time that it was in this one."""
-    of_it = [(at_s, told) for at_s, number, told in run.phases if number == attempt.number]
-    begun = [at for at, (_, told) in enumerate(of_it) if told is phase]
+    of_it = [(at_s, reported) for at_s, number, reported in run.phases if number == attempt.number]
+    begun = [at for at, (_, reported) in enumerate(of_it) if reported is phase]
     if not begun or begun[-1] + 1 >= len(of_it):
         return None
     return of_it[begun[-1] + 1][0]

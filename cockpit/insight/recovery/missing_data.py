@@ -21,18 +21,18 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
     until_s = drill.injected_s + LOOK_S
     if _has_all(instants):
         until_s = drill.injected_s + max(i.after_s for i in instants)
-    said = []
+    lines = []
     for name in SOURCES:
         for gap in store.past.gaps.get(name, ()):
             began_s = gap.began_s - drill.injected_s
             if gap.began_s >= until_s or (gap.ended_s or until_s) <= drill.injected_s:
                 continue
             if gap.ended_s is None:
-                said.append(f"{name} has been away since {began_s:.1f} s: {gap.why}")
+                lines.append(f"{name} has been away since {began_s:.1f} s: {gap.why}")
             else:
                 ended_s = gap.ended_s - drill.injected_s
-                said.append(f"{name} was away from {began_s:.1f} s to {ended_s:.1f} s: {gap.why}")
-    return said
+                lines.append(f"{name} was away from {began_s:.1f} s to {ended_s:.1f} s: {gap.why}")
+    return lines
 
 
 def blind(run: RunView, pace: Pace, way: FaultImpact) -> list[str]:

@@ -64,9 +64,9 @@ def pace_before(run: RunView, at_s: float, samples_per_s: float | None = None) -
     curve = "samples_per_s" if "samples_per_s" in run.curves else "step_time_s"
     times, steps = _before(run.progress, at_s)
     interval = median(b - a for a, b in pairwise(times)) if len(times) > 2 else 1.0
-    told_s, told = _before(run.curves[curve], at_s)
-    rates = [rate for rate in _rates(curve, finite(told)) if rate > 0]
-    if len(told_s) < BELOW_RECORDS or len(rates) < BELOW_RECORDS:
+    reported_s, reported = _before(run.curves[curve], at_s)
+    rates = [rate for rate in _rates(curve, finite(reported)) if rate > 0]
+    if len(reported_s) < BELOW_RECORDS or len(rates) < BELOW_RECORDS:
         return Pace(curve, samples_per_s, 0.0, interval, _step_s(times, steps))
     known = samples_per_s if curve == "samples_per_s" else None
     return Pace(curve, known or median(rates), spread(rates), interval, _step_s(times, steps))
@@ -120,8 +120,8 @@ def back_s(
     if pace.rate is None:
         return None
     least = pace.rate * scale * BACK_PERCENT / 100.0
-    for look_s in (FIRST_LOOK_S, LOOK_S):
-        found = _back_s(run, pace, since_s, min(until_s, since_s + look_s), least)
+    for check_s in (FIRST_LOOK_S, LOOK_S):
+        found = _back_s(run, pace, since_s, min(until_s, since_s + check_s), least)
         if found is not None:
             return found
     return None
@@ -146,15 +146,15 @@ def _back_s(run: RunView, pace: Pace, since_s: float, until_s: float, least: flo
 
 
 def stalls(
-    times: Sequence[float], since_s: float, until_s: float, heard_s: float, limit_s: float
+    times: Sequence[float], since_s: float, until_s: float, last_update_s: float, limit_s: float
 ) -> Iterator[tuple[float, float]]:
-    """(last record, next one) around each; infinity for the one in progress at `heard_s`."""
+    """(last record, next one) around each; infinity for the one in progress at `last_update_s`."""
     first, last = max(0, bisect_left(times, since_s) - 1), bisect_right(times, until_s)
     known = times[first:last]
     for before, after in pairwise(known):
         if after - before > limit_s:
             yield before, after
-    if len(known) and min(heard_s, until_s) - known[-1] > limit_s:
+    if len(known) and min(last_update_s, until_s) - known[-1] > limit_s:
         yield known[-1], float("inf")
 
 

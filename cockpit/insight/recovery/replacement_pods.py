@@ -36,8 +36,8 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     """The replacement of the pods of a drill."""
     hit = tuple(hit_pods(store, drill))
     since_s = drill.injected_s
-    gone = [pod for pod in hit if pod.gone_s is not None]
-    replaced_by = _matched(store, gone)
+    removed = [pod for pod in hit if pod.gone_s is not None]
+    replaced_by = _matched(store, removed)
     new: list[PodPast] = []
     ready: list[float | None] = []
     for pod in hit:
@@ -46,7 +46,7 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
         elif (other := replaced_by.get(pod.name)) is not None:
             new.append(other)
             ready.append(other.ready_s(other.seen_s))
-    missing = len(gone) - len(new)
+    missing = len(removed) - len(new)
     known = [at_s for at_s in ready if at_s is not None]
     whole = bool(ready) and len(known) == len(ready) and not missing
     return ReplacementPods(
@@ -58,17 +58,17 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     )
 
 
-def _matched(store: Store, gone: Sequence[PodPast]) -> dict[str, PodPast]:
+def _matched(store: Store, removed: Sequence[PodPast]) -> dict[str, PodPast]:
     """By the name of an ended pod, its replacement.
 
     Only pods that drills ended are matched. Pods that were scaled down are last: if at all, they
     are added again at the end of the drill.
     """
     taken = {pod.name: pod for pod in _taken(store)}
-    given_back = {pod.name for pod in gone if pod.name not in taken}
-    taken |= {pod.name: pod for pod in gone}
+    given_back = {pod.name for pod in removed if pod.name not in taken}
+    taken |= {pod.name: pod for pod in removed}
     found: dict[str, PodPast] = {}
-    for group in {pod.group for pod in gone}:
+    for group in {pod.group for pod in removed}:
         free = [pod for pod in store.past.pods.values() if pod.group == group]
         free.sort(key=lambda pod: pod.seen_s)
         of_group = [pod for pod in taken.values() if pod.group == group]
@@ -78,7 +78,7 @@ def _matched(store: Store, gone: Sequence[PodPast]) -> dict[str, PodPast]:
             if other is not None:
                 free.remove(other)
                 found[lost.name] = other
-    return {pod.name: found[pod.name] for pod in gone if pod.name in found}
+    return {pod.name: found[pod.name] for pod in removed if pod.name in found}
 
 
 def _taken(store: Store) -> list[PodPast]:

@@ -70,12 +70,12 @@ def _fault(drill: Drill) -> str:
 
 def _parts(measured: Recovery) -> list[str]:
     times = [
-        (word, of if (of := measured.reached(milestone)) is not None else getattr(measured, old))
-        for milestone, old, word in REACHED
+        (text, of if (of := measured.reached(milestone)) is not None else getattr(measured, old))
+        for milestone, old, text in REACHED
     ]
     if measured.interrupted is False:
         times.append(("throughput back", measured.reached(Milestone.THROUGHPUT_BACK)))
-    found = [f"{word} {duration(at_s)}" for word, at_s in times if at_s is not None]
+    found = [f"{text} {duration(at_s)}" for text, at_s in times if at_s is not None]
     if measured.steps_lost is not None:
         found.append(f"{plural(measured.steps_lost, 'step')} lost")
     elif measured.interrupted is False and measured.seconds_lost is not None:

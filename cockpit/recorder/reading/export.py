@@ -105,8 +105,13 @@ def _of_event(moment_s: float, event: Event) -> Iterator[tuple[str, Row]]:
 
 def _of_run(run: RunView) -> Iterator[tuple[str, Row]]:
     for number, attempt in sorted(run.attempts.items()):
-        told = (attempt.started_s, attempt.ended_s, attempt.reason, len(attempt.placements) or None)
-        yield "attempts", (run.id, number, *told, attempt.first_step, attempt.last_step)
+        reported = (
+            attempt.started_s,
+            attempt.ended_s,
+            attempt.reason,
+            len(attempt.placements) or None,
+        )
+        yield "attempts", (run.id, number, *reported, attempt.first_step, attempt.last_step)
     ends = [at_s for at_s, _, _ in run.phases[1:]] + [run.ended_s]
     for (at_s, number, phase), left_s in zip(run.phases, ends, strict=False):
         yield "phases", (run.id, number, phase.value, at_s, left_s)

@@ -133,15 +133,15 @@ class Library:
         Returns the deleted ones.
         """
         ages = sorted((_newest_s(path), path, _size(path)) for path in self._paths())
-        total, gone = sum(size for _, _, size in ages), []
+        total, removed = sum(size for _, _, size in ages), []
         for at_s, path, size in ages:
             old = limits.max_age_days and now() - at_s > limits.max_age_days * DAY_S
             much = limits.max_bytes and total > limits.max_bytes
             if (old or much) and not is_held(path):
                 _remove(path)
-                gone.append(path)
+                removed.append(path)
                 total -= size
-        return gone
+        return removed
 
     def _paths(self) -> Sequence[Path]:
         try:

@@ -98,9 +98,13 @@ class EventFilter:
         key = ("SourceHealth", event.source)
         before = self._last.get(key)
         if before is not None:
-            at_s, said = before
-            assert isinstance(said, SourceHealth)
-            same = (said.ok, said.error, said.absent) == (event.ok, event.error, event.absent)
+            at_s, before_event = before
+            assert isinstance(before_event, SourceHealth)
+            same = (before_event.ok, before_event.error, before_event.absent) == (
+                event.ok,
+                event.error,
+                event.absent,
+            )
             if same and 0 <= now_s - at_s < HEALTH_EVERY_S:
                 return False
         self._last[key] = (now_s, event)
@@ -110,11 +114,11 @@ class EventFilter:
         key = (type(event).__name__, event.source)
         before = self._last.get(key)
         if before is not None:
-            at_s, said = before
-            if not _differ(said, event):
+            at_s, before_event = before
+            if not _differ(before_event, event):
                 self._late.pop(key, None)
                 return
-            others = isinstance(event, NodesListed) and _living(event) != _living(said)
+            others = isinstance(event, NodesListed) and _living(event) != _living(before_event)
             if 0 <= now_s - at_s < LISTED_EVERY_S and not others:
                 self._late[key] = event
                 return

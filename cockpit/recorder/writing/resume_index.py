@@ -51,11 +51,11 @@ class ResumeIndex(Struct):
         for line in _read(db, "SELECT body FROM batches ORDER BY id DESC LIMIT ?", LOG_BATCHES):
             if line.startswith('["LogLines"'):
                 with suppress(CodecError):
-                    told = decode(line)
-                    if told is not None and isinstance(told[1], LogLines):
-                        ends.setdefault(told[1].stream, []).append(line)
+                    decoded = decode(line)
+                    if decoded is not None and isinstance(decoded[1], LogLines):
+                        ends.setdefault(decoded[1].stream, []).append(line)
         for stream, lines in ends.items():
-            events = [told[1] for told in map(decode, lines) if told is not None]
+            events = [decoded[1] for decoded in map(decode, lines) if decoded is not None]
             events.sort(key=lambda event: event.at_s)
             last = [line for event in events if isinstance(event, LogLines) for line in event.lines]
             known._log_ends[stream] = tuple(last[-LAST_LINES:])

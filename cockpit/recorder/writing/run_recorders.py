@@ -264,13 +264,15 @@ class RunRecorders:
 
     def _prune(self) -> None:
         try:
-            gone = self.library.prune(self.limits, self._clock)
+            removed = self.library.prune(self.limits, self._clock)
         except OSError as error:
             self._report(f"Old recordings cannot be removed: {error}.")
             return
-        if gone:
-            names = ", ".join(path.stem for path in gone[:3]) + (", …" if len(gone) > 3 else "")
-            self._report(f"Deleted {len(gone)} recordings (retention limit): {names}.")
+        if removed:
+            names = ", ".join(path.stem for path in removed[:3]) + (
+                ", …" if len(removed) > 3 else ""
+            )
+            self._report(f"Deleted {len(removed)} recordings (retention limit): {names}.")
 
     def _report(self, line: str) -> None:
         if self._on_message is not None:

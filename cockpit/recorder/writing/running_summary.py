@@ -169,7 +169,7 @@ class RunningSummary(Struct):
                 self._newest[sample.rank] = sample
         if spreads:
             throughput, step_time = spreads.get("samples_per_s"), spreads.get("step_time_s")
-            told = (
+            reported = (
                 throughput.mean * throughput.count if throughput else None,
                 step_time.mean if step_time else None,
                 spreads["loss"].mean if "loss" in spreads else None,
@@ -181,14 +181,16 @@ class RunningSummary(Struct):
             each = [s.samples_per_s for s in ranks if s.samples_per_s is not None]
             times = [s.step_time_s for s in ranks if s.step_time_s is not None]
             losses = [s.loss for s in ranks if s.loss is not None]
-            told = (
+            reported = (
                 sum(each) if each else None,
                 sum(times) / len(times) if times else None,
                 sum(losses) / len(losses) if losses else None,
             )
-        self.loss = self.loss if told[2] is None else told[2]
+        self.loss = self.loss if reported[2] is None else reported[2]
         if self._running:
-            for series, value in zip((self._samples_per_s, self._step_time_s), told, strict=False):
+            for series, value in zip(
+                (self._samples_per_s, self._step_time_s), reported, strict=False
+            ):
                 if value is not None and math.isfinite(value):
                     series.append(when_s, value)
 

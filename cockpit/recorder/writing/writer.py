@@ -64,12 +64,12 @@ class Writer:
         """Batches that are not merged yet, by their rows."""
         self._tail_chars = 0
         self._merged_at = self._checked_at = monotonic()
-        self._told_s = float("-inf")
+        self._reported_s = float("-inf")
         """The newest moment in the stream that is in the file."""
-        self._known = ResumeIndex()
+        self._resume_index = ResumeIndex()
         self._dormant = False
         """The file holds a run that was over: nothing is added until its stream continues."""
-        self._said: tuple[object, ...] = ()
+        self._written: tuple[object, ...] = ()
         try:
             self._resume()
         except BaseException:
@@ -79,16 +79,16 @@ class Writer:
     def put(self, event: Event, when_s: float) -> None:
         """To be written with the next commit, unless the file has it already."""
         if isinstance(event, LogLines):
-            unread = self._known.unread(event)
+            unread = self._resume_index.unread(event)
             if unread is None:
                 return
             event = unread
         line = encode(event, when_s)
         if is_streamed(event):
-            if self._known.has(when_s, line):
+            if self._resume_index.has(when_s, line):
                 return
             self._dormant = False
-            self._told_s = max(self._told_s, when_s)
+            self._reported_s = max(self._reported_s, when_s)
         if self._dormant:
             return
         self._fresh.append((when_s, line))
@@ -124,8 +124,8 @@ class Writer:
         self.db = file.open_to_write(self.path)
         try:
             if self._newest_row() != self._last_row:
-                self._begun, self._told_s, self._said = False, float("-inf"), ()
-                self._known, self._dormant = ResumeIndex(), False
+                self._begun, self._reported_s, self._written = False, float("-inf"), ()
+                self._resume_index, self._dormant = ResumeIndex(), False
                 self._resume()
             elif self._begun:
                 file.begin(self.db)
@@ -157,19 +157,21 @@ class Writer:
                 "INSERT INTO markers VALUES (?, ?, ?)",
                 [(marker.at_s, marker.kind, marker.text) for marker in self._markers],
             )
-            told = self._running_summary.summary()
+            reported = self._running_summary.summary()
             if summary is not None:
                 # It is written only periodically; the state of the run is more recent here.
-                told = replace(summary, state=told.state, ended_s=told.ended_s, steps=told.steps)
-            facts = {"run": to_plain(told), "told_s": self._told_s, "dropped": dropped}
-            said = (told, self._told_s, dropped, last)
-            if said != self._said:
+                reported = replace(
+                    summary, state=reported.state, ended_s=reported.ended_s, steps=reported.steps
+                )
+            facts = {"run": to_plain(reported), "told_s": self._reported_s, "dropped": dropped}
+            state = (reported, self._reported_s, dropped, last)
+            if state != self._written:
                 for name, value in facts.items():
                     file.write_fact(self.db, name, value)
                 file.write_fact(self.db, "closed", last)
         self._tail += made
         self._tail_chars += sum(len(line) for _, line in lines)
-        self._fresh, self._markers, self._said = [], [], said
+        self._fresh, self._markers, self._written = [], [], state
 
     def _merge(self) -> None:
         lines = sorted((line for _, batch in self._tail for line in batch), key=_moment)
@@ -197,11 +199,11 @@ class Writer:
 
     def _resume(self) -> None:
         facts, _ = file.facts(self.db)
-        told_s = facts.get("told_s")
-        if not isinstance(told_s, (int, float)):
+        reported_s = facts.get("told_s")
+        if not isinstance(reported_s, (int, float)):
             return
-        self._told_s = float(told_s)
-        self._known = ResumeIndex.of(self.db, self._told_s)
+        self._reported_s = float(reported_s)
+        self._resume_index = ResumeIndex.of(self.db, self._reported_s)
         with suppress(CodecError):
             before = from_plain(RunSummary, facts.get("run"))
             self._running_summary = _summary_of(before)

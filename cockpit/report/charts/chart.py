@@ -30,7 +30,7 @@ FORMS = {
     MarkKind.USER: "dotted",
 }
 """How their strokes are drawn: classes of the stylesheet."""
-TOLD_EACH = 30
+MARKS_LISTED = 30
 """Of a kind with more marks than this, their number is shown in place of what each was."""
 CURVES = 6
 """Colours that there are."""
@@ -43,22 +43,22 @@ def chart_svg(chart: Chart, marks: Sequence[Mark] = ()) -> str:
 
 def summary(chart: Chart) -> str:
     """The chart as text, for readers who cannot see it."""
-    told = []
+    reported = []
     for line in chart.lines:
         finite = [value for value in line.values if math.isfinite(value)]
         odd = len(line.values) - len(finite)
         if finite:
             first, last = finite[0], finite[-1]
-            words = (
+            text = (
                 f"{line.label}: from {values.shown(first, chart.kind)}"
                 f" to {values.shown(last, chart.kind)},"
                 f" lowest {values.shown(min(finite), chart.kind)},"
                 f" highest {values.shown(max(finite), chart.kind)}"
             )
         else:
-            words = f"{line.label}: no finite value"
-        told.append(words + (f", {odd:,} not finite" if odd else ""))
-    return "; ".join(told) + "."
+            text = f"{line.label}: no finite value"
+        reported.append(text + (f", {odd:,} not finite" if odd else ""))
+    return "; ".join(reported) + "."
 
 
 class _Drawing:
@@ -94,7 +94,7 @@ class _Drawing:
         for at, label in self.time.ticks:
             x = self.x(self.chart.begin_s + at)
             parts.append(svg.line(x, bottom, x, bottom + 4, "tick"))
-            half = len(label) * svg.WORD_PX / 2
+            half = len(label) * svg.CHARACTER_PX / 2
             ends = x + half > WIDTH
             parts.append(
                 svg.text(
@@ -109,8 +109,8 @@ class _Drawing:
         period = [(self.chart.begin_s, self.chart.end_s)]
         inside = points.between(band.times, band.low, period)
         for part in points.segments(*inside, self.chart.breaks):
-            told = [(at, low, highs[at]) for at, low in part if math.isfinite(highs[at])]
-            kept = _envelope(told, self.chart)
+            reported = [(at, low, highs[at]) for at, low in part if math.isfinite(highs[at])]
+            kept = _envelope(reported, self.chart)
             if len(kept) > 1:
                 tops = self._placed([(at, high) for at, _, high in kept])
                 areas.append((tops, self._placed([(at, low) for at, low, _ in kept])))
@@ -159,7 +159,7 @@ class _Drawing:
         for kind, marks in found.items():
             forms = [(_form(kind, self.x(m.at_s), TOP, HEIGHT - BOTTOM), m) for m in marks.values()]
             css = f"s {FORMS[kind]}".rstrip()
-            if len(forms) > TOLD_EACH or kind is MarkKind.CHECKPOINT:
+            if len(forms) > MARKS_LISTED or kind is MarkKind.CHECKPOINT:
                 count = sum(mark.kind is kind for mark in self.marks)
                 drawn = svg.path([stroke for form, _ in forms for stroke in form], css)
                 parts.append(

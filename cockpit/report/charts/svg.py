@@ -7,7 +7,7 @@ from html import escape
 
 from cockpit.report import values
 
-WORD_PX = 6.0
+CHARACTER_PX = 6.0
 """About the width of a letter at that size, to see what fits."""
 
 
@@ -18,16 +18,16 @@ def number(value: float) -> str:
 
 
 def text(
-    x: float, y: float, words: str, *, anchor: str = "start", css: str = "", limit: int = 120
+    x: float, y: float, content: str, *, anchor: str = "start", css: str = "", limit: int = 120
 ) -> str:
     """A text; `css` is a class. It is cut to `limit` characters."""
     of_class = f' class="{css}"' if css else ""
     to = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{number(x)}" y="{number(y)}"{to}{of_class}>{text_of(words, limit)}</text>'
+    return f'<text x="{number(x)}" y="{number(y)}"{to}{of_class}>{text_of(content, limit)}</text>'
 
 
-def text_of(words: str, limit: int = 300) -> str:
-    return escape(values.text(words, limit), quote=True)
+def text_of(content: str, limit: int = 300) -> str:
+    return escape(values.text(content, limit), quote=True)
 
 
 def path(points: Iterable[Sequence[Sequence[float]]], css: str) -> str:

@@ -45,9 +45,9 @@ def timeline_svg(timeline: Timeline, marks: Sequence[Mark] = ()) -> str:
                 css = f"f{timeline.order.index(span.name) % FILLS}"
                 title = f"{lane}: {span.name}, {took}, from {at}"
                 parts.append(svg.box(begin, y + (LANE - BAR) / 2, width, BAR, css, title))
-                words = f"{span.name} {took}"
-                if len(words) * svg.WORD_PX + 10 < width:
-                    parts.append(svg.text(begin + 5, y + LANE / 2 + 4, words, css="in"))
+                text = f"{span.name} {took}"
+                if len(text) * svg.CHARACTER_PX + 10 < width:
+                    parts.append(svg.text(begin + 5, y + LANE / 2 + 4, text, css="in"))
     for mark in marks:
         if mark.kind is MarkKind.DRILL and timeline.begin_s <= mark.at_s <= timeline.end_s:
             place = x(mark.at_s)
@@ -65,16 +65,16 @@ def shares_svg(shares: Shares) -> str:
     parts, at = [], 0.0
     for index, share in enumerate(shares.shares):
         width = WIDTH * max(0.0, share.percent) / whole
-        words = f"{share.name}: {values.number(share.percent, 3)} %"
-        parts.append(svg.box(at, 0, width, 26, f"f{index % FILLS}", words))
+        message = f"{share.name}: {values.number(share.percent, 3)} %"
+        parts.append(svg.box(at, 0, width, 26, f"f{index % FILLS}", message))
         short = f"{share.percent:.0f} %"
         for fits in (f"{share.name} {short}", short):
-            if len(fits) * svg.WORD_PX + 12 < width:
+            if len(fits) * svg.CHARACTER_PX + 12 < width:
                 parts.append(svg.text(at + 6, 17, fits, css="in"))
                 break
         at += width
-    told = ", ".join(f"{share.name} {share.percent:.1f} %" for share in shares.shares)
-    return svg.picture(WIDTH, 26, shares.title, told, parts)
+    text = ", ".join(f"{share.name} {share.percent:.1f} %" for share in shares.shares)
+    return svg.picture(WIDTH, 26, shares.title, text, parts)
 
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -95,10 +95,10 @@ def _causes(store: Store, run: RunView) -> tuple[Block, ...]:
     columns = (
         Column("attempt", Kind.COUNT),
         Column("since_s", Kind.MOMENT, "since"),
-        Column("category", Kind.WORD),
+        Column("category", Kind.LABEL),
         Column("cause", Kind.TEXT),
         Column("quote", Kind.TEXT, "reported"),
-        Column("confidence", Kind.WORD),
+        Column("confidence", Kind.LABEL),
         Column("advice", Kind.TEXT),
     )
     return (Table("causes", columns, shown, note=note),)
@@ -136,7 +136,7 @@ def phases(run: RunView) -> Section:
         for name in sorted(seconds, key=lambda name: -seconds[name])
     )
     columns = (
-        Column("phase", Kind.WORD),
+        Column("phase", Kind.LABEL),
         Column("duration_s", Kind.SECONDS, "in all"),
         Column("share_percent", Kind.PERCENT, "share"),
         Column("times", Kind.COUNT),
@@ -184,8 +184,8 @@ def checkpoints(run: RunView) -> Section:
 
 
 def _median(rows: Sequence[tuple[Value, ...]], column: int) -> float | None:
-    told = [row[column] for row in rows]
-    known = [float(value) for value in told if isinstance(value, (int, float))]
+    reported = [row[column] for row in rows]
+    known = [float(value) for value in reported if isinstance(value, (int, float))]
     return median(known) if known else None
 
 
@@ -227,9 +227,9 @@ def drills(store: Store, run: RunView) -> Section:
         "drills",
         (
             Column("injected_s", Kind.MOMENT, "injected"),
-            Column("fault", Kind.WORD),
+            Column("fault", Kind.LABEL),
             Column("target", Kind.TEXT),
-            Column("ranks", Kind.WORD),
+            Column("ranks", Kind.LABEL),
             Column("pod_gone_s", Kind.SECONDS, "pod deleted"),
             Column("detected_s", Kind.SECONDS, "detected"),
             Column("attempt_ended_s", Kind.SECONDS, "attempt ended"),
@@ -237,7 +237,7 @@ def drills(store: Store, run: RunView) -> Section:
             Column("restarted_s", Kind.SECONDS, "restarted"),
             Column("first_step_s", Kind.SECONDS, "first step"),
             Column("steps_lost", Kind.COUNT, "steps lost"),
-            Column("outcome", Kind.WORD),
+            Column("outcome", Kind.LABEL),
         ),
         shown,
         note=" ".join(part for part in ("Seconds count from the injection.", note) if part),

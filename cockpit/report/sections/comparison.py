@@ -88,8 +88,8 @@ def _table(rows: Sequence[tuple[Value, ...]], note: str) -> Table:
         (
             Column("name", Kind.TEXT, "run"),
             Column("run_id", Kind.TEXT, "id"),
-            Column("started", Kind.WORD),
-            Column("state", Kind.WORD),
+            Column("started", Kind.LABEL),
+            Column("state", Kind.LABEL),
             Column("duration_s", Kind.SECONDS),
             Column("world_size", Kind.COUNT, "ranks"),
             Column("attempts", Kind.COUNT),

@@ -44,7 +44,7 @@ def goodput_section(found: Goodput | None, gpus: int) -> Section:
         for share in shares
     )
     columns = (
-        Column("cause", Kind.WORD, "time was"),
+        Column("cause", Kind.LABEL, "time was"),
         Column("duration_s", Kind.SECONDS, "in all"),
         Column("share_percent", Kind.PERCENT, "share"),
         Column("lost_gpu_hours", Kind.NUMBER, "GPU-hours lost"),
@@ -64,10 +64,10 @@ def bottleneck_section(run: RunView) -> Section:
     shares = tuple(Share(name, percent) for name, percent in found.parts)
     rows = tuple((share.name, share.percent) for share in shares)
     columns = (
-        Column("part", Kind.WORD),
+        Column("part", Kind.LABEL),
         Column("share_percent", Kind.PERCENT, "share of a step"),
     )
-    words = (
+    text = (
         f"The largest part is {found.largest}. What to try: {found.todo}. Over"
         f" {duration(found.window_s)} of the last attempt that stepped, mean of the ranks."
     )
@@ -77,7 +77,7 @@ def bottleneck_section(run: RunView) -> Section:
         (
             Shares("bottleneck", "Parts of a step", shares),
             Table("bottleneck", columns, rows),
-            Text(words),
+            Text(text),
         ),
     )
 
@@ -111,15 +111,15 @@ def measured(store: Store, run: RunView, read_from: str, trouble: Sequence[str] 
         Fact("reporting", run.reporting, Kind.COUNT, "ranks that reported in the last tick"),
         Fact("duration_s", when.duration_s, Kind.SECONDS, "time covered"),
     )
-    blocks: list[Block] = [Text(words) for words in trouble]
+    blocks: list[Block] = [Text(text) for text in trouble]
     blocks.append(Facts(tuple(f for f in facts if f.value not in ("", None))))
     if rows:
         blocks.append(
             Table(
                 "sources",
                 (
-                    Column("source", Kind.WORD),
-                    Column("state", Kind.WORD, "at the end"),
+                    Column("source", Kind.LABEL),
+                    Column("state", Kind.LABEL, "at the end"),
                     Column("ok_s", Kind.MOMENT, "last update"),
                     Column("error", Kind.TEXT),
                 ),

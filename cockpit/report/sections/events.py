@@ -28,7 +28,7 @@ def alerts(store: Store, run: RunView) -> Section:
         (
             Column("raised_s", Kind.MOMENT, "raised"),
             Column("cleared_s", Kind.MOMENT, "cleared"),
-            Column("severity", Kind.WORD),
+            Column("severity", Kind.LABEL),
             Column("subject", Kind.TEXT),
             Column("what", Kind.TEXT),
             Column("why", Kind.TEXT),
@@ -80,7 +80,7 @@ def events(store: Store, run: RunView) -> Section:
     note = f"{left_out:,} of {len(found):,} are left out, warnings last." if left_out else ""
     columns = (
         Column("at_s", Kind.MOMENT, "at"),
-        Column("severity", Kind.WORD, ""),
+        Column("severity", Kind.LABEL, ""),
         Column("kind", Kind.TEXT),
         Column("name", Kind.TEXT),
         Column("reason", Kind.TEXT),

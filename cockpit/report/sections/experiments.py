@@ -51,7 +51,7 @@ def _experiment(experiment: Experiment) -> Table:
         "trials",
         (
             Column("trial", Kind.TEXT),
-            Column("status", Kind.WORD),
+            Column("status", Kind.LABEL),
             Column("iteration", Kind.COUNT),
             Column("metric", Kind.NUMBER, values.text(metric, 40) or "metric"),
             Column("started_s", Kind.MOMENT),
@@ -93,10 +93,10 @@ def tracked(store: Store, run: RunView) -> Section:
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:
-    told = [
+    reported = [
         f"{name}={MASKED if is_secret(name) else value}"
         for name, value in list(pairs.items())[:PAIRS_SHOWN]
     ]
     if len(pairs) > PAIRS_SHOWN:
-        told.append("…")
-    return ", ".join(told)
+        reported.append("…")
+    return ", ".join(reported)

@@ -27,15 +27,15 @@ def head(store: Store, run: RunView, *, left: bool = False) -> Facts:
         Fact("entrypoint", job.entrypoint if job else ""),
         Fact("cluster", str(store.ref) if store.ref else ""),
         Fact("ray_version", store.ray_version, title="Ray"),
-        Fact("state", run.state.value, Kind.WORD),
+        Fact("state", run.state.value, Kind.LABEL),
         Fact("message", run.message, title="message"),
         Fact("world_size", run.world_size, Kind.COUNT, title="ranks"),
-        Fact("started", values.date(when.begin_s), Kind.WORD, title="started"),
-        Fact("ended", values.date(ended) if ended else "", Kind.WORD, title="ended"),
+        Fact("started", values.date(when.begin_s), Kind.LABEL, title="started"),
+        Fact("ended", values.date(ended) if ended else "", Kind.LABEL, title="ended"),
     ]
     if not run.state.is_over:
         title = "recorded until" if left else "known until"
-        facts.append(Fact("known_until", values.date(when.end_s), Kind.WORD, title=title))
+        facts.append(Fact("known_until", values.date(when.end_s), Kind.LABEL, title=title))
     return Facts(tuple(fact for fact in facts if fact.value not in ("", None)))
 
 
@@ -119,8 +119,8 @@ def steps_lost(run: RunView) -> dict[int, int]:
 def _over_time(run: RunView, name: str, kind: Kind, title: str) -> Fact:
     """The median over time, and between what it was for four fifths of it."""
     curve = run.curves[name]
-    told = points.weighted(*points.between(curve.times, curve.values, running_periods(run)))
-    low, middle, high = (points.quantile(told, q) for q in (0.1, 0.5, 0.9))
+    reported = points.weighted(*points.between(curve.times, curve.values, running_periods(run)))
+    low, middle, high = (points.quantile(reported, q) for q in (0.1, 0.5, 0.9))
     note = ""
     if low is not None and high is not None:
         note = f"p10 {values.shown(low, kind)}, p90 {values.shown(high, kind)}"

@@ -53,10 +53,10 @@ def ranks(run: RunView, scores: Mapping[int, float] | None = None) -> Section:
             blocks.append(_table(run, seen, columns, why, scores, title))
         else:
             blocks.append(Text(f"None of the {len(seen):,} ranks stands out."))
-    words = (
+    text = (
         "Each number is the median over what is kept of the rank's curve; step and loss the last."
     )
-    blocks.append(Text(words))
+    blocks.append(Text(text))
     return Section("ranks", "Ranks", tuple(blocks))
 
 
@@ -84,11 +84,11 @@ def outliers(
                 side = "high" if score > 0 else "low"
                 found.append((abs(score), number, f"{column.title} is {side}"))
     why: dict[int, str] = {}
-    for _, number, words in sorted(found, key=lambda item: (-item[0], item[1])):
+    for _, number, text in sorted(found, key=lambda item: (-item[0], item[1])):
         if number in why:
-            why[number] += f", {words}"
+            why[number] += f", {text}"
         elif len(why) < OUTLIERS:
-            why[number] = words
+            why[number] = text
     return why
 
 
@@ -131,7 +131,7 @@ def _table(
     head = [Column("rank", Kind.COUNT), Column("node", Kind.TEXT)]
     tail = [Column("straggler_score", Kind.NUMBER, "straggler")] if scores else []
     if why:
-        tail.append(Column("why", Kind.WORD))
+        tail.append(Column("why", Kind.LABEL))
     rows: list[tuple[Value, ...]] = []
     for number in chosen:
         placement = run.ranks[number].placement
@@ -154,8 +154,10 @@ def _quantiles(seen: Mapping[int, Numbers], columns: Sequence[Column]) -> Table:
     """A row a number: its quantiles over the ranks by nearest rank, and the ranks at the ends."""
     rows: list[tuple[Value, ...]] = []
     for column in columns:
-        told = [(numbers[column.name], n) for n, numbers in seen.items() if column.name in numbers]
-        finite = sorted(pair for pair in told if math.isfinite(pair[0]))
+        reported = [
+            (numbers[column.name], n) for n, numbers in seen.items() if column.name in numbers
+        ]
+        finite = sorted(pair for pair in reported if math.isfinite(pair[0]))
         if not finite:
             continue
         last = len(finite) - 1
@@ -167,7 +169,7 @@ def _quantiles(seen: Mapping[int, Numbers], columns: Sequence[Column]) -> Table:
     return Table(
         "rank_quantiles",
         (
-            Column("metric", Kind.WORD),
+            Column("metric", Kind.LABEL),
             *(Column(name, Kind.NUMBER) for name in names),
             Column("lowest_rank", Kind.COUNT),
             Column("highest_rank", Kind.COUNT),

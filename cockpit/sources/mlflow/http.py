@@ -105,41 +105,45 @@ class MlflowHttp:
         import httpx
 
         if self._client is None:
-            said = self._settings
-            auth = None if said.token or not said.username else (said.username, said.password)
+            settings = self._settings
+            auth = (
+                None
+                if settings.token or not settings.username
+                else (settings.username, settings.password)
+            )
             self._client = httpx.AsyncClient(
                 auth=auth,
                 headers={
                     "Accept-Encoding": bounded_body.ACCEPT_ENCODING,
-                    **({"Authorization": f"Bearer {said.token}"} if said.token else {}),
+                    **({"Authorization": f"Bearer {settings.token}"} if settings.token else {}),
                 },
                 verify=self._trusted(),
-                trust_env=not is_loopback(said.url),
+                trust_env=not is_loopback(settings.url),
                 timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
                 follow_redirects=False,
             )
         return self._client
 
     def _trusted(self) -> ssl.SSLContext | bool:
-        said = self._settings
-        if not said.url.startswith("https"):
+        settings = self._settings
+        if not settings.url.startswith("https"):
             return False  # loading certificates takes 20 ms
         try:
-            context = ssl.create_default_context(cafile=said.ca_file or None)
-            if said.cert_file:
-                context.load_cert_chain(said.cert_file)
+            context = ssl.create_default_context(cafile=settings.ca_file or None)
+            if settings.cert_file:
+                context.load_cert_chain(settings.cert_file)
         except (OSError, ssl.SSLError) as error:
-            files = " or ".join(name for name in (said.ca_file, said.cert_file) if name)
+            files = " or ".join(name for name in (settings.ca_file, settings.cert_file) if name)
             raise UnreachableError(
                 f"{self.where} cannot be asked", f"{files}: {error}", "check them under [mlflow]"
             ) from error
-        if not said.verify:
+        if not settings.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def _plain(self, said: str) -> str:
+    def _plain(self, text: str) -> str:
         """The first line of an error, without the credentials."""
-        return one_line(without_credentials(said, (self._settings.token, self._settings.password)))
+        return one_line(without_credentials(text, (self._settings.token, self._settings.password)))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -167,8 +171,8 @@ class MlflowHttp:
 
     def _refused(self, path: str, status: int, answer: bytes) -> CockpitError:
         why = f"HTTP {status}"
-        if said := self._plain(_message(answer)):
-            why += f": {said}"
+        if text := self._plain(_message(answer)):
+            why += f": {text}"
         if status == 401:
             todo = "give credentials under [mlflow], or in MLFLOW_TRACKING_TOKEN or _USERNAME"
             return NotAllowedError(f"{self.where} wants credentials", why, todo)

@@ -100,7 +100,7 @@ class Prometheus:
             async with asyncio.timeout(self._timeout_s * 2):
                 return await in_thread(lambda: self._explained(work, parse), "cockpit-prometheus")
         except TimeoutError as error:
-            raise self._silent() from error
+            raise self._timed_out() from error
 
     def _explained(
         self, work: Callable[[PrometheusConnect], Any], parse: Callable[[Any], Curve]
@@ -118,7 +118,7 @@ class Prometheus:
         except CockpitError:
             raise
         except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
-            raise self._silent() from error
+            raise self._timed_out() from error
         except requests.exceptions.SSLError as error:
             raise UnreachableError(
                 f"{self.where} is not trusted",
@@ -141,10 +141,10 @@ class Prometheus:
         finally:
             client.close()
 
-    def _plain(self, said: str) -> str:
-        return one_line(without_credentials(said, credentials(self._settings)))
+    def _plain(self, text: str) -> str:
+        return one_line(without_credentials(text, credentials(self._settings)))
 
-    def _silent(self) -> UnreachableError:
+    def _timed_out(self) -> UnreachableError:
         why = f"no whole answer came within {self._timeout_s:g} s"
         return UnreachableError(f"{self.where} does not answer", why)
 

@@ -97,8 +97,8 @@ class PrometheusSource(PollingSource):
         if self._has or self._remembered:
             return self.health(error="; ".join(self._complaints(server_s)))
         wait_s = self._pause_s(self._poll_s, self.rest_s)
-        said = f"{client.where} scrapes neither Ray nor DCGM"
-        return self.health(max(wait_s, PRESENCE_S), absent=True, error=said)
+        text = f"{client.where} scrapes neither Ray nor DCGM"
+        return self.health(max(wait_s, PRESENCE_S), absent=True, error=text)
 
     async def _ask(self, client: Prometheus, selector: str) -> float:
         """The server's clock; from time to time also which names it has."""
@@ -156,8 +156,8 @@ class PrometheusSource(PollingSource):
         query = history.beginning(run.id, coarse_s, selector)
         # The last step must be the end itself: a run that has just begun is only there.
         first_s = end_s - history.LOOK_BACK_S // coarse_s * coarse_s
-        told = await client.range(query, first_s, end_s, coarse_s)
-        begun = [curve.times[0] - coarse_s for curve in told if curve.times]
+        reported = await client.range(query, first_s, end_s, coarse_s)
+        begun = [curve.times[0] - coarse_s for curve in reported if curve.times]
         # The run may be older than its first event; its series show when it began.
         begin_s = min(begun, default=run.started_s)
         if not begin_s or begin_s >= end_s:
@@ -210,12 +210,12 @@ class PrometheusSource(PollingSource):
 
     def _complaints(self, server_s: float) -> list[str]:
         """A problem of a server that responds."""
-        said = [asked.why_not for asked in self._asked.values() if asked.why_not]
+        lines = [asked.why_not for asked in self._asked.values() if asked.why_not]
         ahead_s = server_s - self._clock()
         if abs(ahead_s) > SKEW_S:
-            word = "ahead of" if ahead_s > 0 else "behind"
-            said.append(f"its clock is {abs(ahead_s):.0f} s {word} this machine's")
-        return said
+            text = "ahead of" if ahead_s > 0 else "behind"
+            lines.append(f"its clock is {abs(ahead_s):.0f} s {text} this machine's")
+        return lines
 
 
 def _always(settings: PrometheusSettings) -> Find:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LAST_WORD_S = 600.0
+MAX_TIMEOUT_S = 600.0
 """How long Ray may take to send a complete log file; by default Ray stops after 30 s."""
 TAIL_S = 60.0
 """How long the last lines of a log may take in total."""
@@ -224,7 +224,7 @@ class Dashboard:
         if follow:
             params |= {"interval": str(interval_s)}
         else:
-            params |= {"timeout": str(int(LAST_WORD_S))}
+            params |= {"timeout": str(int(MAX_TIMEOUT_S))}
         path = f"/api/v0/logs/{'stream' if follow else 'file'}"
         most = 2 * lines if is_tail else None
         try:

@@ -129,10 +129,10 @@ class Http:
         except ValueError as error:
             base = self._route.base_url if self._route else ""
             known = self._route.headers.values() if self._route else ()
-            said = without_credentials(answer[:1000].decode(errors="replace"), known)
+            text = without_credentials(answer[:1000].decode(errors="replace"), known)
             raise AnswerError(
                 f"{base}{path} did not answer as a Ray dashboard does",
-                one_line(said) or "the answer is empty",
+                one_line(text) or "the answer is empty",
                 "check that the address is a Ray dashboard's",
                 status=200,
             ) from error
@@ -267,8 +267,8 @@ class Http:
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._route = None
-            said = without_credentials(str(error), route.headers.values())
-            why = one_line(said) or type(error).__name__
+            text = without_credentials(str(error), route.headers.values())
+            why = one_line(text) or type(error).__name__
             raise UnreachableError(
                 f"{where} cannot be reached", why, "check that the head is up, and the address"
             ) from error
@@ -330,8 +330,8 @@ def _refused(route: DashboardRoute, path: str, status: int, body: str) -> Cockpi
     """The error for an answer that is not a success."""
     # Ray responds with a traceback, whose last line is the error.
     lines = [line for line in body.splitlines() if line.strip()]
-    said = one_line(without_credentials(lines[-1], route.headers.values())) if lines else ""
-    why = f"HTTP {status}" + (f": {said}" if said else "")
+    text = one_line(without_credentials(lines[-1], route.headers.values())) if lines else ""
+    why = f"HTTP {status}" + (f": {text}" if text else "")
     where = f"the Ray dashboard at {route.base_url}"
     if status == 401:
         todo = (

@@ -115,7 +115,7 @@ class Follower:
                     if file is None:
                         raise
                     if file.over or not self._follow:
-                        raise _gone(file, error) from error
+                        raise _missing(file, error) from error
                 if not self._follow:
                     raise
                 wait_s = self._backoff.failed()
@@ -154,7 +154,7 @@ class Follower:
             async for lines in self._rest(file):
                 yield lines
         seen = _Given()
-        asked_s = heard_s = time.monotonic()
+        asked_s = last_update_s = time.monotonic()
         step: asyncio.Task[list[bytes] | None] | None = None
         async with self._dashboard.stream_log(
             file.node_id, file.name, idle_s=self._idle_s, limit_bytes=LINE_LIMIT_BYTES + 1
@@ -168,9 +168,11 @@ class Follower:
                         batch, step = step.result(), None
                         if batch is None:
                             return
-                        heard_s = now_s
+                        last_update_s = now_s
                         yield self._fresh(seen, batch)
-                    elif seen.lines < self._given.lines and now_s - heard_s > REPLACED_AFTER_S:
+                    elif (
+                        seen.lines < self._given.lines and now_s - last_update_s > REPLACED_AFTER_S
+                    ):
                         raise _ReplacedError
                     if now_s - asked_s >= self._poll_s:
                         asked_s = now_s
@@ -203,7 +205,7 @@ async def _next(batches: AsyncGenerator[list[bytes], None]) -> list[bytes] | Non
     return await anext(batches, None)
 
 
-def _gone(file: LogFile, error: MissingError) -> MissingError:
+def _missing(file: LogFile, error: MissingError) -> MissingError:
     return MissingError(
         f"The log {file.name} is not there any more",
         error.why,

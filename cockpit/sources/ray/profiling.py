@@ -28,7 +28,7 @@ SLACK_S = 30.0
 MEMORY_SLACK_S = 90.0
 TIMELINE_TIMEOUT_S = 120.0
 _NODE_ID_DIGITS = 56
-_GONE = ("no such process", "os error 3)", "check that the process is running")
+_NO_PROCESS = ("no such process", "os error 3)", "check that the process is running")
 """py-spy's message for a process that has ended."""
 _SWITCH = "RAY_DASHBOARD_ENABLE_PROFILING"
 
@@ -144,28 +144,28 @@ class RayTools:
 
 def _explained(error: AnswerError, process: Process, tool: str) -> CockpitError:
     """The message of a node's tool, in a sentence: Ray returns the tool's complete output."""
-    said = error.body.casefold()
+    text = error.body.casefold()
     what = f"{process} could not be inspected.".capitalize()
-    if "is not installed" in said:
+    if "is not installed" in text:
         return CockpitError(
             what,
             f"{tool} is not installed on its node, or not in the PATH of Ray there.",
             f"Put {tool} into the image or the environment of the nodes: pip install {tool}",
         )
-    if "permission" in said or "operation not permitted" in said:
+    if "permission" in text or "operation not permitted" in text:
         return NotAllowedError(
             what,
             f"{tool} may not attach to it: the node does not allow ptrace.",
             "In Kubernetes give the container the capability SYS_PTRACE; elsewhere let Ray run as "
             f"root, or make {tool} setuid root.",
         )
-    if any(words in said for words in _GONE):
+    if any(message in text for message in _NO_PROCESS):
         return CockpitError(
             what,
             "There is no such process any more.",
             "The rank may have been restarted: see its page, or cockpit ranks.",
         )
-    if "failed to get agent address" in said or "no agent address found" in said:
+    if "failed to get agent address" in text or "no agent address found" in text:
         return CockpitError(what, "Ray has no living agent on its node.", "See: cockpit nodes")
     if error.status == 400:
         return UsageError(what, one_line(error.body))

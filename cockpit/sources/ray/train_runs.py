@@ -34,7 +34,7 @@ class _Reported(Struct):
 
     seen_s: float
     """By the monotonic clock."""
-    said: RunSeen | None = None
+    newest: RunSeen | None = None
     begun: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
 
@@ -60,13 +60,13 @@ class TrainRunsSource(PollingSource):
         super().__init__(poll_s=poll_s, **polling)
         self._dashboard, self._telemetry_ids = dashboard, telemetry_ids
         self._awaited_s = awaited_s
-        self._told: dict[str, _Reported] = {}
+        self._reported: dict[str, _Reported] = {}
 
     async def poll(self) -> AsyncGenerator[Event, None]:
         runs = await self._dashboard.train_runs()
         theirs = self._telemetry_ids()
         for run in reversed(runs):
-            known = self._told.setdefault(run.id, _Reported(self._monotonic()))
+            known = self._reported.setdefault(run.id, _Reported(self._monotonic()))
             if self._is_mine(run, known, theirs):
                 for event in self._news(run, known):
                     yield event
@@ -77,33 +77,33 @@ class TrainRunsSource(PollingSource):
             return False
         # States are reported in order of time: a state that is reported too soon here would hide
         # the earlier states of telemetry.
-        return known.said is not None or self._monotonic() - known.seen_s >= self._awaited_s
+        return known.newest is not None or self._monotonic() - known.seen_s >= self._awaited_s
 
     def _news(self, run: TrainRun, known: _Reported) -> Iterator[Event]:
         """The changes since the last report; at first, everything."""
-        if known.said is None:
+        if known.newest is None:
             yield self._state(run, known, run.started_s, RunState.INITIALIZING)
         up = [attempt for attempt in run.attempts if attempt.workers]  # as telemetry counts them
         for number, attempt in enumerate(up, start=1):
             yield from self._attempt(run, known, number, attempt)
         if run.ended_s is not None:
             at_s = run.ended_s
-        elif known.said is not None and known.said.state is RunState.INITIALIZING and up:
+        elif known.newest is not None and known.newest.state is RunState.INITIALIZING and up:
             at_s = up[-1].started_s
         else:
             at_s = self._clock()
-        before = known.said
+        before = known.newest
         event = self._state(run, known, at_s, run.state)
         if before is None or _differs(before, event):
             yield event
         else:
-            known.said = before
+            known.newest = before
 
     def _state(self, run: TrainRun, known: _Reported, at_s: float, state: RunState) -> RunSeen:
         size = next((len(at.workers) for at in reversed(run.attempts) if at.workers), None)
         # Never before earlier reports: the cluster's clock and this host's may differ.
-        at_s = max(at_s, known.said.at_s) if known.said else at_s
-        known.said = RunSeen(
+        at_s = max(at_s, known.newest.at_s) if known.newest else at_s
+        known.newest = RunSeen(
             at_s=at_s,
             source=self.name,
             run_id=run.id,
@@ -115,7 +115,7 @@ class TrainRunsSource(PollingSource):
             message=run.detail if state is run.state and state in _FAILED else "",
             max_failures=run.max_failures,
         )
-        return known.said
+        return known.newest
 
     def _attempt(
         self, run: TrainRun, known: _Reported, number: int, attempt: TrainAttempt

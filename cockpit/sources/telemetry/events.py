@@ -147,26 +147,26 @@ def _sample(steps: wire.Steps) -> RankSample:
     )
 
 
-def _spread(told: wire.Spread) -> Spread:
-    numbers = {item.name: getattr(told, item.name) for item in fields(wire.Spread)}
-    return Spread(**numbers | {"name": one_line(told.name)})
+def _spread(reported: wire.Spread) -> Spread:
+    numbers = {item.name: getattr(reported, item.name) for item in fields(wire.Spread)}
+    return Spread(**numbers | {"name": one_line(reported.name)})
 
 
-def _trial(told: wire.Trial, experiment: str) -> Trial:
-    known = told.status in TrialStatus.__members__
+def _trial(reported: wire.Trial, experiment: str) -> Trial:
+    known = reported.status in TrialStatus.__members__
     return Trial(
-        id=one_line(told.id),
+        id=one_line(reported.id),
         experiment=one_line(experiment),
-        status=TrialStatus(told.status) if known else TrialStatus.PENDING,
-        config={one_line(name): one_line(value) for name, value in told.config.items()},
-        metrics={one_line(name): value for name, value in told.metrics.items()},
-        iteration=told.iteration,
-        started_s=told.started_s,
-        updated_s=told.updated_s,
-        node_ip=one_line(told.node_ip),
-        pid=told.pid,
-        error=one_line(told.error),
-        run_id=one_line(told.run),
+        status=TrialStatus(reported.status) if known else TrialStatus.PENDING,
+        config={one_line(name): one_line(value) for name, value in reported.config.items()},
+        metrics={one_line(name): value for name, value in reported.metrics.items()},
+        iteration=reported.iteration,
+        started_s=reported.started_s,
+        updated_s=reported.updated_s,
+        node_ip=one_line(reported.node_ip),
+        pid=reported.pid,
+        error=one_line(reported.error),
+        run_id=one_line(reported.run),
     )
 
 

@@ -144,7 +144,7 @@ async def preflight(app: AppBase, actions: DrillActions, order: Order) -> list[F
 async def leave(app: AppBase) -> None:
     """Quit; asks for confirmation when quitting deletes something, or a drill has to be undone."""
     ends = app.connection.ends_with_screen if app.connection else ""
-    if ends and await _is_gone(app):
+    if ends and await _is_deleted(app):
         ends = ""
     lines = [f"Quitting takes down {ends}."] if ends else []
     drill = app.conducting
@@ -154,13 +154,13 @@ async def leave(app: AppBase) -> None:
         return
     if drill is not None and app.conducting is drill:
         drill.abort()
-        said = "What it did is being undone; then the UI ends."
-        app.notify(said, title="Aborting the drill", timeout=30, markup=False)
+        text = "What it did is being undone; then the UI ends."
+        app.notify(text, title="Aborting the drill", timeout=30, markup=False)
         await drill.over.wait()
     app.leave()
 
 
-async def _is_gone(app: AppBase) -> bool:
+async def _is_deleted(app: AppBase) -> bool:
     """Whether another process has already deleted the local cluster.
 
     A deleted cluster may still have pods that quitting ends, hence the second question.

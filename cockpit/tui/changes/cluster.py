@@ -32,9 +32,9 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
         question = confirmation(app, "Unsuspend the cluster?", lines, "Unsuspend", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.suspend(suspended, uid=uid))
-        said = "its pods are being deleted" if suspended else "its pods are being created"
+        text = "its pods are being deleted" if suspended else "its pods are being created"
         title = "Suspended" if suspended else "Unsuspended"
-        app.notify(f"{name}: {said}.", title=title, markup=False)
+        app.notify(f"{name}: {text}.", title=title, markup=False)
 
 
 async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:

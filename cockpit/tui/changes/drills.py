@@ -27,7 +27,7 @@ from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
 from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.views.drills.catalog_rows import fault_rows
-from cockpit.tui.views.drills.dry_run import day_said, said
+from cockpit.tui.views.drills.dry_run import game_day_lines, said
 
 if TYPE_CHECKING:
     from cockpit.actions.drills import DrillActions
@@ -62,14 +62,14 @@ async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
             trouble = error
 
 
-async def typed(app: AppBase, words: Sequence[str]) -> None:
+async def typed(app: AppBase, terms: Sequence[str]) -> None:
     """As typed after `:drill`; a named fault needs only the confirmation."""
     actions = ready(app)
-    name = words[0]
+    name = terms[0]
     if name in shipped() or name.endswith(".toml"):
         await hold_day(app, game_day(name))
     elif name in NAMES:
-        await inject(app, actions, drill_form.typed(words))
+        await inject(app, actions, drill_form.typed(terms))
     else:
         raise UsageError(
             f"There is no fault and no game day {one_line(name, 60)!r}"
@@ -129,15 +129,15 @@ async def hold_day(app: AppBase, day: GameDay) -> None:
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     there = here(app.store, backend, app.capabilities)
-    question = confirmation(app, f"Hold game day {day.name}?", day_said(day, there), "Begin")
+    question = confirmation(app, f"Hold game day {day.name}?", game_day_lines(day, there), "Begin")
     if not await app.push_screen_wait(question):
         return
     ready(app)
 
-    def say(line: str) -> None:
-        going.said = one_line(line, 200)
+    def log(line: str) -> None:
+        going.message = one_line(line, 200)
 
-    run = actions.game_day(day, say)
+    run = actions.game_day(day, log)
     going = Conducting(f"game day {day.name}", run.abort, lambda: run.experiment)
     result = await _conducted(app, going, run.conduct())
     app.notify(

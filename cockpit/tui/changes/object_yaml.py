@@ -15,7 +15,7 @@ from cockpit.model.text import clean
 _PLAIN = re.compile(r"[A-Za-z_./][\w./@-]*( [\w./@:-]+)*")
 FIRST_TIME_S = 1e9
 """Larger numbers of seconds are Unix times and not durations."""
-_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "nan", "inf"}
+_RESERVED = {"null", "true", "false", "yes", "no", "on", "off", "nan", "inf"}
 
 
 def yaml(value: Any) -> str:
@@ -31,7 +31,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
                 yield f"{pad}{_scalar(name)}:"
                 yield from _lines(item, depth + 1)
             else:
-                yield f"{pad}{_scalar(name)}: {_scalar(_told(name, item))}"
+                yield f"{pad}{_scalar(name)}: {_scalar(_shown(name, item))}"
     elif isinstance(value, (list, tuple)) and value:
         for item in value:
             first, *rest = _lines(item, depth + 1)
@@ -41,7 +41,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
         yield f"{pad}{_scalar(value)}"
 
 
-def _told(name: Any, value: Any) -> Any:
+def _shown(name: Any, value: Any) -> Any:
     """A readable time: `created_s: 1763712000.0` is not."""
     if str(name).endswith("_s") and isinstance(value, float) and value > FIRST_TIME_S:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
@@ -60,6 +60,6 @@ def _scalar(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[]"
     text = "\n".join(clean(line) for line in str(value).split("\n"))
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS and ": " not in text:
+    if _PLAIN.fullmatch(text) and text.lower() not in _RESERVED and ": " not in text:
         return text
     return json.dumps(text, ensure_ascii=False)

@@ -9,23 +9,23 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
 
 
-def named(found: Sequence[ClusterRef], words: str, here: ClusterRef | None) -> ClusterRef:
+def named(found: Sequence[ClusterRef], text: str, here: ClusterRef | None) -> ClusterRef:
     """By `cluster`, `namespace/cluster` or `context/namespace/cluster`.
 
     Of several, the one in the same context and namespace as `here`, then in the same context.
     Raises UsageError.
     """
-    meant = [ref for ref in found if words in _names(ref)]
+    meant = [ref for ref in found if text in _names(ref)]
     if here is not None and len(meant) > 1:
         near = [ref for ref in meant if ref.context == here.context]
         nearer = [ref for ref in near if ref.namespace == here.namespace]
         meant = nearer or near or meant
     if not meant:
         known = ", ".join(short_names(found)) or "none yet"
-        raise UsageError(f"There is no cluster {words!r}.", f"Clusters: {known}.")
+        raise UsageError(f"There is no cluster {text!r}.", f"Clusters: {known}.")
     if len(meant) > 1:
         raise UsageError(
-            f"{words!r} could be several clusters.",
+            f"{text!r} could be several clusters.",
             ", ".join(_names(ref)[-1] for ref in meant) + ".",
         )
     return meant[0]

@@ -77,10 +77,10 @@ _BY_NAME = {command.name: command for command in COMMANDS} | {
 
 def parse(line: str) -> tuple[Command, tuple[str, ...]]:
     """Parse the command and its arguments. A unique prefix is enough; raises UsageError."""
-    words = line.split()
-    if not words:
+    terms = line.split()
+    if not terms:
         raise UsageError("No command was typed.", todo="Try: help")
-    name, rest = words[0], tuple(words[1:])
+    name, rest = terms[0], tuple(terms[1:])
     if (command := _BY_NAME.get(name)) is None:
         found = [command for command in COMMANDS if command.name.startswith(name)]
         if len(found) != 1:
@@ -105,9 +105,9 @@ def completions(
         return []
     if " " in head.strip():
         targets = _targets(store) if command.name == "drill" and head.count(" ") == 1 else []
-        return [f"{head} {word}" for word in targets if word.startswith(tail)]
-    words = [name for kind in command.takes for name in _names(kind, store, themes, fleet)]
-    return [f"{head} {word}" for word in words if word.startswith(tail)]
+        return [f"{head} {text}" for text in targets if text.startswith(tail)]
+    terms = [name for kind in command.takes for name in _names(kind, store, themes, fleet)]
+    return [f"{head} {text}" for text in terms if text.startswith(tail)]
 
 
 def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) -> Sequence[str]:
@@ -144,11 +144,11 @@ def _targets(store: Store) -> list[str]:
     return [*ranks, *_names("pod", store, (), None), "random", "head"]
 
 
-def seconds(words: Sequence[str], default: float = 0.0) -> float:
+def seconds(terms: Sequence[str], default: float = 0.0) -> float:
     """A time in seconds, when there is one. Raises UsageError."""
-    if not words:
+    if not terms:
         return default
     try:
-        return max(0.0, float(words[0].removesuffix("s")))
+        return max(0.0, float(terms[0].removesuffix("s")))
     except ValueError:
-        raise UsageError(f"{words[0]!r} is not a number of seconds.") from None
+        raise UsageError(f"{terms[0]!r} is not a number of seconds.") from None

@@ -83,24 +83,24 @@ def probes(text: str) -> tuple[ProbeSpec, ...]:
     return tuple(hypothesis.probe(part) for part in text.split(";") if part.strip())
 
 
-def typed(words: Sequence[str]) -> DrillForm:
+def typed(terms: Sequence[str]) -> DrillForm:
     """`rank-kill rank:1 --set grace_s=5 --seed 7`. Raises UsageError."""
-    form = DrillForm(words[0] if words else "")
+    form = DrillForm(terms[0] if terms else "")
     given: dict[str, str] = {}
     hypothesis: list[str] = []
-    rest = list(words[1:])
+    rest = list(terms[1:])
     target_is_named = False
     while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
+        label = rest.pop(0)
+        if not label.startswith("--"):
             if target_is_named:
-                raise _wrong(f"{one_line(word)!r} is one argument too many.")
-            form, target_is_named = replace(form, target=word), True
+                raise _wrong(f"{one_line(label)!r} is one argument too many.")
+            form, target_is_named = replace(form, target=label), True
             continue
-        flag, separator, value = word.partition("=")
+        flag, separator, value = label.partition("=")
         if not separator or flag == "--set":
-            if flag != word or not rest:
-                raise _wrong(f"{one_line(word)} needs a value.")
+            if flag != label or not rest:
+                raise _wrong(f"{one_line(label)} needs a value.")
             value = rest.pop(0)
         match flag:
             case "--set":

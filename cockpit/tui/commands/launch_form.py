@@ -29,11 +29,11 @@ class Line(Struct, frozen=True):
 
     def another(self, by: int) -> str:
         """The choice that many places further; "" if there are no choices."""
-        words = ("true", "false") if self.setting.type == "bool" else self.setting.choices
-        if not words:
+        terms = ("true", "false") if self.setting.type == "bool" else self.setting.choices
+        if not terms:
             return ""
-        at = words.index(self.text) if self.text in words else -1 if by > 0 else 0
-        return words[(at + by) % len(words)]
+        at = terms.index(self.text) if self.text in terms else -1 if by > 0 else 0
+        return terms[(at + by) % len(terms)]
 
 
 class LaunchForm(Struct):
@@ -54,10 +54,10 @@ class LaunchForm(Struct):
     def groups(self) -> tuple[Group, ...]:
         return groups(self.job, self.jobs)
 
-    def found(self, words: str) -> list[BundledJob]:
+    def found(self, text: str) -> list[BundledJob]:
         """The jobs whose name or summary contains all search terms, best match first."""
-        found = [job for job in self.jobs if _has(words, job.name, job.summary)]
-        return sorted(found, key=lambda job: _unlike(words, job.name)) if words else found
+        found = [job for job in self.jobs if _has(text, job.name, job.summary)]
+        return sorted(found, key=lambda job: _unlike(text, job.name)) if text else found
 
     def put(self, name: str, text: str) -> None:
         """The input for a setting; for a number or a string, an empty input is the default."""
@@ -73,26 +73,26 @@ class LaunchForm(Struct):
         text = self.typed.get(self.chosen, {}).get(setting.name, setting.default_text)
         return Line(setting, text, not setting.is_default(text), setting.complaint(text))
 
-    def lines(self, words: str = "") -> list[Head | Line]:
+    def lines(self, text: str = "") -> list[Head | Line]:
         """The visible lines: heads, and the settings of open groups.
 
         With search terms, the settings whose name, help or choices contain all of them.
         """
         shown: list[Head | Line] = []
         for group in self.groups:
-            lines = [self.line(one) for one in group.settings if not words or _of(one, words)]
+            lines = [self.line(one) for one in group.settings if not text or _of(one, text)]
             if not lines:
                 continue
-            is_open = bool(words) or self.is_open(group)
+            is_open = bool(text) or self.is_open(group)
             changed = sum(line.is_changed for line in lines)
             shown.append(Head(group.title, len(lines), changed, is_open))
             shown += lines if is_open else []
         return shown
 
-    def likeliest(self, words: str) -> str:
+    def likeliest(self, text: str) -> str:
         """The best match; "" if no setting contains the terms."""
-        shown = [line.setting.name for line in self.lines(words) if isinstance(line, Line)]
-        return min(shown, key=lambda name: _unlike(words, name), default="")
+        shown = [line.setting.name for line in self.lines(text) if isinstance(line, Line)]
+        return min(shown, key=lambda name: _unlike(text, name), default="")
 
     def is_open(self, group: Group) -> bool:
         return self.toggled.get((self.chosen, group.title), group.is_main)
@@ -121,17 +121,17 @@ def _may_be_empty(setting: JobSetting) -> bool:
     return setting.type == "str" and not setting.choices
 
 
-def _of(setting: JobSetting, words: str) -> bool:
-    return _has(words, setting.name, setting.help, *setting.choices)
+def _of(setting: JobSetting, text: str) -> bool:
+    return _has(text, setting.name, setting.help, *setting.choices)
 
 
-def _unlike(words: str, name: str) -> int:
+def _unlike(text: str, name: str) -> int:
     """The distance of the terms from that name."""
-    words = words.strip().lower().replace("-", "_")
+    text = text.strip().lower().replace("-", "_")
     name = name.replace("-", "_")
-    return 0 if words == name else 1 if name.startswith(words) else 2 if words in name else 3
+    return 0 if text == name else 1 if name.startswith(text) else 2 if text in name else 3
 
 
-def _has(words: str, *texts: str) -> bool:
+def _has(text: str, *texts: str) -> bool:
     where = " ".join(texts).lower()
-    return all(word.replace("-", "_") in where or word in where for word in words.lower().split())
+    return all(label.replace("-", "_") in where or label in where for label in text.lower().split())

@@ -93,8 +93,8 @@ class DrillDialog(Dialog[DrillForm | None]):
                 yield Button("Preview (ctrl+s)", id="yes", compact=True, variant="primary")
 
     def _option(self, kind: Fault, why: str) -> Option:
-        words = f"{fit(kind.name, NAME_CELLS)} {why or kind.summary}"
-        return Option(fit(words, OPTION_CELLS).rstrip(), id=kind.name, disabled=bool(why))
+        text = f"{fit(kind.name, NAME_CELLS)} {why or kind.summary}"
+        return Option(fit(text, OPTION_CELLS).rstrip(), id=kind.name, disabled=bool(why))
 
     async def on_mount(self) -> None:
         self._complain(self.trouble)
@@ -121,8 +121,8 @@ class DrillDialog(Dialog[DrillForm | None]):
         kind, why = self.faults[self.form.fault]
         self.query_one("VerticalScroll").border_title = f"Drill · {kind.name}"
         needs = f" Needs: {', '.join(kind.needs)}." if kind.needs else ""
-        said = f"{kind.summary}.{needs} End of the fault: {kind.ending}."
-        self.query_one("#about", Static).update(f"{said} Not here: {why}." if why else said)
+        text = f"{kind.summary}.{needs} End of the fault: {kind.ending}."
+        self.query_one("#about", Static).update(f"{text} Not here: {why}." if why else text)
         box = self.query_one("#parameters")
         async with box.batch():
             await box.remove_children()
@@ -165,13 +165,13 @@ class DrillDialog(Dialog[DrillForm | None]):
             self.dismiss(form)
 
     def _complain(self, error: CockpitError | None) -> None:
-        said = (
+        text = (
             "\n".join(line for line in (error.what, error.why, error.todo) if line) if error else ""
         )
         place = self.query_one("#trouble", Static)
-        place.update(said)
-        place.display = bool(said)
-        if said:  # below the last field: on a small screen the form is longer than its box
+        place.update(text)
+        place.display = bool(text)
+        if text:  # below the last field: on a small screen the form is longer than its box
             self.call_after_refresh(place.scroll_visible, animate=False)
 
 

@@ -12,7 +12,7 @@ from cockpit.tui.keys import MOVING, TITLES, VIEWS, Key, keys_of
 from cockpit.tui.terminal.cells import fit, width_of
 
 KEY_CELLS, COMMAND_CELLS = 15, 26
-LEAST_WORDS = 12
+MIN_TEXT_CELLS = 12
 """Cells; on narrower terminals, the text is not aligned after the keys."""
 
 HERE: dict[str, dict[str, str]] = {
@@ -39,8 +39,8 @@ NOTES: dict[str, tuple[tuple[str, str], ...]] = {
 def help_text(view: str, width: int) -> Content:
     """In lines of at most `width` cells."""
     own = [key for key in keys_of(view) if not key.everywhere]
-    words = HERE.get(view, {})
-    here = [(key.shown, words.get(key.id, key.help)) for key in own]
+    text = HERE.get(view, {})
+    here = [(key.shown, text.get(key.id, key.help)) for key in own]
     rest = [key for key in keys_of(view) if key.everywhere]
     used = [command for command in COMMANDS if command.name not in VIEWS]
     parts = [
@@ -62,8 +62,8 @@ def _section(title: str, rows: Sequence[tuple[str, str]], cells: int, width: int
     lines = [Content.styled(title, "bold $accent")]
     for left, right in rows:
         head = fit(f"  {left}", max(2 + cells, 3 + width_of(left)))
-        room = max(LEAST_WORDS, width - width_of(head))
-        for number, words in enumerate(wrap(right, room)):
-            said = head if number == 0 else " " * width_of(head)
-            lines.append(Content.assemble(Content.styled(said, "bold"), words))
+        room = max(MIN_TEXT_CELLS, width - width_of(head))
+        for number, message in enumerate(wrap(right, room)):
+            text = head if number == 0 else " " * width_of(head)
+            lines.append(Content.assemble(Content.styled(text, "bold"), message))
     return Content("\n").join(lines)

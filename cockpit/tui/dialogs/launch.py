@@ -148,9 +148,9 @@ class Launch(Dialog[Order | None]):
         # A column is as wide as there is room, which is known after the layout.
         self.call_after_refresh(self._fill)
 
-    def _choose_job(self, words: str = "") -> None:
+    def _choose_job(self, text: str = "") -> None:
         self.is_choosing = True
-        self._show(words)
+        self._show(text)
         self.finding.focus()
 
     def _choose_settings(self, name: str) -> None:
@@ -159,7 +159,7 @@ class Launch(Dialog[Order | None]):
         self._show("")
         self.settings.focus()
 
-    def _show(self, words: str) -> None:
+    def _show(self, text: str) -> None:
         """The list of this stage in place of that of the other."""
         choosing = self.is_choosing
         self.jobs.display = choosing
@@ -169,7 +169,7 @@ class Launch(Dialog[Order | None]):
         about.update(self.form.job.summary)
         self.query_one("#no", Button).label = "Cancel (esc)" if choosing else "Jobs (esc)"
         with self.prevent(Input.Changed):
-            self.finding.value = words
+            self.finding.value = text
         self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:

@@ -20,7 +20,7 @@ LEAST_CELLS, VALUE_CELLS = 8, 16
 
 
 class SettingsList(OptionList):
-    """Show the form's settings that match `words`, and change those that need no text input."""
+    """Show the form's settings that match `search`, and change those that need no text input."""
 
     DEFAULT_CSS = """
     SettingsList { height: 1fr; margin: 1 0 0 0; }
@@ -53,11 +53,11 @@ class SettingsList(OptionList):
     def __init__(self, form: LaunchForm) -> None:
         super().__init__(id="settings", compact=True, markup=False)
         self.form = form
-        self.words = ""
+        self.search = ""
         self.value_cells = VALUE_CELLS
 
     def on_resize(self) -> None:
-        self.fill(self.words)
+        self.fill(self.search)
 
     def on_key(self, event: events.Key) -> None:
         line, character = self.line, event.character or ""
@@ -71,14 +71,14 @@ class SettingsList(OptionList):
         shown = self._shown()
         return shown if isinstance(shown, Line) else None
 
-    def fill(self, words: str) -> None:
+    def fill(self, message: str) -> None:
         """Fill again: the cursor stays, or moves to the match of the search."""
         before = self.highlighted_option
         at = before.id or "" if before is not None else ""
-        if words != self.words:
-            at = self.form.likeliest(words) if words else at
-            self.words = words
-        lines = self.form.lines(words)
+        if message != self.search:
+            at = self.form.likeliest(message) if message else at
+            self.search = message
+        lines = self.form.lines(message)
         texts = [(line.text, *line.setting.choices) for line in lines if isinstance(line, Line)]
         longest = max((len(text) for each in texts for text in each), default=0)
         self.value_cells = min(max(longest, LEAST_CELLS), VALUE_CELLS) + 2
@@ -86,7 +86,7 @@ class SettingsList(OptionList):
         if lines:
             self.go_to(at)
         else:
-            said = f"No setting has {words!r}." if words else "It has no settings."
+            said = f"No setting has {message!r}." if message else "It has no settings."
             self.add_option(Option(said, disabled=True))
 
     def go_to(self, name: str) -> None:
@@ -96,7 +96,7 @@ class SettingsList(OptionList):
 
     def put(self, setting: JobSetting, text: str) -> None:
         self.form.put(setting.name, text)
-        for line in self.form.lines(self.words):
+        for line in self.form.lines(self.search):
             if isinstance(line, Head) or line.setting.name == setting.name:
                 self.replace_option_prompt(_id(line), self._prompt(line))
         self.post_message(self.Changed())
@@ -105,14 +105,14 @@ class SettingsList(OptionList):
         """Open or close the group that is highlighted."""
         if isinstance(head := self._shown(), Head):
             self.form.toggle(head.title)
-            self.fill(self.words)
+            self.fill(self.search)
 
     def action_another(self, by: int) -> None:
         shown = self._shown()
         if isinstance(shown, Head) and shown.is_open is (by < 0):
             self.toggle()
-        elif isinstance(shown, Line) and (word := shown.another(by)):
-            self.put(shown.setting, word)
+        elif isinstance(shown, Line) and (text := shown.another(by)):
+            self.put(shown.setting, text)
 
     def action_default(self) -> None:
         if (line := self.line) is not None:
@@ -120,7 +120,7 @@ class SettingsList(OptionList):
 
     def _shown(self) -> Head | Line | None:
         option = self.highlighted_option
-        lines = self.form.lines(self.words) if option is not None else []
+        lines = self.form.lines(self.search) if option is not None else []
         return next((line for line in lines if option is not None and _id(line) == option.id), None)
 
     def _prompt(self, line: Head | Line) -> Content:

@@ -62,15 +62,15 @@ class SettingValue(Vertical):
         return self.is_typing or self.query_one(OptionList).display
 
     def explain(self, line: Line | None) -> None:
-        said, complaint = "", ""
+        text, complaint = "", ""
         if line is not None:
             one = line.setting
             kind = f"{_TYPES[one.type]}{', ' if one.range else ''}{one.range}"
             if one.choices:
                 kind = f"one of {', '.join(one.choices)}"
-            said = f"{one.name}: {one.help}\n{kind}; by default {one.default_text or 'empty'}"
+            text = f"{one.name}: {one.help}\n{kind}; by default {one.default_text or 'empty'}"
             complaint = f"{line.text or 'Nothing'} {line.complaint}" if line.complaint else ""
-        self.query_one("#help", Static).update(said)
+        self.query_one("#help", Static).update(text)
         place = self.query_one("#complaint", Static)
         place.update(complaint)
         place.display = bool(complaint)
@@ -81,10 +81,10 @@ class SettingValue(Vertical):
         choices = line.setting.choices
         self._show(typed=not choices, chosen=bool(choices))
         if choices:
-            words = self.query_one(OptionList)
-            words.set_options(choices)
-            words.highlighted = choices.index(line.text) if line.text in choices else 0
-            words.focus()
+            text = self.query_one(OptionList)
+            text.set_options(choices)
+            text.highlighted = choices.index(line.text) if line.text in choices else 0
+            text.focus()
         else:
             self.query_one(Label).update(line.setting.name)
             value = self.query_one(Input)

@@ -33,8 +33,8 @@ class Alerting(Viewing):
             return
         view = self.view.chosen()
         if view is None or view.cleared_s is not None:
-            said = "There is no alert." if view is None else "This alert is over."
-            self.cockpit.notify(said, timeout=3, markup=False)
+            text = "There is no alert." if view is None else "This alert is over."
+            self.cockpit.notify(text, timeout=3, markup=False)
             return
         self._dispatch(view.alert.id, silence_s)
 

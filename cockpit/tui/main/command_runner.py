@@ -21,23 +21,23 @@ _MAY_BE_ALONE = ("theme", "describe", "drill", "logs")
 
 async def run(screen: Viewing, line: str) -> None:
     app = screen.cockpit
-    command, words = commands.parse(line)
-    first = words[0] if words else ""
+    command, text = commands.parse(line)
+    first = text[0] if text else ""
     if command.takes and not first and command.name not in _MAY_BE_ALONE:
         raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
     match command.name:
         case "kill":
             from cockpit.tui.changes import drills
 
-            await drills.kill(app, first, commands.seconds(words[1:]))
+            await drills.kill(app, first, commands.seconds(text[1:]))
         case "scale":
-            if len(words) != 2:
+            if len(text) != 2:
                 raise UsageError("scale needs more.", f"Usage: {command.usage}")
-            await changes.scale(app, first, words[1])
+            await changes.scale(app, first, text[1])
         case "drill" if first:
             from cockpit.tui.changes import drills
 
-            await drills.typed(app, words)
+            await drills.typed(app, text)
         case "launch":
             await changes.launch(app, first)
         case "stop":
@@ -70,7 +70,7 @@ async def run(screen: Viewing, line: str) -> None:
         case "describe" if first:
             await inspection.describe(app, Target("pod", _pod(app, first)))
         case "mark":
-            app.mark(" ".join(words))
+            app.mark(" ".join(text))
         case "theme" if first:
             if first not in app.available_themes:
                 names = ", ".join(sorted(app.available_themes))

@@ -16,9 +16,9 @@ from cockpit.tui.rows.text import (
     HEALTH_STYLES,
     clock,
     cluster_name,
-    late_sources,
+    run_status,
     run_style,
-    run_word,
+    stale_source_rows,
 )
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.widgets.few_lines import StyledLine
@@ -129,26 +129,26 @@ class StatusLine(Line):
             parts.append(Content.styled("● starting", "$warning"))
         else:
             style = f"${HEALTH_STYLES[store.health]}"
-            words = store.health.value if store.ref else "connecting, no data yet"
-            parts.append(Content.styled(f"● {words}", style))
+            message = store.health.value if store.ref else "connecting, no data yet"
+            parts.append(Content.styled(f"● {message}", style))
         if (run := current_run(store)) is not None:
             attempt = f" · attempt {run.attempt.number}" if run.attempt else ""
             parts += [
                 _SEPARATOR,
                 Content.styled(run.name or run.id, "bold"),
                 " ",
-                Content.styled(run_word(run), f"${run_style(run)}"),
+                Content.styled(run_status(run), f"${run_style(run)}"),
                 attempt,
             ]
             if run.step:
                 parts.append(f" · step {run.step:,}")
-        stale = late_sources(state)
+        stale = stale_source_rows(state)
         if stale:
-            said = "  ".join(
+            text = "  ".join(
                 f"{name} {format.age(age)} old" if age is not None else f"{name} no data"
                 for name, age, _ in stale
             )
-            right = Content.styled(f"⚠ {said} ", "$warning")
+            right = Content.styled(f"⚠ {text} ", "$warning")
         else:
             right = Content.styled(f"{state.route} " if state.route else "", "$muted")
             if sum(len(part) for part in parts) + len(right) > self.size.width:
@@ -175,20 +175,20 @@ class DrillLine(Line):
 
             if (going := current_drill.going(state.store)) is not None:
                 found = current_drill.line(current_drill.live(state.store, going), state.now_s)
-        if found is None and (mine := self.conducting) is not None and mine.said:
-            found = [(f"{mine.name}  ", "bold"), (mine.said, "muted")]
+        if found is None and (mine := self.conducting) is not None and mine.message:
+            found = [(f"{mine.name}  ", "bold"), (mine.message, "muted")]
         found = None if view == "drills" else found
         self.display = found is not None
         if found is not None:
-            parts = [Content.styled(text, _words(words)) for text, words in found]
+            parts = [Content.styled(text, _centered(message)) for text, message in found]
             left = Content.assemble(Content.styled(" drill ", "bold $warning"), *parts)
             right = Content.styled("X aborts ", "$muted")
             self.show(_spread(left, right, self.size.width or self.app.size.width))
 
 
-def _words(words: str) -> str:
+def _centered(text: str) -> str:
     """A style of the palette as Textual markup."""
-    return " ".join(word if word == "bold" else f"${word}" for word in words.split())
+    return " ".join(label if label == "bold" else f"${label}" for label in text.split())
 
 
 class KeyBar(Line):

@@ -52,8 +52,8 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw_now)
 
-    def redraw(self, state: ViewState, *, held_too: bool = False) -> None:
-        """The frame always; the view only while the screen is not held, or with `held_too`."""
+    def redraw(self, state: ViewState, *, also_paused: bool = False) -> None:
+        """Redraw the frame, and the view unless the screen is paused; with `also_paused` always."""
         self.query_one(Tabs).draw(state, self.view_name)
         self.query_one(StatusLine).draw(state)
         self.query_one(DrillLine).draw(state, self.view_name)
@@ -61,7 +61,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         refused = frozenset(key.id for key in here if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(here, refused)
         view = self.views.get(self.shown)
-        if view is not None and view.is_mounted and (held_too or not state.paused):
+        if view is not None and view.is_mounted and (also_paused or not state.paused):
             view.draw(state)
 
     def keys_here(self, state: ViewState) -> tuple[keys.Key, ...]:
@@ -95,7 +95,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         at = names.index(self.view_name) if self.view_name in names else 0
         await self.action_view(names[(at + by) % len(names)])
 
-    async def look_anew(self, *, switched: bool) -> None:
+    async def check_and_redraw(self, *, switched: bool) -> None:
         """Another cluster, or the first one: drop everything of the previous one."""
         for view in self.views.values():
             if switched and view.is_mounted:
@@ -105,7 +105,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def draw_now(self) -> None:
         """Also while the UI is paused: the user has changed the selection."""
-        self.redraw(self.cockpit.view_state(), held_too=True)
+        self.redraw(self.cockpit.view_state(), also_paused=True)
 
     def action_back(self) -> None:
         if not self.view.back():

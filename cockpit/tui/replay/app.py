@@ -70,8 +70,8 @@ class ReplayScreen(MainScreen):
         session = self.cockpit.session
         return session.player if isinstance(session, ReplaySession) else None
 
-    def redraw(self, state: ViewState, *, held_too: bool = False) -> None:
-        super().redraw(state, held_too=held_too)
+    def redraw(self, state: ViewState, *, also_paused: bool = False) -> None:
+        super().redraw(state, also_paused=also_paused)
         self.draw_bar()
 
     def draw_bar(self) -> None:
@@ -193,5 +193,5 @@ class ReplayApp(CockpitApp):
     def mark(self, text: str = "") -> None:
         self.trouble(NotAllowedError("Nothing is marked.", "This is a recording."))
 
-    def _tell_recoveries(self) -> None:
+    def _notify_recoveries(self) -> None:
         """They were reported when they happened; the bar has them as marks."""

@@ -61,7 +61,7 @@ class Condition(Struct, frozen=True):
     tests: tuple[Test, ...] = ()
     marks: tuple[str, ...] = ()
     """Such as `stale`: what a row is, or is not."""
-    words: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
     """Texts that must be in the row, casefolded."""
     problem: str = ""
     """What could not be parsed, in one line."""
@@ -76,7 +76,7 @@ class Condition(Struct, frozen=True):
         return (
             all(test.holds(value(test.name)) for test in self.tests)
             and all(map(is_marked, self.marks))
-            and (not self.words or _has_all(text(), self.words))
+            and (not self.terms or _has_all(text(), self.terms))
         )
 
 
@@ -89,12 +89,12 @@ def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> 
     """
     tests: list[Test] = []
     marked: list[str] = []
-    words: list[str] = []
+    terms: list[str] = []
     problem = ""
     for part in _AROUND.sub(r"\1", text.strip()).split():
         match = _TERM.fullmatch(part)
         if match is None:
-            (marked if part.casefold() in marks else words).append(part.casefold())
+            (marked if part.casefold() in marks else terms).append(part.casefold())
             continue
         name, by, value = match["name"].casefold(), match["by"], match["value"]
         if name not in names:
@@ -104,7 +104,7 @@ def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> 
             problem = f"{value} is no number to compare {match['name']} with"
         else:
             tests.append(Test(names[name], by, value))
-    return Condition(tuple(tests), tuple(marked), tuple(words), problem)
+    return Condition(tuple(tests), tuple(marked), tuple(terms), problem)
 
 
 def sort_key(value: Value) -> tuple[int, float, tuple[tuple[bool, int, str], ...]]:
@@ -161,5 +161,5 @@ def _same(found: float, wanted: float | None, text: str) -> bool:
     return abs(found - wanted) <= unit * 10.0**power / 2
 
 
-def _has_all(text: str, words: tuple[str, ...]) -> bool:
-    return all(word in text for word in words)
+def _has_all(text: str, terms: tuple[str, ...]) -> bool:
+    return all(label in text for label in terms)

@@ -50,7 +50,7 @@ def gave_up(run: RunView) -> bool:
     return run.state is RunState.FINISHED and run.message.startswith("stopped")
 
 
-def run_word(run: RunView) -> str:
+def run_status(run: RunView) -> str:
     return "STOPPED EARLY" if gave_up(run) else run.state.value
 
 
@@ -107,13 +107,13 @@ def group_notes(groups: Iterable[WorkerGroup]) -> list[str]:
     return [f"{group.name}: {group.note}" for group in groups if group.note]
 
 
-def late_sources(view_state: ViewState) -> list[tuple[str, float | None, str]]:
+def stale_source_rows(view_state: ViewState) -> list[tuple[str, float | None, str]]:
     """Sources without new data. A log is left out: its own pane shows its state."""
     found = stale_sources(view_state.store, view_state.now_s)
     return [(name, age, why) for name, age, why in found if ":" not in name]
 
 
-def silent(name: str, age_s: float | None, why: str) -> str:
+def stale_message(name: str, age_s: float | None, why: str) -> str:
     """One source that is behind."""
     for_how_long = f"stale for {format.age(age_s)}" if age_s is not None else "no data yet"
     return f"{name}: {for_how_long}" + (f" · {why}" if why else "")

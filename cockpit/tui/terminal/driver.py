@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
-GONE = frozenset({errno.EIO, errno.ENXIO, errno.EPIPE})
+CLOSED = frozenset({errno.EIO, errno.ENXIO, errno.EPIPE})
 
 
 class TerminalDriver(LinuxDriver):
@@ -33,14 +33,14 @@ class TerminalDriver(LinuxDriver):
         self._file = cast(Any, _Output(cast(TextIO, self._file)))
 
     def _sigcont_application(self, *_: object) -> None:
-        if not self._is_gone():
+        if not self._is_closed():
             super()._sigcont_application()
 
-    def _is_gone(self) -> bool:
+    def _is_closed(self) -> bool:
         try:
             termios.tcgetattr(self.fileno)
         except termios.error as error:
-            return error.args[0] in GONE
+            return error.args[0] in CLOSED
         return False
 
 
@@ -64,6 +64,6 @@ class _Output:
 
     @staticmethod
     def _dropped(error: OSError, count: int) -> int:
-        if error.errno not in GONE:
+        if error.errno not in CLOSED:
             raise error
         return count

@@ -22,7 +22,7 @@ _TEXT = re.compile(
     r'<text class="(?P<class>[^"]+)" x="(?P<x>[\d.]+)" y="(?P<y>[\d.]+)" textLength="[\d.]+"'
     r' clip-path="(?P<clip>[^"]+)">(?P<text>[^<]*)</text>'
 )
-_WORDS = re.compile("[ -~]+(?:\xa0[ -~]+)*|[^ -~\xa0]{1,6}")
+_RUNS_OF_TEXT = re.compile("[ -~]+(?:\xa0[ -~]+)*|[^ -~\xa0]{1,6}")
 """Non-ASCII text is in short pieces: a font may draw braille wider than its letters."""
 _CELL = 12.2
 """How wide Rich's export draws one cell, in pixels."""
@@ -41,10 +41,10 @@ def _placed(found: re.Match[str]) -> str:
     """
     text, x = unescape(found["text"]), float(found["x"])
     return "".join(
-        f'<text class="{found["class"]}" x="{x + width_of(text[: words.start()]) * _CELL:.1f}"'
-        f' y="{found["y"]}" textLength="{width_of(words.group()) * _CELL:.1f}"'
-        f' clip-path="{found["clip"]}">{escape(words.group()).replace(chr(160), "&#160;")}</text>'
-        for words in _WORDS.finditer(text)
+        f'<text class="{found["class"]}" x="{x + width_of(text[: message.start()]) * _CELL:.1f}"'
+        f' y="{found["y"]}" textLength="{width_of(message.group()) * _CELL:.1f}"'
+        f' clip-path="{found["clip"]}">{escape(message.group()).replace(chr(160), "&#160;")}</text>'
+        for message in _RUNS_OF_TEXT.finditer(text)
     )
 
 

@@ -22,15 +22,15 @@ class Symbols(StrEnum):
 
 def symbols_from(environ: Mapping[str, str]) -> Symbols:
     """The symbol set of the environment; braille by default. UsageError on an unknown one."""
-    word = environ.get(VARIABLE, "").strip().lower()
-    if not word:
+    locale_name = environ.get(VARIABLE, "").strip().lower()
+    if not locale_name:
         return Symbols.BRAILLE
     try:
-        return Symbols(word)
+        return Symbols(locale_name)
     except ValueError as error:
         names = ", ".join(Symbols)
         raise UsageError(
-            f"{VARIABLE}={word} is no symbol set", todo=f"Use one of: {names}"
+            f"{VARIABLE}={locale_name} is no symbol set", todo=f"Use one of: {names}"
         ) from error
 
 

@@ -47,23 +47,23 @@ class View(Vertical):
         try:
             self.redraw(state)
         except Exception as error:
-            said = one_line(f"{type(error).__name__}: {error}")
-            if said != self._shown_fault:
+            text = one_line(f"{type(error).__name__}: {error}")
+            if text != self._shown_fault:
                 log.exception("the view %s could not be drawn", self.NAME)
-            self._show_fault(said)
+            self._show_fault(text)
         else:
             self._show_fault("")
 
-    def _show_fault(self, said: str) -> None:
-        if said == self._shown_fault:
+    def _show_fault(self, text: str) -> None:
+        if text == self._shown_fault:
             return
-        self._shown_fault = said
+        self._shown_fault = text
         if self._fault is None:
             self._fault = Static(id="fault", markup=False)
             self.mount(self._fault)
-        self._fault.display = bool(said)
+        self._fault.display = bool(text)
         self._fault.update(
-            f"A fault in cockpit: part of this view could not be drawn ({said}). "
+            f"A fault in cockpit: part of this view could not be drawn ({text}). "
             "The other views, the data and the run continue."
         )
 

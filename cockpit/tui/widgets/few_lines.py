@@ -35,14 +35,14 @@ def cut(line: StyledLine, width: int) -> StyledLine:
 def as_content(*lines: StyledLine) -> Content:
     """Styled lines as a text that may wrap."""
     return Content("\n").join(
-        Content.assemble(*(Content.styled(text, _markup(words)) for text, words in line))
+        Content.assemble(*(Content.styled(text, _markup(style)) for text, style in line))
         for line in lines
     )
 
 
-def _markup(words: str) -> str:
+def _markup(style: str) -> str:
     """A style as Textual markup."""
-    return " ".join(w if w in ("bold", "reverse") else f"${w}" for w in words.split())
+    return " ".join(w if w in ("bold", "reverse") else f"${w}" for w in style.split())
 
 
 class FewLines(Widget):
@@ -79,5 +79,7 @@ class FewLines(Widget):
         if self._palette is None:
             self._palette = Palette.of(self.app)
         palette = self._palette
-        segments = [Segment(text, base + palette.style(words)) for text, words in self._lines[y]]
+        segments = [
+            Segment(text, base + palette.style(message)) for text, message in self._lines[y]
+        ]
         return Strip(segments).adjust_cell_length(width, base)

@@ -43,7 +43,7 @@ _GROUP = 8
 HEAD_LINES = 1
 
 
-Words: TypeAlias = tuple[tuple[str, str], ...]
+StyledText: TypeAlias = tuple[tuple[str, str], ...]
 """Texts with their styles that belong together."""
 
 
@@ -118,7 +118,7 @@ class HeatMap(Widget, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._cells: tuple[HeatCell, ...] = ()
-        self._title: tuple[Words, ...] = ()
+        self._title: tuple[StyledText, ...] = ()
         self._shown: tuple[HeatCell, ...] = ()
         self._fold = 1
         self._line = 1
@@ -136,7 +136,7 @@ class HeatMap(Widget, can_focus=True):
         """The one under the cursor."""
         return self._rank if self._rank >= 0 else None
 
-    def show(self, cells: Sequence[HeatCell], title: Sequence[Words]) -> None:
+    def show(self, cells: Sequence[HeatCell], title: Sequence[StyledText]) -> None:
         """`title`: the line above, in parts; the first ones if not all fit."""
         cells, title = tuple(cells), tuple(title)
         if title != self._title:
@@ -188,10 +188,10 @@ class HeatMap(Widget, can_focus=True):
         for (is_cursor, level, is_dim), run in groupby(
             drawn, key=lambda pair: (pair[0], pair[1].level, pair[1].is_dim)
         ):
-            words = "muted" if is_dim else _STYLES[level]
+            text = "muted" if is_dim else _STYLES[level]
             if is_cursor:
-                words += " reverse bold" if self.has_focus else " reverse"
-            segments.append(Segment(symbol_of(level) * len(list(run)), self._style(words, base)))
+                text += " reverse bold" if self.has_focus else " reverse"
+            segments.append(Segment(symbol_of(level) * len(list(run)), self._style(text, base)))
         return Strip(segments).adjust_cell_length(width, base)
 
     def on_focus(self) -> None:
@@ -281,14 +281,14 @@ class HeatMap(Widget, can_focus=True):
             cells = sum(width_of(text.rstrip()) for text, _ in part)
             if used + cells > width:
                 break
-            for text, words in part:
-                segments.append(Segment(text, base + palette.style(words)))
+            for text, message in part:
+                segments.append(Segment(text, base + palette.style(message)))
                 used += width_of(text)
         return Strip(segments).adjust_cell_length(width, base)
 
-    def _style(self, words: str, base: Style) -> Style:
+    def _style(self, text: str, base: Style) -> Style:
         assert self._palette is not None
-        return base + self._palette.style(words)
+        return base + self._palette.style(text)
 
 
 def _worst(cells: Sequence[HeatCell]) -> HeatCell:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from training.telemetry.gpu.nvml import ALL_LINKS, ANY_INSTANCE, Nvml, held_down, value_of
+from training.telemetry.gpu.nvml import ALL_LINKS, ANY_INSTANCE, Nvml, throttle_reasons, value_of
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Card:
         self._events = self._one(self._listen)
 
     def read(self) -> GpuNumbers:
-        self._hear()
+        self._read_events()
         if self._is_lost:
             return GpuNumbers(xid=self._xid)
         nvml, own, card = self._nvml, self._own, self._card
@@ -104,7 +104,7 @@ class Card:
         return GpuNumbers(
             temperature_c=None if temperature is None else float(temperature),
             clock_mhz=self._one(lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM)),
-            throttle=None if reasons is None else held_down(reasons),
+            throttle=None if reasons is None else throttle_reasons(reasons),
             ecc_errors=self._one(
                 lambda: nvml.nvmlDeviceGetTotalEccErrors(
                     card, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
@@ -162,7 +162,7 @@ class Card:
         self._nvml.nvmlDeviceRegisterEvents(self._card, kind, events)
         return events
 
-    def _hear(self) -> None:
+    def _read_events(self) -> None:
         """The Xids since the last call, without waiting for one."""
         if self._events is None:
             return
@@ -188,8 +188,8 @@ class Card:
         )
         if answers != self._answers and not self._is_lost:
             self._answers = answers
-            said = "answers again" if answers else "does not answer: its numbers are left out"
-            log.warning("telemetry: GPU %s %s", self._id, said)
+            text = "answers again" if answers else "does not answer: its numbers are left out"
+            log.warning("telemetry: GPU %s %s", self._id, text)
 
     def _one(self, read: Callable[[], Any]) -> Any:
         """None if this device, driver or container does not provide it."""

@@ -81,7 +81,7 @@ def together(cards: Sequence[GpuNumbers]) -> GpuNumbers:
         temperature_c=max(temperatures, default=None),
         memory_total_bytes=_whole_sum([card.memory_total_bytes for card in cards]),
         clock_mhz=min(clocks, default=None),
-        throttle=_words(reasons) if reasons else None,
+        throttle=_distinct(reasons) if reasons else None,
         ecc_errors=_whole_sum([card.ecc_errors for card in cards]),
         xid=xids[-1] if xids else None,
         nvlink_rx_bytes_per_s=_sum([card.nvlink_rx_bytes_per_s for card in cards]),
@@ -91,9 +91,9 @@ def together(cards: Sequence[GpuNumbers]) -> GpuNumbers:
     )
 
 
-def _words(reasons: Sequence[str]) -> str:
+def _distinct(reasons: Sequence[str]) -> str:
     """Each reason once, in the order of first occurrence."""
-    return ", ".join(dict.fromkeys(word for held in reasons for word in held.split(", ") if word))
+    return ", ".join(dict.fromkeys(text for held in reasons for text in held.split(", ") if text))
 
 
 def _all(values: Sequence[float | None]) -> list[float] | None:

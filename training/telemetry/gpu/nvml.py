@@ -76,17 +76,17 @@ def load() -> Nvml:
     return found
 
 
-def held_down(reasons: int) -> str:
+def throttle_reasons(reasons: int) -> str:
     """Why the clocks are reduced, separated by commas; "" if they are not."""
-    words = [word for bit, word in _HELD if reasons & bit]
+    terms = [text for bit, text in _HELD if reasons & bit]
     if reasons & _HARDWARE and not reasons & (0x040 | 0x080):
-        words.append("hardware slowdown")  # the two above are more specific
+        terms.append("hardware slowdown")  # the two above are more specific
     known = _IDLE | _HARDWARE
     for bit, _ in _HELD:
         known |= bit
     if rest := reasons & ~known:
-        words.append(f"reason {rest:#x}")
-    return ", ".join(words)
+        terms.append(f"reason {rest:#x}")
+    return ", ".join(terms)
 
 
 def value_of(field: Any) -> float:

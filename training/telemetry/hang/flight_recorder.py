@@ -127,8 +127,8 @@ def reduce(groups: Mapping[str, ProcessGroup], dumps: list[Mapping[str, Any]], n
         )
         collectives += [_collective(index, entry, now_ns) for entry in waiting[:RECENT]]
         collectives += [_collective(index, entry, now_ns) for entry in done[-RECENT:]]
-    told = tuple(sorted(collectives, key=lambda one: one.done)[:COLLECTIVES])
-    return tuple(groups[name] for name in order), tuple(reached), told, ""
+    reported = tuple(sorted(collectives, key=lambda one: one.done)[:COLLECTIVES])
+    return tuple(groups[name] for name in order), tuple(reached), reported, ""
 
 
 def _done(entry: Mapping[str, Any]) -> bool:
@@ -154,8 +154,8 @@ def _collective(group: int, entry: Mapping[str, Any], now_ns: int) -> Collective
 def _shape(entry: Mapping[str, Any]) -> str:
     sizes = entry.get("input_sizes") or ()
     types = entry.get("input_dtypes") or ()
-    told = [
+    reported = [
         f"{_TYPES.get(kind, str(kind).lower())} {list(size)}"
         for size, kind in zip(sizes, types, strict=False)
     ]
-    return ", ".join(told)[:TEXT]
+    return ", ".join(reported)[:TEXT]

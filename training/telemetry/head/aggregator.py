@@ -89,12 +89,12 @@ class Aggregator:
     def write(self, t: float, body: Body) -> None:
         """From the controller; earlier records of the ranks come before it in the file."""
         with self._lock:
-            for said in self._trial_runs.wrote(self._phases.wrote(body)):
-                self._tick(now=isinstance(said, AttemptEnd), only=getattr(said, "run", ""))
-                self._append(t, said)
-                self._learn(said)
+            for record in self._trial_runs.wrote(self._phases.wrote(body)):
+                self._tick(now=isinstance(record, AttemptEnd), only=getattr(record, "run", ""))
+                self._append(t, record)
+                self._learn(record)
                 if self._meter is not None:
-                    self._meter.wrote(said)
+                    self._meter.wrote(record)
 
     def close(self) -> None:
         self._end.set()

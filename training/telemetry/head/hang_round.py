@@ -35,10 +35,10 @@ class HangRound:
         ranks: Sequence[int],
         clock: Callable[[], float] = time.monotonic,
         collect_s: float = COLLECT_S,
-        silent_s: float = HEARTBEAT_SILENT_S,
+        stale_s: float = HEARTBEAT_SILENT_S,
     ) -> None:
         self._run, self._attempt, self._clock = run, attempt, clock
-        self._collect_s, self._silent_s = collect_s, silent_s
+        self._collect_s, self._silent_s = collect_s, stale_s
         self._ranks = ranks
         self._came_s: dict[int, float] = {}
         """By rank with a watchdog: when its newest record arrived."""
@@ -82,7 +82,7 @@ class HangRound:
         now_s = self._clock()
         if self._since_s is None or now_s - self._since_s < self._collect_s:
             return None
-        silent = [
+        stale = [
             rank for rank in self._ranks if now_s - self._came_s.get(rank, now_s) >= self._silent_s
         ]
         record = Hang(
@@ -91,7 +91,7 @@ class HangRound:
             dumps=tuple(self._dumps.values()),
             stacks=tuple(self._stacks),
             groups=tuple(self._groups),
-            silent=tuple(silent[:SILENT]),
+            silent=tuple(stale[:SILENT]),
         )
         self._dumps, self._stacks, self._groups, self._since_s = {}, {}, {}, None
         return record

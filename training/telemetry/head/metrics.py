@@ -36,7 +36,7 @@ class Instrument(Protocol):
 @dataclass(slots=True)
 class _Run:
     name: str = ""
-    told_s: float = -math.inf
+    reported_s: float = -math.inf
 
 
 class Meter:
@@ -97,9 +97,9 @@ class Meter:
         anyway.
         """
         known, now_s = self._runs.setdefault(run, _Run()), self._clock()
-        if now_s - known.told_s < self._every_s:
+        if now_s - known.reported_s < self._every_s:
             return
-        known.told_s = now_s
+        known.reported_s = now_s
         tags = self._tags(run)
         for field, gauge in self._gauges.items():
             get = self._get[field]

@@ -34,7 +34,7 @@ class StreamFile:
     def __init__(self, path: Path, disk_bytes: int = DISK_BYTES, segments: int = SEGMENTS) -> None:
         self._path, self._limit, self._segments = path, max(1, disk_bytes // segments), segments
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._story = SegmentSnapshot()
+        self._snapshot = SegmentSnapshot()
         self._repeated_bytes = 0
         """The size of the snapshot at the start of the current file: not counted, or a long one
         would fill it.
@@ -49,13 +49,13 @@ class StreamFile:
 
     @property
     def story(self) -> SegmentSnapshot:
-        return self._story
+        return self._snapshot
 
     def append(self, t: float, body: Body) -> None:
         record = Record(self._seq + 1, t, body)
         self._write(self._file, encode(record).encode() + b"\n")
         self._seq += 1
-        self._story.take(record)
+        self._snapshot.take(record)
         if os.fstat(self._file).st_size - self._repeated_bytes >= self._limit:
             try:
                 self._rotate(t)
@@ -77,9 +77,9 @@ class StreamFile:
         for number in sorted(self._files())[: 1 - self._segments or None]:
             if number != self._segment:
                 self._at(number).unlink(missing_ok=True)
-        said = Record(self._seq + 1, t, Segment(segment=self._segment + 1))
-        line = encode(said).encode() + b"\n"
-        repeated = [encode(record).encode() + b"\n" for record in self._story.records()]
+        text = Record(self._seq + 1, t, Segment(segment=self._segment + 1))
+        line = encode(text).encode() + b"\n"
+        repeated = [encode(record).encode() + b"\n" for record in self._snapshot.records()]
         file = self._open(self._segment + 1)
         try:
             os.ftruncate(file, 0)
@@ -140,7 +140,7 @@ class StreamFile:
                     torn = not line.endswith(b"\n")
                     if _TICK not in line[:200] and (record := _decoded(line)) is not None:
                         highest = max(highest, record.seq)
-                        self._story.take(record)
+                        self._snapshot.take(record)
         if numbers:
             highest = max(highest, _last(self._at(numbers[-1])))
         return highest, torn

@@ -11,11 +11,11 @@ from training.telemetry.head.quantiles import outliers, spreads
 from training.telemetry.settings import FULL_RANKS, LARGE_TICK_S, SILENT_AFTER_S, TURN_RANKS
 from training.telemetry.wire import Steps, Tick
 
-_SILENT_TOLD = 256
-_STARTLED_TOLD = 64
+_STALE_REPORTED = 256
+_STARTLED_REPORTED = 64
 
 
-class _Heard(NamedTuple):
+class _Newest(NamedTuple):
     steps: Steps
     s: float
     """The time by the aggregator's clock: those of the ranks may differ."""
@@ -46,25 +46,25 @@ class World:
         self._began_s = 0.0
         self._ranks: tuple[int, ...] = ()
         """The placements from the start of the attempt."""
-        self._heard: dict[int, _Heard] = {}
+        self._newest: dict[int, _Newest] = {}
         self._waiting: list[Steps] = []
         """In a small world: records that were not written yet."""
         self._fresh: set[int] = set()
         """In a large one: ranks that sent a record since the last tick."""
         self._startled: dict[int, Steps] = {}
         """In a large one: a record that must not be missed, of ranks since the last tick."""
-        self._silent_told: set[int] = set()
+        self._reported_stale: set[int] = set()
         self._ticked_s = -math.inf
         self._turn = 0
 
     @property
     def is_large(self) -> bool:
-        return max(len(self._ranks), len(self._heard)) > self._full_ranks
+        return max(len(self._ranks), len(self._newest)) > self._full_ranks
 
     @property
     def newest(self) -> Sequence[Steps]:
         """By rank of the attempt: when its last record arrived."""
-        return [heard.steps for heard in self._heard.values()]
+        return [last_updates.steps for last_updates in self._newest.values()]
 
     @property
     def attempt(self) -> int:
@@ -78,8 +78,8 @@ class World:
     def _enter(self, attempt: int) -> None:
         self._attempt, self._began_s, self._turn = attempt, self._clock(), 0
         self._ranks = ()
-        self._silent_told = set()
-        self._heard.clear()
+        self._reported_stale = set()
+        self._newest.clear()
         self._fresh.clear()
         self._startled.clear()
 
@@ -90,8 +90,8 @@ class World:
             if record.attempt < self._attempt:
                 self._waiting.append(record)  # the last record of an attempt, written unchanged
                 continue
-            before = self._heard.get(record.rank)
-            self._heard[record.rank] = _Heard(record, self._clock())
+            before = self._newest.get(record.rank)
+            self._newest[record.rank] = _Newest(record, self._clock())
             if not self.is_large:
                 self._waiting.append(record)
                 continue
@@ -106,46 +106,48 @@ class World:
             return Tick(run=self._run, ranks=tuple(waiting)) if waiting else None
         at_s = self._clock()
         is_time = now or at_s - self._ticked_s >= self._large_tick_s
-        silent = self._silent(at_s) if is_time else {}
-        if not is_time or not (self._fresh or waiting or set(silent) != self._silent_told):
+        stale = self._stale(at_s) if is_time else {}
+        if not is_time or not (self._fresh or waiting or set(stale) != self._reported_stale):
             self._waiting = waiting
             return None
-        self._ticked_s, self._silent_told = at_s, set(silent)
-        live = [heard.steps for rank, heard in self._heard.items() if rank not in silent]
+        self._ticked_s, self._reported_stale = at_s, set(stale)
+        live = [
+            last_updates.steps for rank, last_updates in self._newest.items() if rank not in stale
+        ]
         found = spreads(live or self.newest)
-        told = dict(sorted(self._startled.items())[:_STARTLED_TOLD])
+        reported = dict(sorted(self._startled.items())[:_STARTLED_REPORTED])
         for rank in (*sorted(outliers(found)), *self._in_turn()):
-            if rank in self._fresh or rank not in told:
-                told.setdefault(rank, self._heard[rank].steps)
+            if rank in self._fresh or rank not in reported:
+                reported.setdefault(rank, self._newest[rank].steps)
         reporting = len(self._fresh)
         self._fresh.clear()
-        for rank in told:
+        for rank in reported:
             self._startled.pop(rank, None)
         return Tick(
             run=self._run,
-            ranks=(*waiting, *told.values()),
+            ranks=(*waiting, *reported.values()),
             spreads=found,
             attempt=self._attempt,
             reporting=reporting,
-            silent=tuple(silent)[:_SILENT_TOLD],
+            silent=tuple(stale)[:_STALE_REPORTED],
         )
 
     def _in_turn(self) -> list[int]:
         """The ranks after those of the last tick, among those that sent a record."""
-        ranks = sorted(self._heard)
+        ranks = sorted(self._newest)
         later = [rank for rank in ranks if rank >= self._turn]
         chosen = (later + ranks)[: min(self._turn_ranks, len(ranks))]
         self._turn = chosen[-1] + 1
         return chosen
 
-    def _silent(self, at_s: float) -> dict[int, None]:
+    def _stale(self, at_s: float) -> dict[int, None]:
         """Ranks that sent no record for a while, the longest first."""
         quiet = []
-        for rank in set(self._ranks).union(self._heard):
-            heard = self._heard.get(rank)
-            silent_s = at_s - (heard.s if heard else self._began_s)
-            if silent_s >= self._silent_after_s:
-                quiet.append((-silent_s, rank))
+        for rank in set(self._ranks).union(self._newest):
+            last_updates = self._newest.get(rank)
+            stale_s = at_s - (last_updates.s if last_updates else self._began_s)
+            if stale_s >= self._silent_after_s:
+                quiet.append((-stale_s, rank))
         return {rank: None for _, rank in sorted(quiet)}
 
 

@@ -34,21 +34,21 @@ def reason(error: BaseException | None, dead: Mapping[int, BaseException] | None
     return _cut(" ".join(_reason(error, dead or {}).split()))
 
 
-def of_ranks(told: Mapping[int, str]) -> str:
+def of_ranks(reported: Mapping[int, str]) -> str:
     """Select from the reasons of all ranks that ended, in the order in which they ended, '' for
     success; '' for no failure.
 
     The cause is the first that does not look like a victim. After it ended, its launcher kills the
     others, so a later death without a message means nothing.
     """
-    failed = [rank for rank, why in told.items() if why]
+    failed = [rank for rank, why in reported.items() if why]
     if not failed:
         return ""
-    causes = [rank for rank in failed if not _COLLECTIVE.search(told[rank])]
+    causes = [rank for rank in failed if not _COLLECTIVE.search(reported[rank])]
     first = (causes or failed)[0]
-    spoken = [rank for rank in causes or failed if told[rank] != DIED]
-    alike = [first] if told[first] == DIED else sorted(spoken)
-    why = told[alike[0]]
+    spoken = [rank for rank in causes or failed if reported[rank] != DIED]
+    alike = [first] if reported[first] == DIED else sorted(spoken)
+    why = reported[alike[0]]
     return _cut(f"{_named(alike)}: {why if causes else _victims(why)}")
 
 
@@ -103,8 +103,8 @@ def _first_cause(failures: Mapping[int, BaseException]) -> str:
 
     kind = order(min(failures, key=order))[0]
     alike = sorted(rank for rank in failures if order(rank)[0] == kind)
-    told = _of_rank(failures[alike[0]])
-    return f"{_named(alike)}: {_victims(told) if kind == 2 else told}"
+    reported = _of_rank(failures[alike[0]])
+    return f"{_named(alike)}: {_victims(reported) if kind == 2 else reported}"
 
 
 def _named(ranks: Sequence[int]) -> str:

@@ -71,7 +71,7 @@ class Lifecycle:
         self._attempt = attempts
         self._is_up = False
         self._world_size: int | None = None
-        self._said = ("", "")
+        self._last_state = ("", "")
         self._phase: tuple[int, str] = (0, "")
         self._lock = threading.RLock()
 
@@ -88,10 +88,10 @@ class Lifecycle:
     def state(self, state: str, message: str = "") -> None:
         """The controller is in `state`, which it reports at each poll: recorded once."""
         with self._lock:
-            if (state, message) == self._said:
+            if (state, message) == self._last_state:
                 return
-            self._said = (state, message)
-            self._say(
+            self._last_state = (state, message)
+            self._emit(
                 Run(
                     run=self.run,
                     name=self._name,
@@ -116,7 +116,7 @@ class Lifecycle:
             if (attempt, phase) == self._phase:
                 return
             self._phase = (attempt, phase)
-            self._say(Phase(run=self.run, attempt=attempt, phase=phase))
+            self._emit(Phase(run=self.run, attempt=attempt, phase=phase))
 
     def attempt_starts(self, workers: Sequence[Worker], number: int = 0) -> int:
         """Returns the attempt's number, which is the next one unless another is given."""
@@ -124,20 +124,20 @@ class Lifecycle:
             self._attempt = number or self._attempt + 1
             self._is_up = True
             self._world_size = len(workers)
-            self._say(AttemptStart(run=self.run, attempt=self._attempt, workers=tuple(workers)))
+            self._emit(AttemptStart(run=self.run, attempt=self._attempt, workers=tuple(workers)))
             return self._attempt
 
     def attempt_ends(self, reason: str, budget: str = "") -> None:
         with self._lock:
             if self._is_up:
                 self._is_up = False
-                self._say(
+                self._emit(
                     AttemptEnd(run=self.run, attempt=self._attempt, reason=reason, budget=budget)
                 )
 
     def cut_off(self, attempt: int) -> None:
         """The attempt of an earlier driver, which could not report its end."""
-        self._say(AttemptEnd(run=self.run, attempt=attempt, reason="its driver went away"))
+        self._emit(AttemptEnd(run=self.run, attempt=attempt, reason="its driver went away"))
 
     def reported(self, metrics: Sequence[Mapping[str, Any]]) -> Report:
         """The record of a report of the current attempt, not sent yet."""
@@ -159,7 +159,7 @@ class Lifecycle:
         """Unix seconds."""
         return self._wall()
 
-    def _say(self, body: Body) -> None:
+    def _emit(self, body: Body) -> None:
         self._outbox.send(self._wall(), body)
 
 

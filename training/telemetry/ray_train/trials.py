@@ -11,7 +11,7 @@ _KEPT = 2000
 _OVER = {"TERMINATED": "FINISHED", "ERROR": "ERRORED"}
 """The state of a run by the end of its trial: Tune kills the process that could have reported it.
 """
-_TOLD = frozenset({"FINISHED", "ERRORED", "ABORTED"})
+_REPORTED = frozenset({"FINISHED", "ERRORED", "ABORTED"})
 
 
 class TrialRuns:
@@ -19,7 +19,7 @@ class TrialRuns:
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
-        self._told: dict[str, tuple[Trials, Trial]] = {}
+        self._reported: dict[str, tuple[Trials, Trial]] = {}
 
     def wrote(self, body: Body) -> tuple[Body, ...]:
         """The records to write for a record: itself, and what follows from it."""
@@ -28,16 +28,16 @@ class TrialRuns:
                 before = self._runs.get(body.trial)
                 self._runs[body.trial] = body
                 is_known = before is not None and before.run == body.run
-                if is_known or (told := self._told.get(body.trial)) is None:
+                if is_known or (reported := self._reported.get(body.trial)) is None:
                     return (body,)
-                trials, trial = told
+                trials, trial = reported
                 return body, replace(trials, trials=(replace(trial, run=body.run),))
             case Trials():
                 known = tuple(replace(trial, run=self._run(trial)) for trial in body.trials)
                 for trial in known:
-                    self._told[trial.id] = (body, trial)
-                while len(self._told) > _KEPT:
-                    del self._told[next(iter(self._told))]
+                    self._reported[trial.id] = (body, trial)
+                while len(self._reported) > _KEPT:
+                    del self._reported[next(iter(self._reported))]
                 return replace(body, trials=known), *self._ended(known)
         return (body,)
 
@@ -50,7 +50,7 @@ class TrialRuns:
         ended = []
         for trial in trials:
             run = self._runs.get(trial.id)
-            if run is not None and trial.status in _OVER and run.state not in _TOLD:
+            if run is not None and trial.status in _OVER and run.state not in _REPORTED:
                 why = trial.error or "its trial ended"
                 run = replace(run, state=_OVER[trial.status], message=why)
                 self._runs[trial.id] = run

@@ -104,11 +104,11 @@ def peak_flops(device: str) -> float | None:
 
     None for a slice of a GPU (MIG): its name does not contain its peak.
     """
-    words = set(re.split(r"[^A-Z0-9]+", device.upper()))
-    if "MIG" in words:
+    parts = set(re.split(r"[^A-Z0-9]+", device.upper()))
+    if "MIG" in parts:
         return None
     for name, tera in _PEAKS:
-        if set(name.upper().split()) <= words:
+        if set(name.upper().split()) <= parts:
             return tera * _TERA
     return None
 

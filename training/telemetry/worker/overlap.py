@@ -55,9 +55,9 @@ class Overlap:
         ddp = self._ddp()
         if ddp is None:
             return None
-        told = ddp._get_ddp_logging_data()
+        reported = ddp._get_ddp_logging_data()
         comm_ns, hidden_ns, compute_ns = (
-            int(told.get(name, 0))
+            int(reported.get(name, 0))
             for name in (
                 "backward_comm_time",
                 "backward_compute_comm_overlap_time",

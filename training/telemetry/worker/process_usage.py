@@ -34,7 +34,7 @@ def _cpu_s() -> float | None:
     try:
         # The command's name is in brackets and may hold anything; utime and stime are the 12th
         # and 13th fields after it (proc(5)).
-        words = _STAT.read_text().rpartition(")")[2].split()
+        fields = _STAT.read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

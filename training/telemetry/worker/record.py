@@ -48,8 +48,8 @@ def record(
     )
 
 
-def _sum(told: float | None, timed: float | None) -> float | None:
+def _sum(reported: float | None, timed: float | None) -> float | None:
     """The sum of a time that the loop passed and one that a section measured."""
-    if told is None or timed is None:
-        return timed if told is None else told
-    return told + timed
+    if reported is None or timed is None:
+        return timed if reported is None else reported
+    return reported + timed

@@ -112,9 +112,9 @@ def _explained(pod: Pod, warnings: Mapping[str, Notice], lost: Mapping[str, str]
         return pod
     warning = warnings.get(pod.name)
     message = warning.message if warning is not None else ""
-    said = with_context(
+    reported = with_context(
         pod.reason,
         warning=message,
         lost_machine=(lost[pod.host] or "it is not ready") if pod.host in lost else "",
     )
-    return pod if said == pod.reason else replace(pod, reason=said)
+    return pod if reported == pod.reason else replace(pod, reason=reported)

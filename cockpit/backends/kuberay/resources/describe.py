@@ -85,21 +85,21 @@ async def _get(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> Any
         raise UsageError(
             f"There is no kind of object {one_line(kind)!r}.", f"Kinds: {', '.join(_KINDS)}."
         )
-    word, api, plural = _KINDS[kind]
+    label, api, plural = _KINDS[kind]
     scope = "" if kind == "machine" else f"/namespaces/{ref.namespace}"
-    wanted = checked(word, ref.name if kind == "group" else name)
+    wanted = checked(label, ref.name if kind == "group" else name)
     try:
         return await client.get(f"{api}{scope}/{plural}/{wanted}")
     except KubeError as error:
         if error.status != 404:
             raise
         where = f" in namespace {ref.namespace}" if scope else ""
-        if word == "RayCluster" and wanted == ref.name:
+        if label == "RayCluster" and wanted == ref.name:
             raise UnreachableError(
                 f"There is no RayCluster {one_line(wanted)}{where}.",
                 todo=await where_else(client, wanted),
             ) from error
-        raise UsageError(f"There is no {word} {one_line(wanted)!r}{where}.") from error
+        raise UsageError(f"There is no {label} {one_line(wanted)!r}{where}.") from error
 
 
 def _group(raw: Any, ref: ClusterRef, name: str) -> Any:
@@ -210,8 +210,8 @@ def _container(
         rows.append(("", f"restarted {restarts} times"))
     for kind in ("requests", "limits"):
         if amounts := mapping(mapping(spec, "resources"), kind):
-            said = ", ".join(f"{one_line(key)} {text(amounts, key)}" for key in amounts)
-            rows.append(("", f"{kind}: {said}"))
+            message = ", ".join(f"{one_line(key)} {text(amounts, key)}" for key in amounts)
+            rows.append(("", f"{kind}: {message}"))
     return rows
 
 
@@ -227,9 +227,9 @@ def _container_state(state: Mapping[str, Any]) -> str:
 def _machine(raw: Any) -> list[Row]:
     machine = objects.machine(raw)
     room = mapping(mapping(raw, "status"), "allocatable")
-    said = "ready" if machine.ready else "not ready"
-    said += f": {machine.reason}" if machine.reason else ""
-    rows = [*_top(raw), ("State", said), ("Cordoned", "yes" if machine.cordoned else "no")]
+    message = "ready" if machine.ready else "not ready"
+    message += f": {machine.reason}" if machine.reason else ""
+    rows = [*_top(raw), ("State", message), ("Cordoned", "yes" if machine.cordoned else "no")]
     rows += [("Address", machine.ip), ("Kubelet", machine.version)]
     rows += [("Offers", ", ".join(f"{one_line(key)} {text(room, key)}" for key in room))]
     rows += [("" if n else "Taints", taint) for n, taint in enumerate(machine.taints)]
@@ -279,8 +279,8 @@ def _conditions(raw: Any) -> list[Row]:
 
 
 def _state(pod: Pod) -> str:
-    said = "ready" if pod.ready else pod.phase.value
-    return f"{said}: {pod.reason}" if pod.reason else said
+    message = "ready" if pod.ready else pod.phase.value
+    return f"{message}: {pod.reason}" if pod.reason else message
 
 
 def _lines(rows: Iterable[Row]) -> str:

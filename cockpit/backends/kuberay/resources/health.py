@@ -63,8 +63,8 @@ def _without_head(cluster: RayCluster, heads: list[Pod]) -> Verdict:
     provisioned = _provisioned(cluster)
     now = ClusterHealth.DOWN if provisioned else ClusterHealth.STARTING
     if not heads:
-        gone = "the head's pod does not exist" if provisioned else "the head has no pod yet"
-        return now, _failure(cluster) or gone
+        reason = "the head's pod does not exist" if provisioned else "the head has no pod yet"
+        return now, _failure(cluster) or reason
     newest = max(heads, key=lambda pod: (pod.phase in _LIVING, pod.created_s))
     if newest.phase is PodPhase.FAILED:
         return ClusterHealth.DOWN, one_line(f"the head failed: {newest.reason}")

@@ -214,8 +214,8 @@ def ray_job(raw: Any) -> Job:
     meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
     name = text(meta, "name")
     deployment = text(status, "jobDeploymentStatus")
-    word = text(status, "jobStatus")
-    known = _STATUSES.get(word) or _ENDED.get(deployment) or JobStatus.PENDING
+    label = text(status, "jobStatus")
+    known = _STATUSES.get(label) or _ENDED.get(deployment) or JobStatus.PENDING
     if not known.is_over and deployment in _ENDED:
         known = _ENDED[deployment]  # it failed before it was ever submitted
     elif deployment == "Suspended":
@@ -234,7 +234,7 @@ def ray_job(raw: Any) -> Job:
         rayjob=name,
         rayjob_uid=text(meta, "uid"),
         deployment=deployment or "New",
-        submitted=bool(word),
+        submitted=bool(label),
         cluster=text(status, "rayClusterName")
         or text(mapping(spec, "clusterSelector"), CLUSTER_LABEL),
     )

@@ -79,7 +79,7 @@ class RayCluster(Struct, frozen=True):
 
     def condition(self, kind: str) -> tuple[bool, str] | None:
         return next(
-            ((holds, words) for each, holds, words in self.conditions if each == kind), None
+            ((holds, message) for each, holds, message in self.conditions if each == kind), None
         )
 
 

@@ -74,7 +74,7 @@ def _safe(value: Any, key: str = "", depth: int = 0) -> Any:
             for k, v in value.items()
         }
     if key in _COMMANDS and isinstance(value, list) and all(isinstance(x, str) for x in value):
-        return [_text(_cut(word, LONGEST)) for word in masked_command(value)]
+        return [_text(_cut(text, LONGEST)) for text in masked_command(value)]
     if isinstance(value, list):
         return [_safe(item, key, depth + 1) for item in value]
     return _text(_cut(value, LONGEST)) if isinstance(value, str) else value

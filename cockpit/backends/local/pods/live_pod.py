@@ -117,8 +117,8 @@ class LivePod(Struct):
         lines = [_RECORD.sub("", one_line(line)) for line in tail(self.log, 400)]
         lines = [line for line in lines if line]
         for telling in (_SUBPROCESS_ENDED, _EXCEPTION):
-            if told := [line for line in lines if telling.search(line)]:
-                return told[-1]
+            if reported := [line for line in lines if telling.search(line)]:
+                return reported[-1]
         return lines[-1] if lines else ""
 
 

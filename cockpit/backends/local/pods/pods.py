@@ -290,9 +290,9 @@ class Pods:
                 await self._forget(pod)
             slow = pod.process is not None and pod.ready_s is None and not pod.is_over
             if slow and now - pod.started_s > SLOW_START_S:
-                words = pod.last_log_line()
+                text = pod.last_log_line()
                 waited_s = 10 * ((now - pod.started_s) // 10)
-                reason = f"not registered with Ray after {waited_s:.0f} s: {words}"
+                reason = f"not registered with Ray after {waited_s:.0f} s: {text}"
                 pod.enter(pod.pod.phase, reason=reason)
 
     async def _forget(self, pod: LivePod) -> None:

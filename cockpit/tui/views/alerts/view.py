@@ -64,14 +64,16 @@ class AlertsView(SortedView):
         shown = self.show_rows(rows)
         entitle(table, self._heading(state, len(shown), len(rows)))
         view = alert_of(store, table.cursor_key)
-        self._say("details", diagnosis_panel.details(view, state.now_s, any_run=run is not None))
+        self._set_text(
+            "details", diagnosis_panel.details(view, state.now_s, any_run=run is not None)
+        )
         self._diagnose(state, run)
 
     def _heading(self, state: ViewState, shown: int, of: int) -> str:
         raised = len(state.store.alerts)
         past = len(state.store.alerts_past)
-        said = f"Alerts · {raised} raised, {past} past"
-        return f"{said} · {shown} of {of} with “{self.order.text}”" if self.order.text else said
+        text = f"Alerts · {raised} raised, {past} past"
+        return f"{text} · {shown} of {of} with “{self.order.text}”" if self.order.text else text
 
     def _diagnose(self, state: ViewState, run: RunView | None) -> None:
         panel = self.query_one("#diagnosis")
@@ -90,9 +92,9 @@ class AlertsView(SortedView):
         self.query_one("#goodput", ShareBar).show_parts(
             diagnosis_panel.goodput_parts(found), "not known yet"
         )
-        self._say("facts", diagnosis_panel.facts(found, self.size.width - 2))
+        self._set_text("facts", diagnosis_panel.facts(found, self.size.width - 2))
 
-    def _say(self, where: str, content: Content) -> None:
+    def _set_text(self, where: str, content: Content) -> None:
         before = self._contents.get(where)
         if before is None or not content.is_same(before):
             self._contents[where] = content
@@ -101,8 +103,8 @@ class AlertsView(SortedView):
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         message.stop()
         view = alert_of(self.cockpit.store, message.key)
-        said = diagnosis_panel.details(view, self.cockpit.now_s, any_run=True)
-        self._say("details", said)
+        text = diagnosis_panel.details(view, self.cockpit.now_s, any_run=True)
+        self._set_text("details", text)
 
     def chosen(self) -> AlertView | None:
         """The alert under the cursor."""

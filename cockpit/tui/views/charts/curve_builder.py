@@ -36,11 +36,11 @@ class Compared(Struct, frozen=True):
 class CurveBuilder(Struct):
     """Makes curves, and remembers which ranks it chose."""
 
-    tracks: CurveCache = field(default_factory=CurveCache)
+    cache: CurveCache = field(default_factory=CurveCache)
     _chosen: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
     def forget(self) -> None:
-        self.tracks.forget()
+        self.cache.forget()
         self._chosen.clear()
 
     def curves(
@@ -103,10 +103,10 @@ class CurveBuilder(Struct):
         breaks: Sequence[float],
         band: tuple[Series, Series] | None = None,
     ) -> Curve:
-        track = self.tracks.track(series, placing, viewport.weight)
+        track = self.cache.track(series, placing, viewport.weight)
         edges = None
         if band is not None:
-            low, high = (self.tracks.track(edge, placing).points for edge in band)
+            low, high = (self.cache.track(edge, placing).points for edge in band)
             edges = low, high
         source = track.points.source
         color = f"curve-{number % COLOURS + 1}"

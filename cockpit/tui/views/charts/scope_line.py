@@ -15,7 +15,7 @@ from cockpit.tui.widgets.chart.marks import MARKS, Mark
 
 NEAR = 0.02
 """A mark is near the cursor within this share of what is shown."""
-_WORDS = {
+_LABELS = {
     "drill": "drill",
     "alert": "alert",
     "attempt": "attempt",
@@ -35,18 +35,18 @@ def line(
     page: tuple[int, int] | None,
     ranks: bool,
     compared: Sequence[str],
-    words: str,
+    text: str,
     begun: float,
 ) -> Content:
     """`page`: which of how many; `begun`: the run's first sample, in Unix seconds."""
     name = f" {run.name or run.id}" if run else " No run yet"
-    parts = [window_words(viewport, reach, begun)]
+    parts = [window_text(viewport, reach, begun)]
     parts += [f"charts {page[0]}/{page[1]}"] if page else []
     parts += ["one curve a rank"] if ranks else []
     parts += ["log"] if viewport.log else []
     parts += [f"smooth {viewport.weight:g}"] if viewport.weight else []
     parts += [f"with {', '.join(compared)}"] if compared else []
-    parts += [f"only “{words}”"] if words else []
+    parts += [f"only “{text}”"] if text else []
     left = Content.assemble(
         Content.styled(name, "bold"), Content.styled(f"  {' · '.join(parts)}", "$muted")
     )
@@ -65,7 +65,7 @@ def line(
     return Content.assemble(left, " " * gap, right)
 
 
-def window_words(viewport: Viewport, reach: Reach | None, begun: float) -> str:
+def window_text(viewport: Viewport, reach: Reach | None, begun: float) -> str:
     """The visible range of the axis."""
     by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(viewport.axis, "")
     if viewport.span is None or reach is None:
@@ -106,8 +106,8 @@ def _cursor(
     )
     for mark in near[:2]:
         flag, style = MARKS[mark.kind]
-        words = mark.label or _WORDS[mark.kind]
-        text = Content.assemble(text, "  ", Content.styled(f"{flag} {words}", f"${style}"))
+        message = mark.label or _LABELS[mark.kind]
+        text = Content.assemble(text, "  ", Content.styled(f"{flag} {message}", f"${style}"))
     return Content.assemble(text, " ")
 
 
@@ -115,7 +115,7 @@ def _kinds(marks: Sequence[Mark]) -> Content:
     """The legend of the visible letters. The meaning is first, since the letters are no keys."""
     there = {mark.kind for mark in marks}
     text = [
-        Content.styled(f"{_WORDS[kind]} {flag}", f"${style}")
+        Content.styled(f"{_LABELS[kind]} {flag}", f"${style}")
         for kind, (flag, style) in MARKS.items()
         if kind in there
     ]

@@ -55,7 +55,7 @@ class ChartsView(View):
         self.per_rank = False
         self.full = False
         self.compared_by_key: dict[str, Compared] = {}
-        self.words = ""
+        self.search = ""
         """Only charts whose title holds them are shown."""
         self.selected = LOSS.id
         self._curves = CurveBuilder()
@@ -70,9 +70,9 @@ class ChartsView(View):
     def redraw(self, state: ViewState) -> None:
         run = current_run(state.store)
         runs = [*([run] if run else []), *(one.run for one in self.compared)]
-        plots = [plot for plot in plots_of(runs) if self.words.lower() in plot.title.lower()]
+        plots = [plot for plot in plots_of(runs) if self.search.lower() in plot.title.lower()]
         has_plots = bool(plots)
-        if not plots and not self.words:
+        if not plots and not self.search:
             plots = list(PLOTS[:3])
         if plots and self.selected not in [plot.id for plot in plots]:
             self.selected = plots[0].id
@@ -106,7 +106,7 @@ class ChartsView(View):
                 selected=len(plots) > 1 and plot.id == self.selected,
                 empty=empty,
             )
-        if self.words and not plots:
+        if self.search and not plots:
             panels[0].show(
                 LOSS,
                 [],
@@ -128,7 +128,7 @@ class ChartsView(View):
                 page=(page + 1, pages) if has_plots and pages > 1 else None,
                 ranks=self.per_rank,
                 compared=[one.name for one in self.compared],
-                words=self.words,
+                text=self.search,
                 begun=begun or 0.0,
             )
         )
@@ -158,7 +158,7 @@ class ChartsView(View):
         return panels
 
     def forget(self) -> None:
-        self.viewport, self.compared_by_key, self.words = Viewport(), {}, ""
+        self.viewport, self.compared_by_key, self.search = Viewport(), {}, ""
         self._shown = None
         self._curves.forget()
 
@@ -266,7 +266,7 @@ class ChartsView(View):
             self.selected = plots[(self._shown.page + by) % pages * size].id
 
     def filter(self, text: str) -> None:
-        self.words = text
+        self.search = text
 
     # -- the mouse
 

@@ -100,7 +100,7 @@ def _here(why: str) -> Cell:
     return Cell(NOT_HERE, "warning") if why else Cell(AVAILABLE, "good")
 
 
-def parameters_words(parameters: Sequence[Parameter]) -> str:
+def parameters_text(parameters: Sequence[Parameter]) -> str:
     """Each with its default: `grace_s=30`."""
     return "  ".join(f"{one.name}={default_text(one)}" for one in parameters)
 

@@ -14,7 +14,7 @@ from cockpit.model.text import one_line
 from cockpit.store.drill import DrillView
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
-from cockpit.tui.rows.text import attempt_end, clock, last_failed_attempt, run_style, run_word
+from cockpit.tui.rows.text import attempt_end, clock, last_failed_attempt, run_status, run_style
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.widgets.bars.phases import instants, is_open, waits_for
 from cockpit.tui.widgets.chart.sparkline import sparkline
@@ -104,10 +104,10 @@ def headline(found: Live, now_s: float) -> list[StyledLine]:
             head.append((f"  {one_line(view.message, 200)}", "muted"))
         else:
             head.append((f"  {_waits(last)}", "muted"))
-    return [head, *([_whom(found)] if last is not None else [])]
+    return [head, *([_targets(found)] if last is not None else [])]
 
 
-def _whom(found: Live) -> StyledLine:
+def _targets(found: Live) -> StyledLine:
     """The target of the newest fault, and its number among several."""
     last = found.last
     assert last is not None
@@ -153,7 +153,7 @@ def _probe(one: ProbeResult) -> StyledLine:
     ]
 
 
-def ray_says(run: RunView | None, *, over: bool = False) -> StyledLine:
+def ray_state(run: RunView | None, *, over: bool = False) -> StyledLine:
     """The run's state and position, and why its newest attempt ended.
 
     `over`: the surrounding lines are of the end of a drill, so that this line is labelled as
@@ -162,7 +162,7 @@ def ray_says(run: RunView | None, *, over: bool = False) -> StyledLine:
     if run is None:
         return [("There is no run: only the pods are timed.", "muted")]
     parts: StyledLine = [("now ", "muted")] if over else []
-    parts.append((run_word(run), f"bold {run_style(run)}"))
+    parts.append((run_status(run), f"bold {run_style(run)}"))
     if run.attempt is not None:
         parts.append((f"  attempt {run.attempt.number}", ""))
     if run.phases and not run.state.is_over:

@@ -36,7 +36,7 @@ def said(
     return [*(f"⚠ {one_line(note, 300)}" for note in notes), *lines]
 
 
-def day_said(day: GameDay, there: Here) -> list[str]:
+def game_day_lines(day: GameDay, there: Here) -> list[str]:
     """Its steps, and which of them are not possible here."""
     about, *steps = step_lines(day, there)
     end = "The targets of each drill are chosen when it begins. X aborts all of it."

@@ -61,7 +61,7 @@ class PastDrills:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Past, Row]] = {}
+        self._cache: dict[str, tuple[Past, Row]] = {}
         self._records: frozenset[str] = frozenset()
 
     def all(
@@ -72,7 +72,7 @@ class PastDrills:
         kept |= {v.id: v.record for v in store.drilling.values() if v.record is not None}
         if kept.keys() != self._records:  # new drills may be earlier than known ones
             self._records = frozenset(kept)
-            self._known.clear()
+            self._cache.clear()
         every = list(kept.values())
         found = [self._of_record(one, every) for one in every]
         shown = {*kept, *(view.id for view in store.drilling.values() if is_going(view))}
@@ -85,10 +85,10 @@ class PastDrills:
         )
 
     def forget(self) -> None:
-        self._known.clear()
+        self._cache.clear()
 
     def _of_record(self, record: DrillRecord, every: Sequence[DrillRecord]) -> tuple[Past, Row]:
-        known = self._known.get(record.id)
+        known = self._cache.get(record.id)
         if known is None:
             past = Past(
                 record.id,
@@ -98,17 +98,17 @@ class PastDrills:
                 record,
                 tuple(alike(record, every)),
             )
-            known = self._known[record.id] = (past, _row(past))
+            known = self._cache[record.id] = (past, _row(past))
         return known
 
     def _by_hand(self, key: str, store: Store, measured: Recovery) -> tuple[Past, Row]:
-        if (known := self._known.get(key)) is not None:
+        if (known := self._cache.get(key)) is not None:
             return known
         drill = measured.drill
         past = Past(key, drill.fault, drill.injected_s, (measured,))
         made = (past, _row(past))
         if is_settled(store.runs.get(drill.run_id), measured):
-            self._known[key] = made
+            self._cache[key] = made
         return made
 
 

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from cockpit.drills.faults.fault import Fault
 from cockpit.model.text import one_line
-from cockpit.tui.views.drills.catalog_rows import Day, parameters_words
+from cockpit.tui.views.drills.catalog_rows import Day, parameters_text
 from cockpit.tui.widgets.few_lines import FewLines, StyledLine, cut
 
 
@@ -40,7 +40,7 @@ def about(kind: Fault, why: str) -> Content:
     known = [
         ("needs", ", ".join(kind.needs)),
         ("end", kind.ending),
-        ("takes", parameters_words(kind.parameters)),
+        ("takes", parameters_text(kind.parameters)),
     ]
     pairs = [
         Content.assemble(Content.styled(f"{name} ", "$muted"), f"{text}   ")

@@ -79,18 +79,18 @@ class DrillScreen(DetailScreen):
         record = past.record
         if record is not None:
             style = f"bold ${VERDICT_STYLES[record.verdict]}"
-            said = Content.assemble(
+            text = Content.assemble(
                 Content.styled(record.verdict.value, style), f"  {one_line(record.why, 300)}"
             )
         else:
-            said = Content.styled("Killed by hand: measured, without a hypothesis.", "$muted")
-        self._say("verdict", said)
+            text = Content.styled("Killed by hand: measured, without a hypothesis.", "$muted")
+        self._set_text("verdict", text)
         longest_s = max((r.first_step_s or 0.0 for r in past.recoveries), default=0.0)
         scale_s = longest_s if len(past.recoveries) > 1 and longest_s else None
         for number, kept in enumerate(past.recoveries):
             self._recovery(number, kept, state, scale_s)
-        self._say("story", as_content(*page_rows.story(past)))
-        self._say("compared", as_content(*page_rows.beside(past)))
+        self._set_text("story", as_content(*page_rows.notes_and_stages(past)))
+        self._set_text("compared", as_content(*page_rows.beside(past)))
         self._earlier(state)
 
     def _recovery(
@@ -101,12 +101,12 @@ class DrillScreen(DetailScreen):
         if self.past.record is None:
             kept = recovery(state.store, kept.drill)
             going = not is_settled(state.store.runs.get(kept.drill.run_id), kept)
-        self._say(f"title-{number}", as_content(page_rows.title(kept)))
+        self._set_text(f"title-{number}", as_content(page_rows.title(kept)))
         bar = self.query_one(f"#bar-{number}", RecoveryBar)
         bar.set_recovery(kept, state.now_s, scale_s, going=going)
         bar.styles.height = bar.lines_for(max(1, self.size.width - 4))
         about = as_content(*page_rows.timeline(kept), [("", "")], *page_rows.cost(kept))
-        self._say(f"about-{number}", about)
+        self._set_text(f"about-{number}", about)
 
     def _earlier(self, state: ViewState) -> None:
         """On one scale, so that longer is slower."""
@@ -114,12 +114,12 @@ class DrillScreen(DetailScreen):
         scale_s = max((one for one in took if one is not None), default=None)
         for number, one in enumerate(self.earlier):
             slowest = max(one.recoveries, key=lambda r: r.first_step_s or 0.0)
-            self._say(f"when-{number}", as_content(page_rows.title(slowest)))
+            self._set_text(f"when-{number}", as_content(page_rows.title(slowest)))
             bar = self.query_one(f"#earlier-{number}", RecoveryBar)
             bar.display = _took(one) is not None
             bar.set_recovery(slowest, state.now_s, scale_s, going=False)
 
-    def _say(self, where: str, content: Content) -> None:
+    def _set_text(self, where: str, content: Content) -> None:
         place = self.query_one(f"#{where}", Static)
         place.display = bool(content.plain)
         if not isinstance(place.content, Content) or not place.content.is_same(content):

@@ -77,11 +77,11 @@ def cost(measured: Recovery) -> list[StyledLine]:
     if measured.interrupted is False:
         known.append(("interrupted", "no: training continued in the same attempt"))
     if (loss := measured.continuity) is not None:
-        word = "is continuous" if loss.continuous else "is not continuous"
+        label = "is continuous" if loss.continuous else "is not continuous"
         known.append(
             (
                 "loss",
-                f"{word}: {format.number(loss.before)} before, {format.number(loss.after)} after",
+                f"{label}: {format.number(loss.before)} before, {format.number(loss.after)} after",
             )
         )
     if measured.reason:
@@ -90,7 +90,7 @@ def cost(measured: Recovery) -> list[StyledLine]:
     return [_pair(name, text) for name, text in known]
 
 
-def story(past: Past) -> list[StyledLine]:
+def notes_and_stages(past: Past) -> list[StyledLine]:
     """Its stages, its probes and its notes."""
     record = past.record
     if record is None:

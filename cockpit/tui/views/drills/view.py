@@ -109,8 +109,8 @@ class DrillsView(SortedView):
         panel = self.query_one("#live")
         view, mine = self._shown(state), self.cockpit.conducting
         day: list[StyledLine] = []
-        if mine is not None and mine.said:
-            day.append([(f"{mine.name}  ", "bold"), (mine.said, "muted")])
+        if mine is not None and mine.message:
+            day.append([(f"{mine.name}  ", "bold"), (mine.message, "muted")])
         elif mine is None and self._elsewhere:
             day.append(
                 [("another user's drill is running: ", "warning"), (one_line(self._elsewhere), "")]
@@ -160,7 +160,7 @@ class DrillsView(SortedView):
             until_s = view.record.ended_s if view.record is not None else state.now_s
             width = max(0, self.size.width - 2)
             lines += current_drill.curve_lines(run, last.drill.injected_s, until_s, width)
-        return [*lines, current_drill.ray_says(run, over=not found.going)]
+        return [*lines, current_drill.ray_state(run, over=not found.going)]
 
     def _shown(self, state: ViewState) -> DrillView | None:
         """The running drill, or the newest one for some time."""
@@ -196,10 +196,10 @@ class DrillsView(SortedView):
         self.show_rows(every, "Faults and game days")
         known = {row.key: about(fault, why) for fault, why, row in faults}
         known |= {row.key: of_day(day, refused) for day, row in days}
-        said = known.get(table.cursor_key or "", Content())
-        if not said.is_same(self._about):
-            self._about = said
-            self.query_one("#about", Static).update(said)
+        text = known.get(table.cursor_key or "", Content())
+        if not text.is_same(self._about):
+            self._about = text
+            self.query_one("#about", Static).update(text)
 
     def _history(self, state: ViewState) -> int:
         """The earlier drills; how many are shown."""

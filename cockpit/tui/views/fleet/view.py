@@ -56,12 +56,12 @@ class FleetView(SortedView):
         entitle(table, self._title(state, len(shown), len(rows)))
         if not self._met and here is not None:
             self._met = table.move_to(str(here))
-        self._say()
+        self._set_text()
 
     def on_line_table_highlighted(self) -> None:
-        self._say()
+        self._set_text()
 
-    def _say(self) -> None:
+    def _set_text(self) -> None:
         """The unabbreviated location and problem, which the table may have cut."""
         table = self.query_one(LineTable)
         row = next((row for row in table.rows if row.key == table.cursor_key), None)
@@ -98,7 +98,7 @@ class FleetView(SortedView):
 
     def _title(self, state: ViewState, shown: int, of: int) -> str:
         title = "Fleet" if state.chosen else "Fleet · choose a cluster"
-        where = " / ".join(word for word in (self.context, self.namespace) if word)
+        where = " / ".join(text for text in (self.context, self.namespace) if text)
         if self.order.text:
             return heading(title, shown, of, self.order)
         if where:
@@ -112,7 +112,7 @@ class FleetView(SortedView):
 def _about(row: Row) -> Content:
     place = [cell.text for cell in row.cells[1:4] if cell.text not in ("", format.DASH)]
     health, message = row.cells[4], row.cells[-1]
-    said = Content.assemble(Content.styled(" / ".join(place), "bold"))
+    text = Content.assemble(Content.styled(" / ".join(place), "bold"))
     if health.text != format.DASH:
-        said += Content.styled(f"  {health.text}", f"${health.style}" if health.style else "")
-    return said + Content.styled(f"  {message.text}", "$muted") if message.text else said
+        text += Content.styled(f"  {health.text}", f"${health.style}" if health.style else "")
+    return text + Content.styled(f"  {message.text}", "$muted") if message.text else text

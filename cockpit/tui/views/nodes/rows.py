@@ -87,7 +87,7 @@ def _row(
     machine: Machine, there: Mapping[str, OnNode], now_s: float, suspect: Suspect | None
 ) -> Row:
     here = there.get(machine.name, OnNode())
-    word, style = status(machine)
+    text, style = status(machine)
     gpus = f"{here.gpus:g}/{machine.gpus:g}" if machine.gpus else format.DASH
     reason = one_line(machine.reason)
     if machine.cordoned and not machine.ready:
@@ -98,7 +98,7 @@ def _row(
         machine.name,
         (
             Cell(machine.name),
-            Cell(word, style),
+            Cell(text, style),
             Cell(str(len(here.pods)) if here.pods else format.DASH),
             Cell(few(here.ranks)),
             Cell(format.DASH) if suspect is None else Cell(str(suspect.score), "warning"),

@@ -50,13 +50,13 @@ def facts(found: Diagnosis, width: int) -> Content:
     lines = [_fact("done in", *_eta(found.eta), width)]
     risk = found.at_risk
     if risk is not None:
-        said = format.duration(risk.seconds)
+        text = format.duration(risk.seconds)
         if risk.steps is not None:
-            said = f"{format.plural(risk.steps, 'step')}, {said}"
+            text = f"{format.plural(risk.steps, 'step')}, {text}"
         if risk.gpu_seconds:
-            said += f", {_gpu_time(risk.gpu_seconds / 3600)}"
+            text += f", {_gpu_time(risk.gpu_seconds / 3600)}"
         saved = f"newest checkpoint {format.age(risk.age_s)} old" if risk.age_s is not None else ""
-        lines.append(_fact("at risk", said, saved or "no checkpoint yet", width))
+        lines.append(_fact("at risk", text, saved or "no checkpoint yet", width))
     if found.cost is not None:
         cost = found.cost
         money = f", {cost.lost_money:,.2f} at its price" if cost.lost_money is not None else ""
@@ -104,8 +104,8 @@ def _fact(name: str, value: str, more: str, width: int) -> Content:
 def details(view: AlertView | None, now_s: float, *, any_run: bool) -> Content:
     """The facts of one alert; the lines wrap."""
     if view is None:
-        said = "Nothing is wrong." if any_run else "No run yet: there is nothing to watch."
-        return Content.styled(said, "$muted")
+        text = "Nothing is wrong." if any_run else "No run yet: there is nothing to watch."
+        return Content.styled(text, "$muted")
     finding, alert = view.alert.finding, view.alert
     style = SEVERITY_STYLES[finding.severity]
     when = f"  since {clock(alert.raised_s)}"

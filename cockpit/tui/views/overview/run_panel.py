@@ -24,11 +24,11 @@ from cockpit.tui.rows.text import (
     attempt_end,
     clock,
     last_failed_attempt,
-    late_sources,
     number_style,
+    run_status,
     run_style,
-    run_word,
-    silent,
+    stale_message,
+    stale_source_rows,
 )
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.widgets.bars.phases import ENDS_A_POD, is_open
@@ -43,18 +43,20 @@ def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
     store = view_state.store
     if store.ref is None:
         return Content.styled("Connecting, no data yet …", "$muted")
-    words = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
+    parts = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
     if store.ray_version:
-        words.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
+        parts.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
     alive = [node for node in store.nodes.values() if node.alive]
     if alive:
-        words.append(Content.styled(f"  {format.plural(len(alive), 'node')}", "$muted"))
+        parts.append(Content.styled(f"  {format.plural(len(alive), 'node')}", "$muted"))
     if store.health_message:
-        words.append(Content.styled(f"\n{one_line(store.health_message)}", "$muted"))
-    words += [Content.styled(f"\n{one_line(note)}", "$warning") for note in notes]
-    for name, age, why in late_sources(view_state):
-        words.append(Content.styled(f"\n⚠ {silent(name, age, one_line(why, 80))}", "$warning"))
-    return Content.assemble(*words)
+        parts.append(Content.styled(f"\n{one_line(store.health_message)}", "$muted"))
+    parts += [Content.styled(f"\n{one_line(note)}", "$warning") for note in notes]
+    for name, age, why in stale_source_rows(view_state):
+        parts.append(
+            Content.styled(f"\n⚠ {stale_message(name, age, one_line(why, 80))}", "$warning")
+        )
+    return Content.assemble(*parts)
 
 
 def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = None) -> Content:
@@ -67,7 +69,7 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
         what = _to_begin(going[-1], view_state.now_s) if going else "a job (L launches one)"
         return Content.styled(f"No run yet: waiting for {what}.", "$muted")
     attempt = run.attempt
-    state = [Content.styled(run_word(run), f"bold ${run_style(run)}")]
+    state = [Content.styled(run_status(run), f"bold ${run_style(run)}")]
     if attempt is not None:
         state.append(Content(f"  attempt {attempt.number}"))
     if run.world_size:
@@ -79,8 +81,8 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
         state.append(Content.styled(f"  STALLED for {since}", "bold $bad"))
     lines = [Content.assemble(*state)]
     reports = only_reports(run)
-    heard = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
-    age = age_s(run.reported_s if reports else heard, view_state.now_s)
+    last_updates = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
+    age = age_s(run.reported_s if reports else last_updates, view_state.now_s)
     fresh = reports or (age is not None and age <= STALE_AFTER_S)
     style = "" if fresh or run.state.is_over else "$muted"
     accuracy = run.metrics.get("accuracy")
@@ -107,13 +109,13 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
     broken = {"loss"} if number_style(last_loss) else set()
     lines += _grid(pairs, style, broken)
     if reports and not run.state.is_over:
-        said = f"last report {format.age(age)} ago; its script reports no steps"
-        lines.append(Content.styled(said, "$muted"))
+        text = f"last report {format.age(age)} ago; its script reports no steps"
+        lines.append(Content.styled(text, "$muted"))
     elif not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
         lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
-    if (story := _story(run)) is not None:
-        lines.append(story)
+    if (log := _last_restart(run)) is not None:
+        lines.append(log)
     if found is not None and found.cause is not None:
         lines += _cause(found.cause)
     return Content("\n").join(lines)
@@ -201,7 +203,7 @@ def _worked_out(view_state: ViewState, run: RunView, found: Diagnosis) -> list[t
     return pairs
 
 
-def _story(run: RunView) -> Content | None:
+def _last_restart(run: RunView) -> Content | None:
     """Why the run ended, or what its newest end of an attempt was."""
     if run.state.is_over and run.message:
         style = "$muted" if run_style(run) == "good" else "$bad"
@@ -236,18 +238,18 @@ def outcome(view_state: ViewState, measured: Recovery, width: int) -> Content:
     drill = measured.drill
     fault = f"{drill.fault} of {drill.target}"
     if measured.recovered:
-        said = f"✓ recovered in {format.duration(measured.first_step_s)}"
+        text = f"✓ recovered in {format.duration(measured.first_step_s)}"
         if measured.steps_lost is not None:
-            said += f", {format.plural(measured.steps_lost, 'step')} lost"
+            text += f", {format.plural(measured.steps_lost, 'step')} lost"
         more = [fault, f"at {clock(drill.injected_s)}"]
         if measured.resumed_step is not None:
             more.insert(0, f"resumed at step {measured.resumed_step:,}")
-        return _as_fits(Content.styled(said, "$good"), more, width)
+        return _as_fits(Content.styled(text, "$good"), more, width)
     if is_settled(view_state.store.runs.get(drill.run_id), measured):
         well = measured.interrupted is False
-        said = f"{'✓' if well else '✗'} {brief(measured)}"
+        text = f"{'✓' if well else '✗'} {brief(measured)}"
         return _as_fits(
-            Content.styled(said, "$good" if well else "$bad"),
+            Content.styled(text, "$good" if well else "$bad"),
             [f"at {clock(drill.injected_s)}"],
             width,
         )

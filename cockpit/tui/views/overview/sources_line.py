@@ -35,11 +35,11 @@ def _piece(state: SourceState, now_s: float) -> Content:
     age = age_s(state.ok_s, now_s)
     late = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
     if not state.ok:
-        said, style = "failed" if age is None else f"failed, {format.age(age)} old", "$bad"
+        text, style = "failed" if age is None else f"failed, {format.age(age)} old", "$bad"
     elif late is None or late > STALE_AFTER_S:
-        said, style = f"{format.age(age)} old", "$warning"
+        text, style = f"{format.age(age)} old", "$warning"
     else:
-        said, style = format.age(age), "$good"
+        text, style = format.age(age), "$good"
     return Content.assemble(
-        Content.styled(f"  {state.name} ", "$muted"), Content.styled(said, style)
+        Content.styled(f"  {state.name} ", "$muted"), Content.styled(text, style)
     )

@@ -114,10 +114,10 @@ class OverviewView(View):
         )
         self.query_one("#facts", Static).update(run_panel.facts(state, run, found))
         alarms = self.query_one("#alarms", Static)
-        said = run_panel.alarms(state, 4 if self.screen.has_class("-tall") else 2)
-        alarms.display = said is not None
-        if said is not None:
-            alarms.update(said)
+        content = run_panel.alarms(state, 4 if self.screen.has_class("-tall") else 2)
+        alarms.display = content is not None
+        if content is not None:
+            alarms.update(content)
         marks = marks_of(state.store, run)
         for chart in shown_for(run, self.query(RunChart), (LOSS, THROUGHPUT)):
             chart.show_run(run, marks, state.now_s)
@@ -133,8 +133,8 @@ class OverviewView(View):
         going = not is_settled(state.store.runs.get(drill.run_id), measured)
         bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
         bar.set_recovery(measured, state.now_s, going=going)
-        said = run_panel.outcome(state, measured, self.size.width - 2)
-        self.query_one("#outcome", Static).update(said)
+        content = run_panel.outcome(state, measured, self.size.width - 2)
+        self.query_one("#outcome", Static).update(content)
 
     def _events(self, state: ViewState) -> None:
         self.query_one("#events", LineTable).set_rows(self._event_rows.rows(state.store, 50))

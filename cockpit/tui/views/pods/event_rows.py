@@ -10,7 +10,7 @@ from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.rows.text import attempt_end, clock, run_style, run_word
+from cockpit.tui.rows.text import attempt_end, clock, run_status, run_style
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 EVENT_COLUMNS = (
@@ -90,12 +90,12 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
     for number, attempt in run.attempts.items():
         name = run.name or run.id
         if attempt.started_s is not None:
-            said = "started"
+            text = "started"
             if count := len(attempt.placements):
-                said += f" with {plural(count, 'rank')}"
+                text += f" with {plural(count, 'rank')}"
             if attempt.first_step is not None and number > 1:
-                said += f", resumed at step {attempt.first_step:,}"
-            yield attempt.started_s, name, f"Attempt {number}", said, "good"
+                text += f", resumed at step {attempt.first_step:,}"
+            yield attempt.started_s, name, f"Attempt {number}", text, "good"
         if attempt.ended_s is not None:
             style = "warning" if attempt.reason else "good"
             yield attempt.ended_s, name, f"Attempt {number}", attempt_end(attempt.reason), style
@@ -104,4 +104,4 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
 
 
 def _end(run: RunView) -> str:
-    return f"{run_word(run)}: {run.message}" if run.message else run_word(run)
+    return f"{run_status(run)}: {run.message}" if run.message else run_status(run)

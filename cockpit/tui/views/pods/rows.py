@@ -43,7 +43,7 @@ class _Field(Struct, frozen=True):
     key: Callable[[PodLine], SortKey]
 
 
-def _word(column: Column, text: Callable[[Pod], str], style: str = "muted") -> _Field:
+def _plain_field(column: Column, text: Callable[[Pod], str], style: str = "muted") -> _Field:
     return _Field(
         column,
         lambda line: Cell(text(line.pod) or format.DASH, style or line.style),
@@ -53,7 +53,7 @@ def _word(column: Column, text: Callable[[Pod], str], style: str = "muted") -> _
 
 NAME_CELLS = 24
 """The part of a pod's name that is kept when it is cut."""
-_GROUP = _word(Column("group", "GROUP", priority=5), lambda pod: pod.group)
+_GROUP = _plain_field(Column("group", "GROUP", priority=5), lambda pod: pod.group)
 _PHASE = _Field(
     Column("phase", "PHASE", width=11),
     lambda line: Cell(line.pod.phase.value, pod_style(line.pod)),
@@ -99,10 +99,12 @@ _AGE = _Field(
     lambda line: Cell(format.age(age_s(line.pod.created_s or None, line.now_s)), line.style),
     lambda line: sort_key(-line.pod.created_s if line.pod.created_s else None),
 )
-_REPLICA = _word(Column("replica", "REPLICA", priority=4, cut="middle"), lambda pod: pod.replica)
-_IP = _word(Column("ip", "IP", priority=7), lambda pod: pod.ip)
-_HOST = _word(Column("host", "HOST", priority=8), lambda pod: pod.host)
-_MACHINE = _word(
+_REPLICA = _plain_field(
+    Column("replica", "REPLICA", priority=4, cut="middle"), lambda pod: pod.replica
+)
+_IP = _plain_field(Column("ip", "IP", priority=7), lambda pod: pod.ip)
+_HOST = _plain_field(Column("host", "HOST", priority=8), lambda pod: pod.host)
+_MACHINE = _plain_field(
     Column("machine", "K8S NODE", min_width=10, priority=4, cut="middle"), lambda pod: pod.host
 )
 _REASON = _Field(
@@ -195,8 +197,8 @@ class PodRows:
         known = self._words.get(pod.name)
         if known is not None and known[0] is pod:
             return known[1]
-        words = (pod.name, pod.group, pod.phase.value, pod.ip, pod.host, pod.replica, pod.reason)
-        text = "\n".join(words).casefold()
+        terms = (pod.name, pod.group, pod.phase.value, pod.ip, pod.host, pod.replica, pod.reason)
+        text = "\n".join(terms).casefold()
         self._words[pod.name] = (pod, text)
         return text
 
@@ -219,7 +221,9 @@ def _fields(store: Store) -> tuple[_Field, ...]:
     kubernetes = store.ref is not None and store.ref.backend == "kuberay"
     pods = store.pods.values()
     least = min(NAME_CELLS, max(map(len, store.pods), default=0)) or None
-    name = _word(Column("pod", "POD", min_width=least, cut="middle"), lambda pod: pod.name, "")
+    name = _plain_field(
+        Column("pod", "POD", min_width=least, cut="middle"), lambda pod: pod.name, ""
+    )
     fields = [name, _GROUP, _PHASE, _READY, _RANKS, _CPU, _MEMORY]
     fields += [_GPUS] if any(pod.gpus for pod in pods) else []
     fields += [_RESTARTS, _AGE]

@@ -57,14 +57,14 @@ class PodsView(SortedView):
         pods.set_sort(order.by, order.down)
         pods.set_rows(rows)
         pods.styles.height = max(5, len(rows)) + HEAD_LINES
-        self._say(state.store.pods.get(pods.cursor_key or ""))
+        self._set_text(state.store.pods.get(pods.cursor_key or ""))
         self.show_rows(self._event_rows.rows(state.store), "Events", "events")
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         if message.table.id == "pods":
-            self._say(self.cockpit.store.pods.get(message.key))
+            self._set_text(self.cockpit.store.pods.get(message.key))
 
-    def _say(self, pod: Pod | None) -> None:
+    def _set_text(self, pod: Pod | None) -> None:
         """In full what the table may have cut: the name, the K8s node, why it does not start."""
         shown = (pod, self.size.width)
         if shown != self._about:
@@ -86,7 +86,7 @@ def _about(pod: Pod) -> Content:
     facts += [pod.ip, f"replica {pod.replica}" if pod.replica else ""]
     facts += [plural(pod.gpus, "GPU") if pod.gpus else ""]
     facts += [plural(pod.restarts, "restart") if pod.restarts else ""]
-    said = [
+    parts = [
         Content.styled(one_line(pod.name), "bold"),
         Content.styled(
             "".join(f" · {one_line(fact)}" for fact in facts if fact),
@@ -94,9 +94,9 @@ def _about(pod: Pod) -> Content:
         ),
     ]
     if pod.reason:
-        said.append(
+        parts.append(
             Content.styled(
                 f"  {one_line(pod.reason, 400)}", "$muted" if pod.ready else f"${pod_style(pod)}"
             )
         )
-    return Content.assemble(*said)
+    return Content.assemble(*parts)

@@ -30,7 +30,7 @@ class RankLine(Struct, frozen=True):
     pod: str = ""
     age_s: float | None = None
     is_stale: bool = False
-    is_silent: bool = False
+    is_stale_rank: bool = False
     """The stream itself reports it as stale."""
     straggler: float | None = None
     checkpoint_s: float | None = None
@@ -218,7 +218,7 @@ def score_text(score: float) -> str:
 def warning_of(line: RankLine) -> str:
     """Problems of the rank or its device, most severe first; empty without any."""
     sample = line.sample
-    found = ["silent"] if line.is_silent else []
+    found = ["silent"] if line.is_stale_rank else []
     if sample is not None:
         if sample.gpu_xid is not None:
             found.append(f"Xid {sample.gpu_xid}")
@@ -232,7 +232,7 @@ def warning_of(line: RankLine) -> str:
 def _warning_cell(line: RankLine) -> Cell:
     text = warning_of(line)
     sample = line.sample
-    bad = line.is_silent or (
+    bad = line.is_stale_rank or (
         sample is not None and (sample.gpu_xid is not None or bool(sample.gpu_ecc_errors))
     )
     return Cell(text, "bad" if bad else "warning")

@@ -15,14 +15,14 @@ from cockpit.tui.widgets.heatmap import (
     USUAL,
     WORST,
     HeatCell,
-    Words,
+    StyledText,
     style_of,
     symbol_of,
 )
 
 Part = tuple[str, str]
 """Text, and its style."""
-OUTLIERS_SAID = 6
+OUTLIERS_SHOWN = 6
 LEAST_RANKS = 8
 """With fewer ranks, quantiles have no meaning."""
 
@@ -55,17 +55,17 @@ def _level(line: RankLine, value: float | None, field: Field, found: Distributio
     return LEVELS - 1 - level if field.low_is_bad else level
 
 
-def title(field: Field, found: Distribution | None) -> list[Words]:
+def title(field: Field, found: Distribution | None) -> list[StyledText]:
     """The coloured value, and the ranges of the colours."""
-    parts: list[Words] = [((f" {field.column.title}  ", "bold"),)]
+    parts: list[StyledText] = [((f" {field.column.title}  ", "bold"),)]
     if found is None:
         return [*parts, (("no rank reports it", "muted"),)]
-    say = field.text
-    quantiles = f" p10 {say(found.p10)} · p50 {say(found.p50)} · p90 {say(found.p90)}  "
+    show = field.text
+    quantiles = f" p10 {show(found.p10)} · p50 {show(found.p50)} · p90 {show(found.p90)}  "
     parts.append(((symbol_of(USUAL), style_of(USUAL)), (quantiles, "")))
     legend = ((USUAL + 1, "worse"), (WORST, "far worse"), (USUAL - 1, "better"), (STALE, "stale"))
-    for level, word in legend:
-        parts.append(((symbol_of(level), style_of(level)), (f" {word}  ", "muted")))
+    for level, text in legend:
+        parts.append(((symbol_of(level), style_of(level)), (f" {text}  ", "muted")))
     return parts
 
 
@@ -73,20 +73,20 @@ def spread_line(field: Field, found: Distribution | None, width: int) -> list[Pa
     """Quantiles, extremes and outliers of one column, as much as there is room for."""
     if found is None or found.count < LEAST_RANKS:
         return []
-    say = field.text
-    far = [str(rank) for rank in found.outliers[:OUTLIERS_SAID]]
+    show = field.text
+    far = [str(rank) for rank in found.outliers[:OUTLIERS_SHOWN]]
     if more := len(found.outliers) - len(far):
         far.append(f"+{more:,}")
     ranks = "rank" if len(found.outliers) == 1 else "ranks"
     groups: list[Sequence[Part]] = [
         [(f" {field.column.title}", "bold")],
-        [("  p50 ", "muted"), (say(found.p50), "")],
+        [("  p50 ", "muted"), (show(found.p50), "")],
         [(f"  outliers: {ranks} {', '.join(far)}", "warning")]
         if far
         else [("  no outliers", "muted")],
-        [("  p10–p90 ", "muted"), (f"{say(found.p10)} – {say(found.p90)}", "")],
-        [("  max ", "muted"), (f"{say(found.high)} (rank {found.high_rank})", "")],
-        [("  min ", "muted"), (f"{say(found.low)} (rank {found.low_rank})", "")],
+        [("  p10–p90 ", "muted"), (f"{show(found.p10)} – {show(found.p90)}", "")],
+        [("  max ", "muted"), (f"{show(found.high)} (rank {found.high_rank})", "")],
+        [("  min ", "muted"), (f"{show(found.low)} (rank {found.low_rank})", "")],
     ]
     parts: list[Part] = []
     used = 0

@@ -193,13 +193,13 @@ def _where(line: RankLine, rank: RankView) -> Content:
     placed = rank.placement
     where = f"  {placed.node_ip}  pid {placed.pid}" if placed else "  it has no process"
     what = "sample" if line.sample is not None else "report"
-    said = (
+    text = (
         f"  last {what} {format.age(line.age_s)} ago" if line.age_s is not None else "  no sample"
     )
     parts = [
         Content.styled(line.pod or "no living pod", "bold" if line.pod else "$warning"),
         Content.styled(where, "$muted"),
-        Content.styled(said, "$warning" if line.is_stale else "$muted"),
+        Content.styled(text, "$warning" if line.is_stale else "$muted"),
     ]
     if line.straggler is not None:
         style = "$warning" if line.straggler > STRAGGLES else "$muted"

@@ -12,7 +12,7 @@ from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.views.ranks.columns import RankLine, warning_of
 
-REPORTED_SAID = 24
+REPORTED_SHOWN = 24
 """Metrics of a report; a job may report hundreds."""
 _MARKED = {"NaN", "∞", "-∞"}
 Part = tuple[str, str]
@@ -121,8 +121,8 @@ def groups(line: RankLine, rank: RankView) -> list[tuple[str, list[Fact]]]:
         found.append(("Process", [Fact("pid", str(rank.placement.pid))]))
     reported = sorted(rank.reported.items())
     facts = [_fact(one_line(name, 40), format.reported(value)) for name, value in reported]
-    if (more := len(facts) - REPORTED_SAID) > 0:
-        facts = [*facts[:REPORTED_SAID], Fact("and", f"{more:,} more")]
+    if (more := len(facts) - REPORTED_SHOWN) > 0:
+        facts = [*facts[:REPORTED_SHOWN], Fact("and", f"{more:,} more")]
     found.append(("Reported", facts))
     return [(name, facts) for name, facts in found if facts]
 

@@ -17,7 +17,7 @@ from cockpit.tui.views.ranks.columns import Field, RankLine, fields_of, reported
 from cockpit.tui.views.ranks.distribution import Distribution, distribution
 from cockpit.tui.widgets.table.table import Column, LazyRows, Row
 
-TOLD_A_TICK = 64
+RANKS_A_TICK = 64
 """In a larger world, this number of ranks reports each second, in rotation."""
 SCORES_EVERY_S = 5.0
 MARKS = ("stale", "silent", "warning")
@@ -97,7 +97,7 @@ class RankRows:
             return
         self._score(run, now_s)
         pods = {pod.ip: pod.name for pod in store.pods.values()}
-        silent = frozenset(run.silent) if _is_wide(run) else frozenset[int]()
+        stale = frozenset(run.silent) if _is_wide(run) else frozenset[int]()
         saved_s = age_s(run.checkpoint_s, _end_s(run, now_s))
         reports = only_reports(run)  # when it likes: none of its ranks is late
         limit_s = math.inf if run.state.is_over or reports else stale_after_s(run)
@@ -106,15 +106,15 @@ class RankRows:
         for rank in ranks_in_order(run):
             age = _age_s(run, rank, now_s)
             ip = rank.placement.node_ip if rank.placement else ""
-            is_silent = rank.rank in silent and not run.state.is_over
+            is_stale_rank = rank.rank in stale and not run.state.is_over
             self._lines.append(
                 RankLine(
                     rank,
                     now_s,
                     pods.get(ip, "") if ip else "",
                     age,
-                    age is None or age > limit_s or is_silent,
-                    is_silent,
+                    age is None or age > limit_s or is_stale_rank,
+                    is_stale_rank,
                     scores.get(rank.rank),
                     saved_s,
                 )
@@ -159,7 +159,7 @@ def stale_after_s(run: RunView) -> float:
 
     In a large run a rank is sampled only at intervals; the stream reports which ranks are stale.
     """
-    turns = math.ceil((run.world_size or len(run.ranks)) / TOLD_A_TICK) if _is_wide(run) else 0
+    turns = math.ceil((run.world_size or len(run.ranks)) / RANKS_A_TICK) if _is_wide(run) else 0
     return STALE_AFTER_S + turns
 
 
@@ -202,7 +202,7 @@ def straggler_scores(run: RunView) -> dict[int, float]:
 
 
 def _is_wide(run: RunView) -> bool:
-    return bool(run.spreads) and (run.world_size or len(run.ranks)) > TOLD_A_TICK
+    return bool(run.spreads) and (run.world_size or len(run.ranks)) > RANKS_A_TICK
 
 
 def _end_s(run: RunView, now_s: float) -> float:
@@ -219,13 +219,13 @@ def _with_warning(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 def _is_marked(line: RankLine, mark: str) -> bool:
     if mark == "stale":
         return line.is_stale
-    return line.is_silent if mark == "silent" else bool(warning_of(line))
+    return line.is_stale_rank if mark == "silent" else bool(warning_of(line))
 
 
 def _text(line: RankLine) -> str:
     """The text in which filters search: names, not numbers, for which there are comparisons."""
-    words = (f"rank {line.rank.rank}", line.pod, line.node, warning_of(line))
-    return "\n".join(words).casefold()
+    terms = (f"rank {line.rank.rank}", line.pod, line.node, warning_of(line))
+    return "\n".join(terms).casefold()
 
 
 _TEXTS: dict[str, Callable[[RankLine], str]] = {

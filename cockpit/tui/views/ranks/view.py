@@ -86,7 +86,7 @@ class RanksView(SortedView):
             table.set_columns(self.ranks.columns)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(shown.rows)
-        self._show_words(state, run, shown)
+        self._show_text(state, run, shown)
         self._show_heat(shown)
         charts = self.query_one(Horizontal)
         charts.display = shown.total > 0 and self.size.height >= 3 * (shown.total + 2) + 4
@@ -136,7 +136,7 @@ class RanksView(SortedView):
         there = {field.column.key: field for field in self.ranks.fields}
         return [there[field.column.key] for field in COLOURS if field.column.key in there]
 
-    def _show_words(self, state: ViewState, run: RunView | None, shown: Shown) -> None:
+    def _show_text(self, state: ViewState, run: RunView | None, shown: Shown) -> None:
         if run is None:
             text = Content.styled(" No run yet: ranks appear when an attempt starts.", "$muted")
         elif not shown.total:

@@ -160,8 +160,8 @@ def _is_marked(line: TrialLine, mark: str) -> bool:
 
 def _text(line: TrialLine) -> str:
     trial = line.trial
-    words = (trial.id, trial.experiment, trial.status.value, trial.node_ip, trial.error)
-    return "\n".join((*words, *trial.config.values())).casefold()
+    terms = (trial.id, trial.experiment, trial.status.value, trial.node_ip, trial.error)
+    return "\n".join((*terms, *trial.config.values())).casefold()
 
 
 def _fields(

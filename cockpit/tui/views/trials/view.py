@@ -80,13 +80,13 @@ class TrialsView(SortedView):
             parts.append(Content.styled(f"{experiment.name}  ", "bold"))
             if (top := best(experiment)) is not None:
                 value = format.number(top.metrics[experiment.metric])
-                said = f"best {experiment.metric} ({experiment.mode}) {value}: {top.id}  "
-                parts.append(Content.styled(said, "$accent"))
-            said = ", ".join(
+                text = f"best {experiment.metric} ({experiment.mode}) {value}: {top.id}  "
+                parts.append(Content.styled(text, "$accent"))
+            text = ", ".join(
                 f"{number:,} {status.value.lower()}"
                 for status, number in counts(list(experiment.trials.values()))
             )
-            parts.append(Content.styled(f"{said}  ", "$muted"))
+            parts.append(Content.styled(f"{text}  ", "$muted"))
         if self.order.text:
             parts.append(
                 Content.styled(f"{shown:,} of {len(lines):,} with “{self.order.text}”", "$muted")

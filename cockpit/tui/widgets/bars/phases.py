@@ -14,7 +14,7 @@ from cockpit.tui.terminal.symbols import Symbols
 from cockpit.tui.widgets.few_lines import StyledLine
 
 LEAST_SCALE_S = 10.0
-LEAST_SAID_S = 0.05
+SHORTEST_SHOWN_S = 0.05
 """A phase that took less is drawn, if it fills a cell, but not named."""
 
 
@@ -208,24 +208,24 @@ def legend(
 
     Without room for all, those that are `named_elsewhere` are left out first, then the shortest.
     """
-    said = [one for one in found if not one.done or one.end_s - one.start_s >= LEAST_SAID_S]
-    while said:
-        lines = _wrapped(said, width, symbols)
+    parts = [one for one in found if not one.done or one.end_s - one.start_s >= SHORTEST_SHOWN_S]
+    while parts:
+        lines = _wrapped(parts, width, symbols)
         if len(lines) <= most and all(_cells(line) <= width for line in lines):
             return lines
-        said.remove(
+        parts.remove(
             min(
-                said,
+                parts,
                 key=lambda one: (not one.done, one not in named_elsewhere, one.end_s - one.start_s),
             )
         )
     return [[]]
 
 
-def _wrapped(said: Sequence[Phase], width: int, symbols: Symbols) -> list[StyledLine]:
+def _wrapped(parts: Sequence[Phase], width: int, symbols: Symbols) -> list[StyledLine]:
     dot = "*" if symbols is Symbols.ASCII else "■"
     lines: list[StyledLine] = [[]]
-    for phase in said:
+    for phase in parts:
         took = format.duration(phase.end_s - phase.start_s)
         text = f" {phase.name} {took}" + ("" if phase.done else " …") + "  "
         entry: StyledLine = [(dot, phase.style), (text, "" if phase.done else "bold")]

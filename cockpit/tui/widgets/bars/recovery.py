@@ -56,11 +56,11 @@ class RecoveryBar(FewLines):
         if self._recovery is None:
             return [[(fit(self._empty, width), "muted")]]
         found = phases(self._recovery, self._now_s, going=self._going)
-        said = fit(summary(self._recovery, self._now_s), width)
+        text = fit(summary(self._recovery, self._now_s), width)
         return [
             bar(found, width, symbols(), self._scale_s),
             *self._legend(found, width),
-            [(said, "good" if self._recovery.recovered else "warning")],
+            [(text, "good" if self._recovery.recovered else "warning")],
         ]
 
     def lines_for(self, width: int) -> int:

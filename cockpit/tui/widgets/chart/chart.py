@@ -130,9 +130,9 @@ class LineChart(Widget):
         if y >= grid.height:
             return Strip.blank(self.size.width, self._base)
         segments: list[Segment] = []
-        characters, words = grid.characters[y], grid.styles[y]
-        begin, style = 0, words[0]
-        for x, here in enumerate(words):
+        characters, text = grid.characters[y], grid.styles[y]
+        begin, style = 0, text[0]
+        for x, here in enumerate(text):
             # A space has no colour: it joins the previous segment, which reduces the output.
             if here != style and characters[x] != " ":
                 if x > begin:
@@ -143,10 +143,10 @@ class LineChart(Widget):
         width = self.size.width
         return strip if grid.width == width else strip.adjust_cell_length(width, self._base)
 
-    def _segment(self, characters: Sequence[str], words: str, palette: Palette) -> Segment:
-        style = self._styles.get(words)
+    def _segment(self, characters: Sequence[str], text: str, palette: Palette) -> Segment:
+        style = self._styles.get(text)
         if style is None:
-            style = self._styles[words] = self._base + palette.style(words)
+            style = self._styles[text] = self._base + palette.style(text)
         return Segment("".join(characters), style)
 
     def _restyle(self, options: ChartOptions) -> None:

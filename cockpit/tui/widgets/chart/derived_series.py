@@ -45,22 +45,22 @@ class Projected(Derived):
     def _by_step(self, times: Sequence[float], values: Sequence[float], progress: Source) -> None:
         if not times:
             return
-        told_s, steps = progress.times, progress.values
-        at = bisect_left(told_s, times[0])
-        last = len(told_s) - 1
+        reported_s, steps = progress.times, progress.values
+        at = bisect_left(reported_s, times[0])
+        last = len(reported_s) - 1
         for at_s, value in zip(times, values, strict=True):
-            while at <= last and told_s[at] < at_s:
+            while at <= last and reported_s[at] < at_s:
                 at += 1
             if at > last:
                 if last < 0:
                     return
                 step = steps[last]
-            elif told_s[at] == at_s:
+            elif reported_s[at] == at_s:
                 step = steps[at]
             elif at == 0:
                 continue
             else:
-                share = (at_s - told_s[at - 1]) / (told_s[at] - told_s[at - 1])
+                share = (at_s - reported_s[at - 1]) / (reported_s[at] - reported_s[at - 1])
                 step = steps[at - 1] + share * max(0.0, steps[at] - steps[at - 1])
             if self.times and self.times[-1] >= step:
                 self._take_back(bisect_left(self.times, step))

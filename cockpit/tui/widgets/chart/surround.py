@@ -58,8 +58,8 @@ def legend(
     `entries`: (label, colour, value).
     """
     for number, (label, color, value) in enumerate(entries):
-        said = "–" if value is None else value_text(value, unit)
-        text = f"{label} {said}".strip()
+        message = "–" if value is None else value_text(value, unit)
+        text = f"{label} {message}".strip()
         more = f"+{len(entries) - number}"
         needed = width_of(text) + 2
         rest = 0 if number == len(entries) - 1 else width_of(more) + 2

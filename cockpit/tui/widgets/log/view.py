@@ -70,7 +70,7 @@ class LogView(ScrollView, can_focus=True):
         return self._following
 
     @property
-    def unseen(self) -> int:
+    def unread(self) -> int:
         """The number of lines since following was paused."""
         return 0 if self._following else max(0, self._log.total - self._seen)
 
@@ -294,10 +294,10 @@ class LogView(ScrollView, can_focus=True):
         if self._error:
             return Strip([Segment(fit(f" {self._error}", width), base + palette.style("bad"))])
         if self._following:
-            state, words = " following", "good"
+            state, text = " following", "good"
         else:
-            new = f" +{count(self.unseen)} new" if self.unseen else ""
-            state, words = f" paused{new}", "warning"
+            new = f" +{count(self.unread)} new" if self.unread else ""
+            state, text = f" paused{new}", "warning"
         lines = len(self._log.lines)
         parts = [plural(self._log.total, "line")]
         if lines < self._log.total:
@@ -311,7 +311,7 @@ class LogView(ScrollView, can_focus=True):
             parts.append("G follows")
         rest = fit("  " + " · ".join(parts), max(0, width - len(state)))
         segments = [
-            Segment(fit(state, min(width, len(state))), base + palette.style(words)),
+            Segment(fit(state, min(width, len(state))), base + palette.style(text)),
             Segment(rest, base + palette.style("muted")),
         ]
         return Strip(segments).adjust_cell_length(width, base)

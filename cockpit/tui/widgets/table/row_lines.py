@@ -52,11 +52,11 @@ def row_strip(
     segments: list[Segment] = []
     x = 0
     for place in places:
-        text, words = row.cells[place.index] if place.index < len(row.cells) else _NO_CELL
-        words = words or row.style
+        text, message = row.cells[place.index] if place.index < len(row.cells) else _NO_CELL
+        message = message or row.style
         if not muted:
-            words = words.replace("muted", "")
-        style = base + palette.style(words) if palette else base
+            message = message.replace("muted", "")
+        style = base + palette.style(message) if palette else base
         if place.x > x:
             segments.append(Segment(" " * (place.x - x), base))
         segments.append(
