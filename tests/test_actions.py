@@ -118,12 +118,12 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
             make_unwritable()
 
     cluster = Vanishing(ref=REF)
-    told: list[Event] = []
-    await ClusterActions(cluster, emit=told.append).suspend(True)
+    reported: list[Event] = []
+    await ClusterActions(cluster, emit=reported.append).suspend(True)
     assert [ask[0] for ask in cluster.asked] == ["suspend", "announce"], "it counts as done"
     assert "could not be written" in caplog.text
     assert "suspend of trainer, done, is not in it" in caplog.text
-    done, warning = (event for event in told if isinstance(event, Notice))
+    done, warning = (event for event in reported if isinstance(event, Notice))
     assert (done.warning, done.reason) == (False, "Asked")
     assert (warning.warning, warning.reason) == (True, "AuditLog"), "the screen shows it too"
 
@@ -175,8 +175,8 @@ async def test_stack_and_profiles_are_in_the_audit_log_as_they_pause_the_process
         fake.fail("/worker/traceback", Fault(200, "Thread 7"))
         cluster = backend()
         cluster.route = fake.route
-        told: list[Event] = []
-        actions = ClusterActions(cluster, emit=told.append)
+        reported: list[Event] = []
+        actions = ClusterActions(cluster, emit=reported.append)
         assert "Thread 7" in await actions.stack(Process(42, "10.0.0.1"))
         with pytest.raises(UsageError):
             await actions.cpu_profile(Process(42, "10.0.0.1"), 0)
@@ -185,7 +185,7 @@ async def test_stack_and_profiles_are_in_the_audit_log_as_they_pause_the_process
         ("profile", "Process", "process 42 on 10.0.0.1"),
     ]
     assert [line["result"] for line in lines()] == ["done", "failed"]
-    assert [one.reason for one in told if isinstance(one, Notice)] == ["Asked", "Failed"]
+    assert [one.reason for one in reported if isinstance(one, Notice)] == ["Asked", "Failed"]
 
 
 async def test_actions_with_a_refusal_change_nothing_but_read_objects() -> None:

@@ -76,10 +76,10 @@ def told(*hooks: Hook, alerts: int = 1) -> list[Event]:
 def test_a_command_gets_the_alert_as_json_on_its_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert told(Hook(command=to_file(out))) == []
-    said = json.loads(out.read_text())
-    assert said["state"] == "raised"
-    assert said["id"] == "loss-nan/run r"
-    assert said["text"] == "cockpit critical: The loss is not a number"
+    data = json.loads(out.read_text())
+    assert data["state"] == "raised"
+    assert data["id"] == "loss-nan/run r"
+    assert data["text"] == "cockpit critical: The loss is not a number"
 
 
 def test_a_command_is_handed_to_a_shell_only_when_asked(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from cockpit.store.store import Store
 from tests.insight.training_run import Training
 
 
-def arguments(*words: str) -> argparse.Namespace:
+def arguments(*text: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     alerts.arguments(parser, "alerts")
-    return parser.parse_args(words)
+    return parser.parse_args(text)
 
 
 @pytest.fixture(autouse=True)
@@ -54,19 +54,19 @@ def test_json_is_a_list_of_objects_with_names(capsys: pytest.CaptureFixture[str]
     training = sick()
     args = arguments("-o", "json", "--severity", "critical", "--fail")
     assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 1
-    [told] = json.loads(capsys.readouterr().out)
-    assert told["name"] == "loss-nan/run run-1"
-    assert told["severity"] == "critical"
+    [reported] = json.loads(capsys.readouterr().out)
+    assert reported["name"] == "loss-nan/run run-1"
+    assert reported["severity"] == "critical"
 
 
 def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     training = sick()
     args = arguments("--diagnosis")
     assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"shares", "goodput", "eta", "at_risk", "cost", "scaling", "cause"}
-    assert told["goodput"]["wall_s"] > 120
-    assert told["at_risk"]["gpu_seconds"] > 200
+    reported = json.loads(capsys.readouterr().out)
+    assert set(reported) == {"shares", "goodput", "eta", "at_risk", "cost", "scaling", "cause"}
+    assert reported["goodput"]["wall_s"] > 120
+    assert reported["at_risk"]["gpu_seconds"] > 200
 
 
 def test_without_a_run_there_is_nothing_to_report(capsys: pytest.CaptureFixture[str]) -> None:

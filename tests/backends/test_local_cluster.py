@@ -191,9 +191,9 @@ class TestLifecycle:
         left = status("other")
         assert left is not None
         assert "operator not running" in left.message
-        told = await seen(LocalBackend("other"), SourceHealth)
-        assert not told.ok
-        assert "operator not running" in told.error
+        reported = await seen(LocalBackend("other"), SourceHealth)
+        assert not reported.ok
+        assert "operator not running" in reported.error
         with pytest.raises(UnreachableError, match="cannot be changed"):
             await LocalBackend("other").scale(ScaleRequest("gpu", 1))
         with pytest.raises(CockpitError, match="left over"):

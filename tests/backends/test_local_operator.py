@@ -93,8 +93,8 @@ class FakeHead:
 
         class Answer(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                said = self.headers["Authorization"] == f"Bearer {TOKEN}"
-                self.send_response(200 if said else 401)
+                text = self.headers["Authorization"] == f"Bearer {TOKEN}"
+                self.send_response(200 if text else 401)
                 self.end_headers()
                 body = {"ray_version": "2.60.0"} if "version" in self.path else head._nodes()
                 self.wfile.write(json.dumps(body).encode())
@@ -277,8 +277,8 @@ async def test_a_node_that_ray_loses_makes_its_pod_unready(
         nodes = head._nodes
 
         def lost() -> dict[str, object]:
-            told = json.dumps(nodes()).replace('"state": "ALIVE"', '"state": "DEAD"')
-            return dict(json.loads(told))
+            reported = json.dumps(nodes()).replace('"state": "ALIVE"', '"state": "DEAD"')
+            return dict(json.loads(reported))
 
         monkeypatch.setattr(head, "_nodes", lost)
         await until(lambda: any("declared its node dead" in pod.reason for pod in pods()), 10)

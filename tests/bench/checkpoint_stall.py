@@ -36,8 +36,8 @@ class Epoch:
 
 def epochs_of(text: str) -> list[Epoch]:
     """Without the first of each turn, which the turn before still disturbs."""
-    words = [line.split() for line in text.splitlines()]
-    every = [Epoch(turn, float(stall), float(wall)) for turn, stall, wall in words]
+    terms = [line.split() for line in text.splitlines()]
+    every = [Epoch(turn, float(stall), float(wall)) for turn, stall, wall in terms]
     turns = [list(epochs) for _, epochs in groupby(every, key=lambda epoch: epoch.turn)]
     return [epoch for epochs in turns for epoch in epochs[1:]]
 
@@ -55,17 +55,18 @@ def measure(epochs: int, width: int, batch_size: int) -> Table:
             stdout=(cluster.directory / "driver.log").open("w"),
             stderr=subprocess.STDOUT,
         )
-        noted = epochs_of((Path(directory) / "epochs.txt").read_text())
+        recorded = epochs_of((Path(directory) / "epochs.txt").read_text())
         newest = max(Path(directory).glob("results/bench/checkpoint_*/model.pt")).parent
         size_bytes = sum(file.stat().st_size for file in newest.iterdir())
     by_turn = {
-        turn: [epoch for epoch in noted if epoch.turn == turn] for turn in ("none", "async", "sync")
+        turn: [epoch for epoch in recorded if epoch.turn == turn]
+        for turn in ("none", "async", "sync")
     }
     none_s = statistics.median(epoch.wall_s for epoch in by_turn["none"])
     return Table(
         "What a checkpoint costs training",
         f"The bundled job, 2 ranks, {size_bytes / 1e6:.1f} MB each {none_s:.2f} s (an epoch), "
-        f"{len(noted)} epochs, in turns; medians (quartiles). Ray Train's "
+        f"{len(recorded)} epochs, in turns; medians (quartiles). Ray Train's "
         f"controller looks every {POLL_S} s. The stall is the time in which the loop waits, and "
         "the promise is held to the sum of it over the sum of the time.",
         [*lines("async", by_turn, SHARE_TARGET), *lines("sync", by_turn, None)],

@@ -39,9 +39,9 @@ def tabled(found: Sequence[Hang], began: str) -> Table:
     for profile in dict.fromkeys(hang.profile for hang in found):
         # Ray's default has no spare processes: what it takes is shown, and nothing is promised.
         is_promised = profile == "fast"
-        for kind, words in KINDS.items():
+        for kind, text in KINDS.items():
             of = [hang for hang in found if (hang.profile, hang.kind) == (profile, kind)]
-            lines += _lines(f"{words}, profile {profile}", of, is_promised)
+            lines += _lines(f"{text}, profile {profile}", of, is_promised)
     return Table(
         "What a hang costs with a guard",
         "A run of 2 ranks with gloo on local pods, a step every 0.1 s and a checkpoint every "
@@ -53,7 +53,7 @@ def tabled(found: Sequence[Hang], began: str) -> Table:
     )
 
 
-def _lines(words: str, of: Sequence[Hang], is_promised: bool) -> list[Line]:
+def _lines(text: str, of: Sequence[Hang], is_promised: bool) -> list[Line]:
     if not of:
         return []
     back_s = [float("inf") if hang.recovered_s is None else hang.recovered_s for hang in of]
@@ -68,13 +68,13 @@ def _lines(words: str, of: Sequence[Hang], is_promised: bool) -> list[Line]:
 
     return [
         line(
-            f"{words}, {len(of)} hangs: detection to the first new step",
+            f"{text}, {len(of)} hangs: detection to the first new step",
             f"**{_spread(back_s)} s**",
             max(back_s),
             RECOVERED_WITHIN_S,
         ),
         line(
-            f"{words}: the whole hang",
+            f"{text}: the whole hang",
             f"{_spread(whole_s)} s; detected {detected}, killed {killed}",
             max(whole_s),
             WHOLE_WITHIN_S,

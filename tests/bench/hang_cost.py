@@ -68,7 +68,7 @@ def measured() -> Table:
     )
 
 
-def polling(words: str) -> Line:
+def polling(text: str) -> Line:
     steps = 0
 
     def progress() -> int:
@@ -80,7 +80,7 @@ def polling(words: str) -> Line:
     took_s = statistics.median(_taken_s(watchdog.poll) for _ in range(POLLS))
     share = took_s
     value = f"{took_s * 1e6:.0f} µs, {share:.4%} of a core"
-    return Line(words, value, f"≤ {SHARE_TARGET:.2%}", share <= SHARE_TARGET)
+    return Line(text, value, f"≤ {SHARE_TARGET:.2%}", share <= SHARE_TARGET)
 
 
 def dumping(lines: list[Line]) -> wire.Hang:
@@ -141,10 +141,10 @@ def judging(lines: list[Line], record: wire.Hang) -> None:
         assert found is not None
         assert found.ranks == (RANKS // 2,)
 
-    for words, act in ((f"reading the dumps of {RANKS:,} ranks", read), ("their verdict", judge)):
+    for text, act in ((f"reading the dumps of {RANKS:,} ranks", read), ("their verdict", judge)):
         took_s = statistics.median(_taken_s(act) for _ in range(DUMPS))
         size = f", {len(line) / 1024:.0f} KiB" if act is read else ""
-        lines.append(Line(words, f"{took_s * 1e3:.0f} ms{size}"))
+        lines.append(Line(text, f"{took_s * 1e3:.0f} ms{size}"))
 
 
 def detecting() -> Line:

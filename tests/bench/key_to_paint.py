@@ -69,7 +69,7 @@ def screen(count: int) -> None:
     with session:
         session.wait(lambda store: bool(store.pods), 10)
         threading.Thread(target=churn, daemon=True).start()
-        CockpitApp(lambda say: Connection(session, simulation.actions)).run()
+        CockpitApp(lambda log: Connection(session, simulation.actions)).run()
 
 
 def presses(count: int) -> list[float]:

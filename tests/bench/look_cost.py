@@ -39,16 +39,16 @@ def measured() -> Table:
     )
 
 
-def line(words: str, look: Callable[[], None], limit_ms: float | None = None) -> Line:
-    look()  # the first call fills the caches
-    took_ms = statistics.median(taken_ms(look) for _ in range(LOOKS))
+def line(text: str, snapshot: Callable[[], None], limit_ms: float | None = None) -> Line:
+    snapshot()  # the first call fills the caches
+    took_ms = statistics.median(taken_ms(snapshot) for _ in range(LOOKS))
     promise = f"≤ {limit_ms:g} ms" if limit_ms else ""
-    return Line(words, f"{took_ms:.1f} ms", promise, took_ms <= limit_ms if limit_ms else None)
+    return Line(text, f"{took_ms:.1f} ms", promise, took_ms <= limit_ms if limit_ms else None)
 
 
-def taken_ms(look: Callable[[], None]) -> float:
+def taken_ms(snapshot: Callable[[], None]) -> float:
     began_s = time.process_time()
-    look()
+    snapshot()
     return 1_000 * (time.process_time() - began_s)
 
 

@@ -144,7 +144,7 @@ def stalled(run: Played, promised: bool) -> list[Line]:
             (
                 now
                 for now, text in terminal.texts(30.0)
-                if any(_is_step(word, newest) for word in NUMBER.findall(text))
+                if any(_is_step(label, newest) for label in NUMBER.findall(text))
             ),
             None,
         )
@@ -162,17 +162,17 @@ def stalled(run: Played, promised: bool) -> list[Line]:
     ]
 
 
-def _is_step(word: str, newest: int) -> bool:
-    return newest <= int(word.replace(",", "")) <= newest + 60 * played.STEPS_PER_S
+def _is_step(text: str, newest: int) -> bool:
+    return newest <= int(text.replace(",", "")) <= newest + 60 * played.STEPS_PER_S
 
 
 def promise(
     what: str, value: float, unit: str, most: float, promised: bool, digits: int = 0
 ) -> Line:
-    said = f"{value:.{digits}f} {unit}"
+    text = f"{value:.{digits}f} {unit}"
     if not promised:
-        return Line(what, said)
-    return Line(what, said, f"≤ {most:g} {unit}", value <= most)
+        return Line(what, text)
+    return Line(what, text, f"≤ {most:g} {unit}", value <= most)
 
 
 if __name__ == "__main__":

@@ -33,10 +33,10 @@ class Note:
 def notes(directory: Path, rank: int) -> list[Note]:
     """In order; a line that is being written is left out."""
     whole = (directory / f"rank-{rank}.txt").read_text().rpartition("\n")[0]
-    words = (line.split() for line in whole.splitlines())
+    terms = (line.split() for line in whole.splitlines())
     return [
-        Note(int(step), float(ended), float(epoch), told == "1", float(stood), float(cpu))
-        for step, ended, epoch, told, stood, cpu in words
+        Note(int(step), float(ended), float(epoch), reported == "1", float(stood), float(cpu))
+        for step, ended, epoch, reported, stood, cpu in terms
     ]
 
 
@@ -46,18 +46,18 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
     from training import telemetry
     from training.jobs import checkpointed
 
-    directory, mute = Path(config.pop("directory")), config.pop("mute")
-    tell, rank, held = telemetry.step, get_context().get_world_rank(), telemetry._rank
+    directory, without_telemetry = Path(config.pop("directory")), config.pop("mute")
+    report, rank, held = telemetry.step, get_context().get_world_rank(), telemetry._rank
 
     def noting(**numbers: Any) -> None:
         numbers["step"] += FIRST[rank]
-        told = not mute or int(numbers["epoch"] - 1e-9) % 2 == 0
-        telemetry._rank = held if told else None  # sections are not reported then either
-        if told:
-            tell(**numbers)
+        reported = not without_telemetry or int(numbers["epoch"] - 1e-9) % 2 == 0
+        telemetry._rank = held if reported else None  # sections are not reported then either
+        if reported:
+            report(**numbers)
         now, epoch, stood = time.time(), numbers["epoch"], numbers["checkpoint_s"]
-        said = numbers["step"], now, epoch, int(told), stood, time.process_time()
-        print(*said, file=file)
+        lines = numbers["step"], now, epoch, int(reported), stood, time.process_time()
+        print(*lines, file=file)
 
     with (directory / f"rank-{rank}.txt").open("w", buffering=1) as file:
         vars(telemetry)["step"] = noting
@@ -73,12 +73,12 @@ def main() -> None:
 
     from training.jobs.checkpointed import Settings
 
-    directory, workers, mute = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
+    directory, workers, without_telemetry = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
     ray.init()
     settings = Settings(workers=workers, epochs=2_000)
     TorchTrainer(
         train,
-        train_loop_config=asdict(settings) | {"directory": directory, "mute": mute},
+        train_loop_config=asdict(settings) | {"directory": directory, "mute": without_telemetry},
         scaling_config=ScalingConfig(num_workers=workers),
         run_config=RunConfig(name="bench", storage_path=f"{directory}/results"),
     ).fit()

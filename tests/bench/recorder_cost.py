@@ -163,11 +163,11 @@ def hour(ranks: int, seconds: int) -> Iterator[tuple[float, list[Event]]]:
         at_s = START_S + second
         now = [*begin, *cluster(ranks, at_s, chance, listed=second % 2 == 0)]
         begin = []
-        told = range(ranks)
+        reported = range(ranks)
         if ranks > FEW:
             first = second * TOLD % ranks
-            told = range(first, min(ranks, first + TOLD))
-        samples = tuple(sample(rank, at_s, second, chance) for rank in told)
+            reported = range(first, min(ranks, first + TOLD))
+        samples = tuple(sample(rank, at_s, second, chance) for rank in reported)
         wide = spreads(ranks, chance) if ranks > FEW else ()
         now.append(
             RankSampled(

@@ -293,7 +293,7 @@ def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
     )
 
 
-def _lines(words: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
+def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
     within_s = promised.within_s if promised else None
     first_s = [row.first_step_s for row in rows]
     detail = [f"detected {_spread([row.detected_s for row in rows])}"]
@@ -305,7 +305,7 @@ def _lines(words: str, rows: Sequence[Row], promised: Case | None) -> list[Line]
         detail.append(f"beyond the checkpoint {beyond}")
     lines = [
         Line(
-            f"{words}, {len(rows)} drill{'s' if len(rows) > 1 else ''}",
+            f"{text}, {len(rows)} drill{'s' if len(rows) > 1 else ''}",
             f"**{_spread(first_s)} s**; {', '.join(detail)}",
             f"≤ {within_s:g} s" if within_s else "",
             _median(rows, "first_step_s") <= within_s if within_s else None,
@@ -314,7 +314,7 @@ def _lines(words: str, rows: Sequence[Row], promised: Case | None) -> list[Line]
     if promised is not None and (limit_s := promised.detected_within_s):
         took_s = _median(rows, "detected_s")
         lines.append(
-            Line(f"{words}: detected", f"{took_s:.1f} s", f"≤ {limit_s:g} s", took_s <= limit_s)
+            Line(f"{text}: detected", f"{took_s:.1f} s", f"≤ {limit_s:g} s", took_s <= limit_s)
         )
     return lines
 
@@ -351,7 +351,7 @@ def measure_all(
         testbed, testbed_waits = None, True
         for name in names:
             case = CASES[name]
-            for profile in (PROFILES[word] for word in profiles if word in case.profiles):
+            for profile in (PROFILES[text] for text in profiles if text in case.profiles):
                 done = sum((row.case, row.profile) == (name, profile.name) for row in rows)
                 if done >= drills:
                     continue

@@ -53,13 +53,13 @@ def measure() -> Table:
                     break
             ended = time.time()
         arrivals.close()
-        noted = [run.notes(Path(directory), rank) for rank in (0, 1)]
+        recorded = [run.notes(Path(directory), rank) for rank in (0, 1)]
     latencies = [
         late
         for rank in (0, 1)
         for late in delays(
             shown[rank],
-            [(n.ended_s, n.step) for n in noted[rank] if started < n.ended_s < ended - 5],
+            [(n.ended_s, n.step) for n in recorded[rank] if started < n.ended_s < ended - 5],
         )
     ]
     parts = arrivals.parts(shown, started, ended - 5)

@@ -41,8 +41,8 @@ class Table:
             for line in self.lines
         ]
         head = ["| measure | value | target | |", "|---|---|---|---|"]
-        said = f"{self.how} At the start: {self.load}."
-        return "\n".join([f"## {self.title}", "", said, "", *head, *rows])
+        text = f"{self.how} At the start: {self.load}."
+        return "\n".join([f"## {self.title}", "", text, "", *head, *rows])
 
 
 def show(measure: Callable[[], Table]) -> int:
@@ -69,8 +69,8 @@ def busy(over_s: float = 1.0) -> float:
 
 def _ticks() -> tuple[int, int]:
     """Idle and all, since boot (proc(5)); idle includes waiting for a disk."""
-    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
-    ticks = [int(word) for word in words[:8]]
+    text = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    ticks = [int(label) for label in text[:8]]
     return ticks[3] + ticks[4], sum(ticks)
 
 
@@ -86,5 +86,5 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -337,8 +337,8 @@ def measure_job() -> list[Line]:
     ):
         say(f"training for {JOB_S:g} s …")
         session.wait(lambda store: False, JOB_S)
-        noted = run.notes(Path(directory), 0)
-    epochs = epochs_of(noted)
+        recorded = run.notes(Path(directory), 0)
+    epochs = epochs_of(recorded)
     cpu, wall = (neighbours([(epoch.told, read(epoch)) for epoch in epochs]) for read in READ)
     step_s = statistics.median(epoch.wall_s for epoch in epochs)
     job = f"the job's step ({step_s * 1e3:.0f} ms)"
@@ -368,23 +368,23 @@ class Epoch:
 READ: tuple[Callable[[Epoch], float], ...] = (lambda e: e.cpu_s, lambda e: e.wall_s)
 
 
-def epochs_of(noted: list[run.Note]) -> list[Epoch]:
+def epochs_of(recorded: list[run.Note]) -> list[Epoch]:
     """Complete steps. Steps that wait for a checkpoint are left out."""
     steps: dict[int, list[tuple[bool, float, float]]] = {}
-    for before, note in pairwise(noted):
+    for before, note in pairwise(recorded):
         if not note.checkpoint_s:
             took = (note.told, note.cpu_s - before.cpu_s, note.ended_s - before.ended_s)
             steps.setdefault(int(note.epoch - 1e-9), []).append(took)
     return [
-        Epoch(told[0], statistics.fmean(cpu), statistics.fmean(wall))
+        Epoch(reported[0], statistics.fmean(cpu), statistics.fmean(wall))
         for number in sorted(steps)[1:-1]
-        for told, cpu, wall in [tuple(zip(*steps[number], strict=True))]
+        for reported, cpu, wall in [tuple(zip(*steps[number], strict=True))]
     ]
 
 
 def neighbours(epochs: list[tuple[bool, float]]) -> list[float]:
     """With ÷ without, of each epoch and the one after it."""
-    return [a / b if told else b / a for (told, a), (_, b) in pairwise(epochs)]
+    return [a / b if reported else b / a for (reported, a), (_, b) in pairwise(epochs)]
 
 
 if __name__ == "__main__":

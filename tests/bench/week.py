@@ -168,7 +168,7 @@ def screen() -> None:
 
     with session:
         threading.Thread(target=go_on, daemon=True).start()
-        CockpitApp(lambda say: Connection(session)).run()
+        CockpitApp(lambda log: Connection(session)).run()
 
 
 def measure() -> Table:

@@ -163,13 +163,13 @@ def test_a_local_cluster_that_runs_is_taken_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     local(monkeypatch, "demo")
-    said: list[str] = []
-    assert str(connect.backend(args(), log=said.append).ref) == "local:demo"
-    assert "Taken: local cluster demo" in said[0]
-    assert "--context" in said[0]
-    said.clear()
-    assert str(connect.backend(args(local=True), log=said.append).ref) == "local:demo"
-    assert said == [], "it was asked for"
+    lines: list[str] = []
+    assert str(connect.backend(args(), log=lines.append).ref) == "local:demo"
+    assert "Taken: local cluster demo" in lines[0]
+    assert "--context" in lines[0]
+    lines.clear()
+    assert str(connect.backend(args(local=True), log=lines.append).ref) == "local:demo"
+    assert lines == [], "it was asked for"
 
 
 def test_kubernetes_is_taken_when_it_is_named_or_nothing_else_is_there(
@@ -222,12 +222,12 @@ def test_contexts_are_listed_without_asking_anybody_and_without_secrets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["contexts", "-o", "json"]) == 0
-    said = capsys.readouterr().out
-    assert [(row["name"], row["current"]) for row in json.loads(said)] == [
+    text = capsys.readouterr().out
+    assert [(row["name"], row["current"]) for row in json.loads(text)] == [
         ("prod", True),
         ("lab", False),
     ]
-    assert "not-shown" not in said
+    assert "not-shown" not in text
     assert cli.main(["contexts", "--context", "lab"]) == 0
 
 
@@ -244,11 +244,11 @@ def test_a_context_that_may_not_be_listed_is_one_row_and_the_others_are_there(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kubernetes, "clusters_of", of)
         assert cli.main(["clusters", "-o", "json"]) == 0
-        said = capsys.readouterr()
-        rows = json.loads(said.out)
+        text = capsys.readouterr()
+        rows = json.loads(text.out)
         assert [(row["name"], row["context"]) for row in rows] == [("trainer", "prod"), ("", "lab")]
         assert "expired" in rows[1]["error"]
-        assert "Context lab: lab refused you. expired" in said.err
+        assert "Context lab: lab refused you. expired" in text.err
         assert cli.main(["clusters", "--context", "lab"]) == 4
 
 
@@ -257,6 +257,6 @@ def test_every_context_that_is_down_is_reported_and_that_is_a_failure(
 ) -> None:
     there.error = UnreachableError("No way.", "refused")
     assert cli.main(["clusters"]) == 3
-    said = capsys.readouterr()
-    assert said.err.count("No way. refused") == 2
-    assert said.out == "No clusters.\n"
+    text = capsys.readouterr()
+    assert text.err.count("No way. refused") == 2
+    assert text.out == "No clusters.\n"

@@ -40,9 +40,9 @@ def test_the_faults_are_listed_without_a_cluster_too(capsys: Capture) -> None:
     assert [row["name"] for row in rows if row["kind"] == "fault"] == list(NAMES)
     assert {row["available"] for row in rows if row["kind"] == "fault"} == {None}
     assert main(["drill", "list"]) == 0
-    said = capsys.readouterr()
-    assert "So it is unknown what is available here." in said.err
-    assert "smoke" in said.out
+    text = capsys.readouterr()
+    assert "So it is unknown what is available here." in text.err
+    assert "smoke" in text.out
 
 
 def test_one_fault_is_listed_with_its_parameters(capsys: Capture) -> None:
@@ -129,9 +129,9 @@ def test_a_file_of_the_history_that_is_torn_is_reported_and_the_rest_is_listed(
     history.keep(kept())
     (history.directory / "0-torn.json").write_text("{")
     assert main(["drill", "history"]) == 0
-    said = capsys.readouterr()
-    assert "0-torn.json cannot be read" in said.err
-    assert "drill-a1" in said.out
+    text = capsys.readouterr()
+    assert "0-torn.json cannot be read" in text.err
+    assert "drill-a1" in text.out
 
 
 def test_a_report_is_written_as_html_markdown_and_json(tmp_path: Path, capsys: Capture) -> None:

@@ -118,8 +118,8 @@ def test_plan_has_the_commands_that_run_on_this_machine(
     plan = DrillPlan("pod-kill", (FaultSpec("pod-kill"),), abort=(probe,), timeouts=QUICK)
     with pytest.raises(UsageError):
         run(session, plan=plan)
-    said = capsys.readouterr().err
-    assert "Runs on this machine: curl -fsS http://model.example/healthz" in said
+    text = capsys.readouterr().err
+    assert "Runs on this machine: curl -fsS http://model.example/healthz" in text
 
 
 def test_undo_with_yes_needs_the_name_of_a_stale_entry(stale: Entry) -> None:

@@ -58,11 +58,11 @@ def test_whole_policy_is_printed_before_the_question(
     policies: list[Policy], capsys: Capture
 ) -> None:
     assert main(["guard", "demo", "--action", "restart"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("Cluster: context prod, namespace ml, RayCluster trainer.\n")
+    text = capsys.readouterr().err
+    assert text.startswith("Cluster: context prod, namespace ml, RayCluster trainer.\n")
     for line in Policy(hang=Action.RESTART).lines:
-        assert line in said
-    assert "standard input is no terminal" in said
+        assert line in text
+    assert "standard input is no terminal" in text
     assert not policies
 
 

@@ -70,9 +70,9 @@ def test_what_the_worker_groups_can_never_have_is_reported(
         WorkerGroup("cpu", 1, 1, 0, 4),
         WorkerGroup("gpu", 0, 0, 0, 2, Resources(cpus=1.5, gpus=2)),
     ]
-    said = shortage(spec(*argv), groups)
-    assert lacks in said
-    assert bool(said) == bool(lacks)
+    text = shortage(spec(*argv), groups)
+    assert lacks in text
+    assert bool(text) == bool(lacks)
     assert shortage(spec(*argv), []) == ""
 
 
@@ -97,11 +97,11 @@ def test_a_dry_run_reports_when_there_can_never_be_so_many(
     scripted = ScriptedBackend((GroupsListed(at_s=0.0, source="backend", groups=groups),))
     monkeypatch.setattr(connect, "backend", lambda args, **how: scripted)
     assert cli.main(["launch", "checkpointed", "--workers", workers, "--dry-run"]) == 0
-    told = capsys.readouterr().err.splitlines()
-    assert told[-1] == "Dry run: nothing was changed."
-    assert told[0] == "Cluster: local cluster scripted."
-    assert ("room for 4 at most (4 pods)" in told[2]) == lacks
-    assert len(told) == 3 + lacks
+    reported = capsys.readouterr().err.splitlines()
+    assert reported[-1] == "Dry run: nothing was changed."
+    assert reported[0] == "Cluster: local cluster scripted."
+    assert ("room for 4 at most (4 pods)" in reported[2]) == lacks
+    assert len(reported) == 3 + lacks
     assert scripted.asked == [("aclose",)]
 
 
@@ -130,8 +130,8 @@ def test_a_jobs_settings_are_listed_by_group(
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines.index("Run") < lines.index("Optimizer") < lines.index("On Ray")
-    told = {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
-    assert told == {setting.name for setting in bundled_job("checkpointed").settings}
+    reported = {line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
+    assert reported == {setting.name for setting in bundled_job("checkpointed").settings}
     assert next(line for line in lines if "precision" in line).split()[1] == "fp32"
     assert "[fp32, tf32, bf16, fp16]" in " ".join(" ".join(lines).split())
 
@@ -225,9 +225,9 @@ def test_what_cannot_be_launched_is_reported_before_a_cluster_is_looked_for(
     Path("epochs.toml").write_text("epochs = 7\n")
     monkeypatch.setattr(sys, "argv", ["cockpit", "launch", *argv])
     assert cli.main() == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) <= 3
+    text = capsys.readouterr().err
+    assert words in text
+    assert len(text.splitlines()) <= 3
 
 
 def test_a_launch_beside_a_job_that_runs_reports_whom_its_ranks_may_wait_for() -> None:

@@ -30,8 +30,8 @@ class Taken:
 
     def status(self, name: str) -> LocalCluster:
         head = Pod("lab-head", "headgroup", NodeType.HEAD, self.phase, True)
-        told = Status(1.0, NOBODY, (PodStatus(head, NOBODY),))
-        return LocalCluster(name, None, told, self.operator_alive, self._directory)
+        reported = Status(1.0, NOBODY, (PodStatus(head, NOBODY),))
+        return LocalCluster(name, None, reported, self.operator_alive, self._directory)
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Taken:
 
 def test_pods_that_live_are_not_taken_down_unasked(lab: Taken, capsys: Capture) -> None:
     assert main(["local", "down", "lab"]) == 2
-    told = capsys.readouterr().err
-    assert "Take down local cluster lab: 1 pod, every run on it, and its files." in told
-    assert "Add --yes" in told
+    reported = capsys.readouterr().err
+    assert "Take down local cluster lab: 1 pod, every run on it, and its files." in reported
+    assert "Add --yes" in reported
     assert main(["local", "down", "lab", "--dry-run"]) == 0
     assert main(["--read-only", "local", "down", "lab", "--yes"]) == 4
     assert lab.down == []

@@ -122,8 +122,8 @@ def run(
 ) -> Callable[..., tuple[int, str, str]]:
     def call(*argv: str) -> tuple[int, str, str]:
         code = main(list(argv))
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        text = capsys.readouterr()
+        return code, text.out, text.err
 
     return call
 

@@ -129,9 +129,9 @@ def test_what_is_not_allowed_is_refused_with_4_before_anything_is_sent(
 ) -> None:
     cluster.denied = {verb: "you may not do that in namespace ml"}
     assert cli.main([*argv, "--yes"]) == 4
-    said = capsys.readouterr().err
-    assert "You may not do that in namespace ml." in said
-    assert "cockpit doctor" in said
+    text = capsys.readouterr().err
+    assert "You may not do that in namespace ml." in text
+    assert "cockpit doctor" in text
     assert changes(cluster) == []
     assert not audit.path().exists()
 
@@ -143,9 +143,9 @@ def test_read_only_refuses_and_a_dry_run_only_reports(
     assert cli.main([*argv, "--yes", "--read-only"]) == 4
     assert "read-only" in capsys.readouterr().err
     assert cli.main([*argv, "--dry-run"]) == 0
-    said = capsys.readouterr().err
-    assert "Dry run: nothing was changed." in said
-    assert len(said.splitlines()) >= 2, "it says what it would do"
+    text = capsys.readouterr().err
+    assert "Dry run: nothing was changed." in text
+    assert len(text.splitlines()) >= 2, "it says what it would do"
     assert changes(cluster) == []
 
 
@@ -214,9 +214,9 @@ def test_yes_needs_the_cluster_by_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert cli.main([*argv, "--yes"]) == 2
-    said = capsys.readouterr().err
-    assert "no flag, variable or profile names one" in said
-    assert "--context prod -n ml --cluster trainer" in said
+    text = capsys.readouterr().err
+    assert "no flag, variable or profile names one" in text
+    assert "--context prod -n ml --cluster trainer" in text
     assert changes(cluster) == []
     if argv[0] == "drill":
         return  # it would wait for the pod's replacement
@@ -251,9 +251,9 @@ def test_yes_is_not_enough_on_a_protected_cluster(
     configure(PROTECTED)
     named = ("--cluster", "trainer", "--yes")
     assert cli.main([*argv, *named]) == 4
-    said = capsys.readouterr().err
-    assert "Cluster trainer is protected: --yes alone does not change it." in said
-    assert "Add --i-mean trainer" in said
+    text = capsys.readouterr().err
+    assert "Cluster trainer is protected: --yes alone does not change it." in text
+    assert "Add --i-mean trainer" in text
     assert cli.main([*argv, *named, "--i-mean", "trainer-2"]) == 2
     assert "--i-mean trainer-2 is not the cluster of this plan, trainer." in capsys.readouterr().err
     assert changes(cluster) == []
@@ -329,10 +329,10 @@ def test_a_suspension_names_what_it_takes_away(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["suspend", "--dry-run"]) == 0
-    said = capsys.readouterr().err
-    assert "its 2 pods go, the head too" in said
-    assert "train-7x" in said
-    assert "cockpit unsuspend" in said
+    text = capsys.readouterr().err
+    assert "its 2 pods go, the head too" in text
+    assert "train-7x" in text
+    assert "cockpit unsuspend" in text
     assert cli.main(["unsuspend", "--yes"]) == 2, "it is not suspended"
     cluster.events = events(ClusterHealth.SUSPENDED)
     assert cli.main(["unsuspend", "--yes"]) == 0
@@ -399,9 +399,9 @@ def test_replicas_of_several_hosts_are_counted_as_replicas(
     group = replace(GPU, desired=4, ready=4, max=16, hosts=4)
     cluster.events = events(ClusterHealth.READY, group)
     assert cli.main(["scale", "gpu", "+1", "--remove", "trainer-gpu-a", "--dry-run"]) == 0
-    said = capsys.readouterr().err
-    assert "from 1 to 2 replicas of 4 pods" in said
-    assert "the other 3 pods of its replica" in said
+    text = capsys.readouterr().err
+    assert "from 1 to 2 replicas of 4 pods" in text
+    assert "the other 3 pods of its replica" in text
     assert cli.main(["scale", "gpu", "--yes"]) == 2
 
 
@@ -427,9 +427,9 @@ def test_what_is_refused_beside_it_does_not_take_the_rest_away(
     refused = SourceHealth(at_s=1.0, source="backend:pods", ok=False, error="you may not")
     cluster.events = events(ClusterHealth.READY, GPU, refused)
     assert cli.main(["groups"]) == 0
-    said = capsys.readouterr()
-    assert "gpu" in said.out
-    assert "Without pods: you may not" in said.err
+    text = capsys.readouterr()
+    assert "gpu" in text.out
+    assert "Without pods: you may not" in text.err
 
 
 def test_tables_have_kubernetes_columns_only_where_there_is_something_in_them(
@@ -505,9 +505,9 @@ def test_log_of_a_rayjob_that_is_not_submitted_yet_reports_what_is_missing(
     waiting = replace(RAYJOB, status=JobStatus.PENDING, submitted=False)
     cluster.events = (*cluster.events, JobsListed(at_s=9.0, source="backend", jobs=(waiting,)))
     assert cli.main(["logs", "train-ab12"]) == 3
-    said = capsys.readouterr().err
-    assert "waiting until the operator has submitted the job to Ray" in said
-    assert "Add -f" in said
+    text = capsys.readouterr().err
+    assert "waiting until the operator has submitted the job to Ray" in text
+    assert "Add -f" in text
 
 
 def test_a_rayjob_is_launched_and_followed_to_its_end(
@@ -533,12 +533,12 @@ def test_a_rayjob_is_launched_and_followed_to_its_end(
     monkeypatch.setattr(Cluster, "create_rayjob", create)
     argv = ["launch", "checkpointed", "--via", "rayjob", "--own-cluster", "--deadline", "60", "-f"]
     assert cli.main([*argv, "--replicas", "gpu=2"]) == 1
-    said = capsys.readouterr()
-    assert said.out.strip() == made[0]
-    assert "on a new cluster, a copy of" in said.err
-    assert "KubeRay deletes the new cluster when the job ends." in said.err
-    assert "KubeRay ends the job after 60 s." in said.err
-    assert f"RayJob {made[0]} is FAILED: it was ended" in said.err
+    text = capsys.readouterr()
+    assert text.out.strip() == made[0]
+    assert "on a new cluster, a copy of" in text.err
+    assert "KubeRay deletes the new cluster when the job ends." in text.err
+    assert "KubeRay ends the job after 60 s." in text.err
+    assert f"RayJob {made[0]} is FAILED: it was ended" in text.err
 
 
 @pytest.mark.parametrize(

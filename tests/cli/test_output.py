@@ -92,11 +92,11 @@ def test_a_script_without_telemetry_is_reported_by_what_it_reports(
         {"train_loss": pytest.approx(0.3)},
     ]
     print_status(store, "table", 52.0)
-    said = capsys.readouterr().out
-    assert "Run demo: RUNNING, attempt 1\n" in said, "a step that nobody told is not 0"
-    assert "Reported: train_loss 0.25, epoch 7\n" in said
-    assert "Checkpoint: 12 s ago, 70.9 kB, taken in 0.49 s, /results/checkpoint_7\n" in said
-    assert said.endswith(
+    text = capsys.readouterr().out
+    assert "Run demo: RUNNING, attempt 1\n" in text, "a step that nobody told is not 0"
+    assert "Reported: train_loss 0.25, epoch 7\n" in text
+    assert "Checkpoint: 12 s ago, 70.9 kB, taken in 0.49 s, /results/checkpoint_7\n" in text
+    assert text.endswith(
         "RANK  POD          TRAIN_LOSS\n"
         "   0  t-workers-1         0.2\n"
         "   1  t-workers-2         0.3\n"
@@ -117,9 +117,9 @@ def test_watching_reports_why_there_is_no_sample(capsys: pytest.CaptureFixture[s
     events: list[Event] = [health, run_seen(1.0, RunState.RUNNING), report, report]
     for seen in [*events, tick(1, 3.0, 1, 5)]:
         watched.on_event(seen)
-    told = capsys.readouterr()
-    assert told.err.count("telemetry.step") == 1
-    assert [json.loads(line)["run"] for line in told.out.splitlines()] == ["demo", "demo"]
+    reported = capsys.readouterr()
+    assert reported.err.count("telemetry.step") == 1
+    assert [json.loads(line)["run"] for line in reported.out.splitlines()] == ["demo", "demo"]
 
 
 @pytest.mark.parametrize("verb", ["groups", "pods", "nodes", "jobs", "runs", "ranks"])

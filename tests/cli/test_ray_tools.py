@@ -109,9 +109,9 @@ def test_a_ranks_process_is_looked_into(
     assert found["pid"] != stack["pid"]
     assert 99 <= sum(hot["self_percent"] for hot in found["hot"]) <= 101 or len(found["hot"]) == 15
     assert main(["profile", "0", "--seconds", "1", "--out", str(svg), "--top", "3"]) == 0
-    said = capsys.readouterr()
-    assert "samples; percent of them in a function" in said.out
-    assert str(svg) in said.err
+    text = capsys.readouterr()
+    assert "samples; percent of them in a function" in text.out
+    assert str(svg) in text.err
 
     assert main(["profile", "0", "--seconds", "90", "--out", str(svg)]) == 2
     assert "between 1 and 60" in capsys.readouterr().err
@@ -157,9 +157,9 @@ def test_logs_of_ranks_driver_and_raylets_are_merged_by_time(
     job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["logs", "--all", job, "--lines", "20", "-o", "jsonl"]) == 0
-    said = capsys.readouterr()
-    assert "Not read: rank" not in said.err, said.err
-    rows = [json.loads(line) for line in said.out.splitlines()]
+    text = capsys.readouterr()
+    assert "Not read: rank" not in text.err, text.err
+    rows = [json.loads(line) for line in text.out.splitlines()]
     names = {name for row in rows for name in row["logs"]}
     assert {"rank 0", "driver", "controller", "gcs"} <= names, "rank 1 may have logged nothing"
     assert sum(name.startswith("raylet ") for name in names) == 3

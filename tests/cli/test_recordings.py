@@ -99,9 +99,9 @@ def test_what_is_no_recording_is_a_sentence(path: Path, capsys: pytest.CaptureFi
     for name in (str(other), "nothing"):
         for verb in ("replay", "export"):
             assert main([verb, name, "-o", "json"]) in (1, 2)
-            told = capsys.readouterr().err
-            assert "Traceback" not in told
-            assert name in told
+            reported = capsys.readouterr().err
+            assert "Traceback" not in reported
+            assert name in reported
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,12 @@ from cockpit.recorder.writing.recorder import Recorder
 from tests.report.runs import PASSWORD, RUN, START_S, TOKEN, events
 
 
-def record(name: str, told: Iterable[Event] | None = None) -> Path:
+def record(name: str, reported: Iterable[Event] | None = None) -> Path:
     """A recording in the user's directory, as if its events had arrived when they happened."""
     path = Library(paths.state_dir()).directory / f"{RUN}.cockpit"
     now = [START_S]
     recorder = Recorder(path, clock=lambda: now[0])
-    for event in sorted(told or events(name), key=lambda event: event.at_s):
+    for event in sorted(reported or events(name), key=lambda event: event.at_s):
         now[0] = event.at_s
         recorder.take(event)
     recorder.close()
@@ -62,10 +62,10 @@ def test_a_recording_that_was_left_reports_that_it_ends_there(
     path = record("llama-ft", (e for e in events("llama-ft") if e.at_s < START_S + 100))
     asked = ["report", "raysubmit_1", "-o", "md", "--out", "-"]  # as its job is called
     assert main(asked) == 0
-    told = capsys.readouterr().out
-    assert "The recording ends after 1 m " in told
-    assert "before the end of the run, which was running; " in told
-    assert "recorded until" in told
+    reported = capsys.readouterr().out
+    assert "The recording ends after 1 m " in reported
+    assert "before the end of the run, which was running; " in reported
+    assert "recorded until" in reported
     lock = Lock(path)
     lock.take()
     try:
@@ -95,13 +95,13 @@ def test_json_on_standard_output_has_the_numbers_as_they_are(
 ) -> None:
     record("llama-ft")
     assert main(["report", RUN, "-o", "json", "--out", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    reported = json.loads(capsys.readouterr().out)
     assert list(here.iterdir()) == []
-    assert told["outcome"] == "mixed"
-    assert told["sections"]["numbers"]["duration_s"] == 600.0
-    assert told["sections"]["attempts"]["attempts"][1]["reason"] == "preempted"
-    assert sum(told["sections"]["goodput"]["shares_percent"].values()) == pytest.approx(100.0)
-    assert PASSWORD not in json.dumps(told)
+    assert reported["outcome"] == "mixed"
+    assert reported["sections"]["numbers"]["duration_s"] == 600.0
+    assert reported["sections"]["attempts"]["attempts"][1]["reason"] == "preempted"
+    assert sum(reported["sections"]["goodput"]["shares_percent"].values()) == pytest.approx(100.0)
+    assert PASSWORD not in json.dumps(reported)
 
 
 def test_what_is_written_goes_by_the_flag_then_by_the_ending() -> None:

@@ -159,9 +159,9 @@ def test_a_configuration_that_is_not_understood_names_the_place(
 ) -> None:
     write(text)
     assert cli.main(["status"]) == 2
-    said = capsys.readouterr().err
-    assert words in said
-    assert len(said.splitlines()) <= 3
+    reported = capsys.readouterr().err
+    assert words in reported
+    assert len(reported.splitlines()) <= 3
     assert cli.main(["config", "path"]) == 0, "a broken file can still be found and mended"
 
 

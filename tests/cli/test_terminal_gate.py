@@ -66,14 +66,14 @@ def test_verbs_print_no_control_sequence(
     verb: str, output: str, hostile: FakeDashboard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = cli.main(["--address", hostile.route.base_url, verb, "-o", output])
-    said = capsys.readouterr()
-    assert not dangerous(said.out + said.err)
-    assert code == 0, said.err
+    text = capsys.readouterr()
+    assert not dangerous(text.out + text.err)
+    assert code == 0, text.err
     if output == "json":
-        assert json.loads(said.out)
+        assert json.loads(text.out)
     elif verb == "jobs":
-        assert "a b c" in said.out
-        assert len(said.out.splitlines()) == 2, "a line end in an id is no new row"
+        assert "a b c" in text.out
+        assert len(text.out.splitlines()) == 2, "a line end in an id is no new row"
 
 
 def test_errors_print_no_control_sequence(
@@ -83,18 +83,18 @@ def test_errors_print_no_control_sequence(
     assert cli.main(["--address", hostile.route.base_url, "logs", f"no{TITLE}pe"]) == 2
     assert cli.main([f"{TITLE}jobs"]) == 2
     assert cli.main(["jobs", f"--{TITLE}"]) == 2
-    said = capsys.readouterr().err
-    assert "Jobs: a b c" in said
-    assert not dangerous(said)
+    text = capsys.readouterr().err
+    assert "Jobs: a b c" in text
+    assert not dangerous(text)
 
 
 def test_the_gate_keeps_newlines_and_tabs(capsys: pytest.CaptureFixture[str]) -> None:
     streams.prepare()
     print(f"a\tb\r\n{HOSTILE}c", "ünïcode → 日本", file=sys.stdout)
     sys.stderr.writelines(["x\x1b[31my\n", "\x1b", "]0;title"])
-    said = capsys.readouterr()
-    assert said.out == "a\tb\nc ünïcode → 日本\n"
-    assert said.err == "xy\n]0;title"
+    text = capsys.readouterr()
+    assert text.out == "a\tb\nc ünïcode → 日本\n"
+    assert text.err == "xy\n]0;title"
 
 
 def test_prepare_gates_each_stream_once() -> None:

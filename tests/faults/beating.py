@@ -22,7 +22,7 @@ SPEED = 10.0
 
 class BeatingApp(CockpitApp):
     def __init__(self, simulation: Simulation, beats: Path) -> None:
-        super().__init__(lambda say: Connection(simulation.session, simulation.actions))
+        super().__init__(lambda log: Connection(simulation.session, simulation.actions))
         self._simulation, self._beats = simulation, beats
         self._began = time.monotonic()
 

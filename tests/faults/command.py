@@ -29,7 +29,7 @@ class Said:
     out: str
     err: str
 
-    def is_a_sentence(self, code: int, *words: str, plan: int = 0) -> None:
+    def is_a_sentence(self, code: int, *text: str, plan: int = 0) -> None:
         """At most three lines on standard error, no traceback, and the right exit code.
 
         `plan`: the number of lines before them that show the plan.
@@ -38,8 +38,8 @@ class Said:
         assert 1 <= len(self.err.splitlines()) - plan <= 3, self.err
         assert "Traceback" not in self.err
         assert "defect" not in self.err
-        for word in words:
-            assert word in self.err, self.err
+        for label in text:
+            assert label in self.err, self.err
 
 
 def run(
@@ -75,15 +75,15 @@ class Running:
     """Standard error so far."""
     out: list[str] = field(default_factory=list)
 
-    def saw(self, words: str, timeout_s: float = 240.0) -> str:
+    def saw(self, text: str, timeout_s: float = 240.0) -> str:
         """Wait for a line of either stream with that text; return the line."""
         deadline = time.monotonic() + timeout_s
         while True:
             for line in [*self.lines, *self.out]:
-                if words in line:
+                if text in line:
                     return line
             assert self.process.poll() is None, self.lines
-            assert time.monotonic() < deadline, (words, self.lines)
+            assert time.monotonic() < deadline, (text, self.lines)
             time.sleep(0.02)
 
     def signal(self, number: signal.Signals) -> None:

@@ -107,12 +107,12 @@ def test_what_a_job_prints_cannot_drive_the_terminal(tmp_path: Path) -> None:
     done = script(HOSTILE, tmp_path, "job.py")
     assert done.code == 0, done.err
     job = done.out.splitlines()[0]
-    for said in (done.out, run("logs", job).out):
-        lines = said.splitlines()
+    for text in (done.out, run("logs", job).out):
+        lines = text.splitlines()
         assert lines[-1] == "the last line"
         assert "red blinkno end" in lines
         assert max(map(len, lines)) < 100_000
-        assert not [c for c in said if not c.isprintable() and c != "\n"]
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
     (event,) = [row for row in ask("jobs") if row["name"] == job]
     assert event["status"] == "SUCCEEDED"
 

@@ -28,15 +28,15 @@ def test_a_terminal_that_stops_reading_holds_nothing_up_and_is_then_shown_the_ne
         terminal.bytes_in(2.0)
         time.sleep(STALL_S)  # that is the stall
         resumed_s = time.monotonic()
-        told = [(float(at), int(step)) for at, step in map(str.split, beats.open())]
+        reported = [(float(at), int(step)) for at, step in map(str.split, beats.open())]
         shown = [step for _, text in terminal.texts(LATEST_S) for step in steps(text)]
-    moments = [at_s for at_s, _ in told] + [resumed_s]
+    moments = [at_s for at_s, _ in reported] + [resumed_s]
     assert max(after - before for before, after in pairwise(moments)) < HELD_UP_S
-    known = told[-1][1]
+    known = reported[-1][1]
     assert known > 1_500, "the run went on meanwhile"
     assert max(shown) >= known
 
 
 def steps(text: str) -> list[int]:
     """Those of the Overview's line, if the text contains it completely."""
-    return [int(word.replace(",", "")) for word in STEP.findall(text)]
+    return [int(label.replace(",", "")) for label in STEP.findall(text)]

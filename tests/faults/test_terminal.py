@@ -21,10 +21,10 @@ from tests.local_cluster import separate_state
 TIMEOUT_S = 90.0
 
 
-def read_until(terminal: int, words: bytes) -> None:
+def read_until(terminal: int, output: bytes) -> None:
     seen = b""
     deadline = time.monotonic() + TIMEOUT_S
-    while words not in seen:
+    while output not in seen:
         assert time.monotonic() < deadline, seen[-2000:]
         seen += os.read(terminal, 1 << 16)
 

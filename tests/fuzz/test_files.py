@@ -43,19 +43,19 @@ def test_game_day_is_understood_or_a_usage_error(cases: int) -> None:
         with suppress(CockpitError):
             file.parsed(text.decode(errors="replace"), "day.toml", "day")
 
-    words = st.lists(
+    message = st.lists(
         st.tuples(st.integers(0, 1 << 12), st.sampled_from(_WORDS + _TOML)), max_size=3
     )
-    days = st.builds(_with_words, st.sampled_from(DAYS), words)
+    days = st.builds(_with_words, st.sampled_from(DAYS), message)
     examine(days | broken_bytes(days), check, cases)
 
 
-def _with_words(day: bytes, words: list[tuple[int, str]]) -> bytes:
+def _with_words(day: bytes, terms: list[tuple[int, str]]) -> bytes:
     """Other text at the end of some lines, instead of one value or of all."""
     lines = day.decode().split("\n")
-    for number, word in words:
+    for number, text in terms:
         at = number % len(lines)
-        lines[at] = f"{lines[at].partition('=')[0]} {word}" if number % 3 else word
+        lines[at] = f"{lines[at].partition('=')[0]} {text}" if number % 3 else text
     return "\n".join(lines).encode()
 
 

@@ -150,7 +150,7 @@ class Incident:
             for source in ("backend", "ray", *(("telemetry",) if telemetry else ())):
                 self.health(source)
 
-    def train(self, seconds: float, speed: float = 1.0, *, silent: Collection[int] = ()) -> None:
+    def train(self, seconds: float, speed: float = 1.0, *, stale: Collection[int] = ()) -> None:
         """Records of a second each."""
         until = self.now_s + seconds
         while self.now_s < until:
@@ -160,7 +160,7 @@ class Incident:
             samples = [
                 self._sample(rank, first, done, speed)
                 for rank in range(self.ranks)
-                if rank not in silent
+                if rank not in stale
             ]
             self.tell(
                 RankSampled(at_s=self.there, source="telemetry", run_id=RUN, samples=tuple(samples))

@@ -75,8 +75,8 @@ def test_a_change_of_severity_is_reported_at_once_and_new_numbers_now_and_then()
     clock = Clock()
     clock.look(20, SLOW)
     assert clock.look(3, replace(SLOW, severity=Severity.CRITICAL)) == [(1, "AlertRaised")]
-    told = [clock.look(1, replace(SLOW, what=f"idle {n}")) for n in range(60)]
-    assert 2 <= sum(map(len, told)) <= 60 // REPEATED_AFTER_S + 1
+    reported = [clock.look(1, replace(SLOW, what=f"idle {n}")) for n in range(60)]
+    assert 2 <= sum(map(len, reported)) <= 60 // REPEATED_AFTER_S + 1
     alert = clock.store.alerts["idle-gpu/rank 3"].alert
     assert alert.raised_s == clock.events[1][0], "it counts as raised when it got worse"
 

@@ -59,14 +59,14 @@ def test_garbage_breaks_no_diagnosis(seed: int) -> None:
     for _ in range(6):
         watcher.watch(40)
         unusual(noise, training)
-        told = diagnosis(training.store, training.run, training.clock)
+        reported = diagnosis(training.store, training.run, training.clock)
         summary(training.store, training.run)
-        if told.goodput is not None:
-            total = told.goodput.useful_s + sum(told.goodput.lost_s.values())
-            assert total == pytest.approx(told.goodput.wall_s)
-            assert min(told.goodput.lost_s.values(), default=0.0) >= 0
-        if told.shares is not None:
-            assert sum(share for _, share in told.shares.parts) == pytest.approx(100, abs=0.01)
+        if reported.goodput is not None:
+            total = reported.goodput.useful_s + sum(reported.goodput.lost_s.values())
+            assert total == pytest.approx(reported.goodput.wall_s)
+            assert min(reported.goodput.lost_s.values(), default=0.0) >= 0
+        if reported.shares is not None:
+            assert sum(share for _, share in reported.shares.parts) == pytest.approx(100, abs=0.01)
         for view in training.store.alerts.values():
             assert "\n" not in view.alert.finding.what
 

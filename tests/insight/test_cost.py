@@ -38,11 +38,11 @@ def after_hours(ranks: int) -> Training:
 
 
 def finding(training: Training) -> Callable[[], None]:
-    heard = LastUpdates()
+    updates = LastUpdates()
 
     def look() -> None:
-        heard.note(training.run, training.clock)
-        found = findings(training.store, training.run, training.clock, last_updates=heard)
+        updates.note(training.run, training.clock)
+        found = findings(training.store, training.run, training.clock, last_updates=updates)
         assert [it.kind for it in found if it.kind != "low-goodput"] == []
 
     return look

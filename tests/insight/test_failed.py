@@ -109,7 +109,7 @@ def test_a_run_that_failed_with_its_job_is_reported_once() -> None:
 def test_the_alert_stays_without_a_run_beside_another_and_goes_when_it_is_launched_again() -> None:
     training = Training()
     store, alarm = listed(FAILED, store=training.store), AlertState()
-    heard: list[tuple[str, str]] = []
+    last_updates: list[tuple[str, str]] = []
 
     def look(seconds: int, *, ray: bool = True) -> None:
         for _ in range(seconds):
@@ -122,20 +122,20 @@ def test_the_alert_stays_without_a_run_beside_another_and_goes_when_it_is_launch
             for event in alarm.update(store, run, found, training.clock, Thresholds()):
                 store.apply(event)
                 was = event.alert.id if isinstance(event, AlertRaised) else event.alert_id
-                heard.append((type(event).__name__, was))
+                last_updates.append((type(event).__name__, was))
 
     look(60)
-    assert heard == [("AlertRaised", "failed-job/job nowhere-1")]
+    assert last_updates == [("AlertRaised", "failed-job/job nowhere-1")]
     training.start()
     look(60)
     training.state(RunState.FINISHED)
     look(60)
     look(60, ray=False)
-    assert len(heard) == 1
+    assert len(last_updates) == 1
     again = replace(FAILED, id="nowhere-2", status=JobStatus.RUNNING, started_s=training.clock)
     listed(FAILED, again, store=store)
     look(30)
-    assert heard[1:] == [("AlertCleared", "failed-job/job nowhere-1")]
+    assert last_updates[1:] == [("AlertCleared", "failed-job/job nowhere-1")]
 
 
 def test_the_last_line_reports_why() -> None:

@@ -109,7 +109,7 @@ def test_a_loop_that_gives_its_loss_once_a_minute_is_not_frozen() -> None:
     assert watcher.raised == {}
 
 
-def wide(training: Training, told: int = 16) -> Training:
+def wide(training: Training, reported: int = 16) -> Training:
     """That many of its ranks are reported in rotation each second; spreads are of all ranks."""
     training.start()
     every = training.ranks
@@ -122,16 +122,16 @@ def wide(training: Training, told: int = 16) -> Training:
             training.change(training._sample(rank, int(first) + 1, 1.0, 0.0), training.now_s)
             for rank in range(every)
         ]
-        heard = [sample for sample in samples if sample is not None]
+        last_updates = [sample for sample in samples if sample is not None]
         second = int(training.now_s)
-        in_turn = [(second * told + n) % every for n in range(told)]
-        silent = tuple(n for n, sample in enumerate(samples) if sample is None)
+        in_turn = [(second * reported + n) % every for n in range(reported)]
+        stale = tuple(n for n, sample in enumerate(samples) if sample is None)
         training.tell(
             RankSampled(
                 at_s=training.clock, source="telemetry", run_id=RUN, attempt=1,
-                samples=tuple(sample for sample in heard if sample.rank in in_turn),
-                spreads=tuple(spread_of(name, heard) for name in names),
-                reporting=len(heard), silent=silent,
+                samples=tuple(sample for sample in last_updates if sample.rank in in_turn),
+                spreads=tuple(spread_of(name, last_updates) for name in names),
+                reporting=len(last_updates), silent=stale,
             )
         )  # fmt: skip
 

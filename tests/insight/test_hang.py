@@ -52,7 +52,7 @@ def dump(rank: int, stack: int, seq: int, *, waits: bool, **values: object) -> D
 def hung(
     dumps: Iterable[Dump],
     groups: Sequence[ProcessGroup] = (WORLD,),
-    silent: tuple[int, ...] = (),
+    stale: tuple[int, ...] = (),
     ranks: int = 4,
     host: str = "",
 ) -> Store:
@@ -68,7 +68,7 @@ def hung(
         dumps=tuple(dumps),
         stacks=(LOOP, REDUCE, REPORT, IDLE, BACKWARD),
         groups=tuple(groups),
-        silent=silent,
+        silent=stale,
     )
     decoded = codec.decode(codec.encode(event))
     assert decoded is not None
@@ -436,7 +436,7 @@ def test_random_dumps_are_judged_without_an_error() -> None:
             for rank in chance.sample(range(8), chance.randint(1, 5))
         ]
         groups = [WORLD, ProcessGroup("1", "", (2, 99))]
-        found = judged(hung(dumps, groups, silent=(chance.randint(0, 200),)))
+        found = judged(hung(dumps, groups, stale=(chance.randint(0, 200),)))
         text = lines(found)
         assert text[0] == found.sentence
         assert text[text.index("To do:") + 1].startswith("  ")

@@ -302,8 +302,8 @@ def test_a_run_is_compared_with_recorded_runs_of_its_world_size() -> None:
 def test_scaling_is_against_the_smallest_world() -> None:
     training = run(Training(ranks=4, change=known), 300)
     points = scaling(training.run, [recorded(1, 320.0, 1), recorded(2, 600.0, 2)], 60.0)
-    told = [(it.world_size, round(it.efficiency_percent)) for it in points]
-    assert told == [(1, 100), (2, 94), (4, 100)]
+    reported = [(it.world_size, round(it.efficiency_percent)) for it in points]
+    assert reported == [(1, 100), (2, 94), (4, 100)]
 
 
 def test_scaling_is_known_from_the_attempts_of_one_run() -> None:
@@ -364,12 +364,12 @@ def test_a_summary_has_the_job_without_what_changes() -> None:
         Job("raysubmit_1", entry, JobStatus.RUNNING, metadata={"cockpit.job": "digits"}),
     ):
         training.tell(JobsListed(at_s=training.clock, source="ray", jobs=(job,)))
-    told = summary(training.store, training.run)
-    assert told.job == "digits"
-    assert told.samples_per_s == pytest.approx(640)
-    assert (told.world_size, told.gpus, told.attempts) == (2, 2.0, 1)
-    assert told.goodput_percent is not None
-    assert 80 < told.goodput_percent < 95
+    reported = summary(training.store, training.run)
+    assert reported.job == "digits"
+    assert reported.samples_per_s == pytest.approx(640)
+    assert (reported.world_size, reported.gpus, reported.attempts) == (2, 2.0, 1)
+    assert reported.goodput_percent is not None
+    assert 80 < reported.goodput_percent < 95
     training.tell(
         JobsListed(at_s=0.0, source="ray", jobs=(Job("raysubmit_1", entry, JobStatus.RUNNING),))
     )
@@ -379,8 +379,8 @@ def test_a_summary_has_the_job_without_what_changes() -> None:
 def test_a_diagnosis_of_an_empty_run_knows_nothing() -> None:
     training = Training()
     training.state(RunState.SCHEDULING)
-    told = diagnosis(training.store, training.run, training.clock)
-    assert (told.shares, told.eta, told.at_risk, told.cost, told.scaling) == (
+    reported = diagnosis(training.store, training.run, training.clock)
+    assert (reported.shares, reported.eta, reported.at_risk, reported.cost, reported.scaling) == (
         None, None, None, None, (),
     )  # fmt: skip
 

@@ -116,13 +116,13 @@ def test_the_death_of_a_rank_alone_has_no_pods_to_wait_for() -> None:
     incident.restart(0, 1)
     incident.train(20.0)
     measured = recovery(incident.store, drill)
-    told = reached(measured)
-    assert M.POD_REPLACED not in told
-    assert M.POD_READY not in told
-    assert (told[M.SYMPTOM], told[M.DETECTED]) == (1.9, 1.9)
-    assert told[M.CAUGHT_UP] == told[M.FIRST_STEP], "nothing was lost"
+    reported = reached(measured)
+    assert M.POD_REPLACED not in reported
+    assert M.POD_READY not in reported
+    assert (reported[M.SYMPTOM], reported[M.DETECTED]) == (1.9, 1.9)
+    assert reported[M.CAUGHT_UP] == reported[M.FIRST_STEP], "nothing was lost"
     assert measured.steps_lost == 0
-    assert measured.seconds_lost == pytest.approx(told[M.FIRST_STEP] - 0.1, abs=0.01)
+    assert measured.seconds_lost == pytest.approx(reported[M.FIRST_STEP] - 0.1, abs=0.01)
     assert is_complete(incident.store, drill, Reading(), incident.clock)
 
 
@@ -167,8 +167,12 @@ def test_a_freeze_that_ray_ends_is_a_restart() -> None:
     incident.train(40.0)
     measured = recovery(incident.store, drill)
     assert measured.interrupted
-    told = reached(measured)
-    assert (told[M.SYMPTOM], told[M.DETECTED], told[M.ATTEMPT_ENDED]) == (5.0, 25.0, 25.0)
+    reported = reached(measured)
+    assert (reported[M.SYMPTOM], reported[M.DETECTED], reported[M.ATTEMPT_ENDED]) == (
+        5.0,
+        25.0,
+        25.0,
+    )
     assert measured.budget == "max_failures"
 
 
@@ -254,9 +258,13 @@ def test_a_pod_that_drains_while_training_continues_is_not_called_well() -> None
     incident.restart(0, 2)
     incident.train(60.0)
     measured = recovery(incident.store, drill)
-    told = reached(measured)
-    assert (told[M.SYMPTOM], told[M.STOPPED], told[M.ATTEMPT_ENDED]) == (0.0, 29.0, 29.0)
-    assert measured.seconds_lost == pytest.approx(told[M.CAUGHT_UP] - 29.0, abs=0.01)
+    reported = reached(measured)
+    assert (reported[M.SYMPTOM], reported[M.STOPPED], reported[M.ATTEMPT_ENDED]) == (
+        0.0,
+        29.0,
+        29.0,
+    )
+    assert measured.seconds_lost == pytest.approx(reported[M.CAUGHT_UP] - 29.0, abs=0.01)
     assert measured.goodput_percent is not None
     assert measured.goodput_percent > 20.0
 
@@ -296,17 +304,17 @@ def test_a_fault_in_anothers_recovery_gets_none_of_its_milestones() -> None:
     incident.wait(3.0)
     incident.restart(0, 1)
     incident.train(2.0)
-    told = recovery(incident.store, second)
-    assert told.interrupted is None
-    assert (told.detected_s, told.restarted_s, told.first_step_s) == (None, None, None)
+    reported = recovery(incident.store, second)
+    assert reported.interrupted is None
+    assert (reported.detected_s, reported.restarted_s, reported.first_step_s) == (None, None, None)
     incident.down("rank 0: its process died")
     incident.wait(2.0)
     incident.restart(0, 1)
     incident.train(30.0)
-    told = recovery(incident.store, second)
-    assert told.interrupted
-    assert told.attempt_ended_s == pytest.approx(9.0)
-    assert told.first_step_s == pytest.approx(15.0)
+    reported = recovery(incident.store, second)
+    assert reported.interrupted
+    assert reported.attempt_ended_s == pytest.approx(9.0)
+    assert reported.first_step_s == pytest.approx(15.0)
     measured = recovery(incident.store, first)
     assert measured.first_step_s == pytest.approx(10.0), "attempt 2's, short as it was"
 
@@ -332,10 +340,10 @@ def test_a_pod_lost_in_anothers_recovery_does_not_wait_for_what_ends_the_next_at
     incident.down("rank 0: its node died")
     incident.restart(2, 3)
     incident.train(30.0)
-    told = recovery(incident.store, second)
-    assert told.interrupted is False
-    assert M.ATTEMPT_ENDED not in reached(told)
-    assert told.reached(M.THROUGHPUT_BACK) is not None
+    reported = recovery(incident.store, second)
+    assert reported.interrupted is False
+    assert M.ATTEMPT_ENDED not in reached(reported)
+    assert reported.reached(M.THROUGHPUT_BACK) is not None
 
 
 def test_an_attempt_that_never_stepped_is_not_the_recovery() -> None:
@@ -390,10 +398,10 @@ def test_fewer_ranks_are_measured_by_what_they_can_do() -> None:
 def test_an_effect_is_never_shown_before_its_cause_because_clocks_differ() -> None:
     incident = Incident(skew_s=-5.0)
     measured = recovery(incident.store, killed_pod(incident), Reading(attempt=1))
-    told = reached(measured)
-    assert told[M.ATTEMPT_ENDED] == 0.0, "2 s before the injection, by the controller's clock"
-    assert told[M.STOPPED] == -5.0
-    assert min(at for m, at in told.items() if m is not M.STOPPED) == 0.0
+    reported = reached(measured)
+    assert reported[M.ATTEMPT_ENDED] == 0.0, "2 s before the injection, by the controller's clock"
+    assert reported[M.STOPPED] == -5.0
+    assert min(at for m, at in reported.items() if m is not M.STOPPED) == 0.0
     assert any(
         line.startswith("attempt ended: 2.0 s before injected by the clock of telemetry")
         for line in measured.unseen
@@ -506,6 +514,6 @@ def test_a_scaled_down_pod_takes_no_replacement_from_a_killed_one() -> None:
     incident.wait(2.0)
     incident.add(3, ready=True)
     assert recovery(incident.store, killed).pod_ready_s == 2.0
-    told = recovery(incident.store, scaled)
-    assert told.pod_gone_s == 0.0
-    assert told.reached(M.POD_REPLACED) is None
+    reported = recovery(incident.store, scaled)
+    assert reported.pod_gone_s == 0.0
+    assert reported.reached(M.POD_REPLACED) is None

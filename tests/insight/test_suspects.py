@@ -127,8 +127,8 @@ def test_a_node_that_dies_with_its_pod_and_rank_is_one_incident() -> None:
 
 
 def test_a_node_that_was_scaled_down_or_forgotten_by_a_new_head_did_not_die() -> None:
-    gone = nodes(100, alive=False, why="Expected termination: received SIGTERM")
-    assert kinds(pods(0), nodes(1), gone) == []
+    removed = nodes(100, alive=False, why="Expected termination: received SIGTERM")
+    assert kinds(pods(0), nodes(1), removed) == []
     assert kinds(pods(0), nodes(1), NodesListed(at_s=100, source="ray", nodes=())) == []
     died = nodes(100, alive=False, why="Unexpected termination: health check failed")
     assert kinds(pods(0), nodes(1), died, died) == [("gpu-1", Kind.NODE_DIED)]

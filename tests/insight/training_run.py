@@ -144,8 +144,10 @@ class Training:
         first = self.step
         self.step += max(1.0, (1.0 - min(0.9, blocked)) / self.step_s)
         level = self._random.gauss(1.0, self.noise / 2)
-        told = (self._sample(rank, int(first) + 1, level, blocked) for rank in range(self.ranks))
-        changed = (self.change(sample, self.now_s) for sample in told)
+        reported = (
+            self._sample(rank, int(first) + 1, level, blocked) for rank in range(self.ranks)
+        )
+        changed = (self.change(sample, self.now_s) for sample in reported)
         samples = tuple(sample for sample in changed if sample is not None)
         if samples:
             self.tell(RankSampled(at_s=self.clock, source="telemetry", run_id=RUN, samples=samples))

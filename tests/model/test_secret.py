@@ -39,10 +39,10 @@ SECRET = "s3cr3t-V4lue"
     ],
 )
 def test_a_secret_is_not_reported_and_the_rest_is(said: str) -> None:
-    told = masked(said)
-    assert SECRET not in told
-    assert "***" in told
-    assert told.startswith(said[:4])
+    reported = masked(said)
+    assert SECRET not in reported
+    assert "***" in reported
+    assert reported.startswith(said[:4])
 
 
 @pytest.mark.parametrize("before", ["", "a b ", "a,", "a;b&", "a'b ", 'a"b ', "'", '"', "a\\'"])

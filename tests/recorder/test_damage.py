@@ -154,9 +154,9 @@ def test_random_bytes_are_refused_with_a_sentence(tmp_path: Path, seed: int) -> 
     head = b"SQLite format 3\x00" if seed % 2 else b""
     path = tmp_path / "a.cockpit"
     path.write_bytes(head + chance.randbytes(chance.randrange(10, 20_000)))
-    with pytest.raises(CockpitError) as told:
+    with pytest.raises(CockpitError) as reported:
         Recording.open(path)
-    assert str(path) in told.value.what
+    assert str(path) in reported.value.what
 
 
 def test_what_is_no_recording_is_reported_in_a_sentence(tmp_path: Path) -> None:
@@ -166,16 +166,16 @@ def test_what_is_no_recording_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with sqlite3.connect(other) as db:
         db.execute("CREATE TABLE facts (x)")
     db.close()
-    for path, words in (
+    for path, message in (
         (empty, "is empty"),
         (text, "cannot be read as a recording"),
         (other, "not a recording"),
         (tmp_path / "gone.cockpit", "There is no recording"),
         (tmp_path, "is a directory"),
     ):
-        with pytest.raises(CockpitError) as told:
+        with pytest.raises(CockpitError) as reported:
             Recording.open(path)
-        assert words in told.value.what
+        assert message in reported.value.what
 
 
 def test_a_recording_from_a_newer_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_a_recording_from_a_newer_version_is_refused_with_a_sentence(tmp_path: P
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {file.VERSION + 1}")
     db.close()
-    with pytest.raises(CockpitError) as told:
+    with pytest.raises(CockpitError) as reported:
         Recording.open(path)
-    assert "newer cockpit" in told.value.what
-    assert "Update cockpit" in told.value.todo
+    assert "newer cockpit" in reported.value.what
+    assert "Update cockpit" in reported.value.todo
     before = path.read_bytes()
     recorder = Recorder(path)
     recorder.take(Marked(at_s=1.0, source="user", text="x"))

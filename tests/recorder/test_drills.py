@@ -196,9 +196,9 @@ def test_a_drill_is_a_test_case_with_what_was_measured() -> None:
     }  # fmt: skip
     passed, one, other, left = suite.findall("testcase")
     assert passed.find("failure") is None
-    said = passed.findtext("system-out") or ""
-    assert "pod-kill first new step: 12.0 s (telemetry)" in said
-    assert "pod-kill steps lost: 12" in said
+    text = passed.findtext("system-out") or ""
+    assert "pod-kill first new step: 12.0 s (telemetry)" in text
+    assert "pod-kill steps lost: 12" in text
     assert one.find("failure") is not None
     assert other.find("error") is not None
     assert left.find("skipped") is not None

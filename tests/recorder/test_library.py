@@ -49,17 +49,17 @@ def test_a_name_that_several_have_is_refused_with_what_they_are(tmp_path: Path) 
     make(library, "aaa1", "digits", job="train-1")
     make(library, "aaa2", "digits", job="train-1")
     for name in ("digits", "aaa", "train-1"):
-        with pytest.raises(CockpitError) as told:
+        with pytest.raises(CockpitError) as reported:
             library.find(name)
-        assert "aaa1" in told.value.why
-        assert "aaa2" in told.value.why
+        assert "aaa1" in reported.value.why
+        assert "aaa2" in reported.value.why
 
 
 def test_a_name_that_none_has_is_refused(tmp_path: Path) -> None:
     library = Library(tmp_path)
-    with pytest.raises(CockpitError) as told:
+    with pytest.raises(CockpitError) as reported:
         library.find("nothing")
-    assert "There are none in" in told.value.why
+    assert "There are none in" in reported.value.why
     with pytest.raises(CockpitError):
         library.find("/nowhere/x.cockpit")
 
@@ -77,8 +77,8 @@ def test_what_is_too_old_goes(tmp_path: Path) -> None:
     library = Library(tmp_path)
     for age in (5, 40, 91):
         make(library, f"r{age}", "n", age_days=age)
-    gone = library.prune(Limits(max_age_days=30), lambda: NOW_S)
-    assert {path.stem for path in gone} == {"r40", "r91"}
+    removed = library.prune(Limits(max_age_days=30), lambda: NOW_S)
+    assert {path.stem for path in removed} == {"r40", "r91"}
     assert [one.name for one in library.list()] == ["r5"]
 
 

@@ -255,15 +255,15 @@ def _samples(path: Path) -> int:
 
 
 def test_the_second_recorder_of_a_run_reports_it_and_continues_without(tmp_path: Path) -> None:
-    path, told = tmp_path / "a.cockpit", list[str]()
+    path, reported = tmp_path / "a.cockpit", list[str]()
     first = Recorder(path)
     first.take(script()[0])
     wait_until(path.exists)
-    second = Recorder(path, on_message=told.append)
+    second = Recorder(path, on_message=reported.append)
     wait_until(lambda: not second.going)
     second.take(script()[0])
     second.close()
-    assert told == ["a is not being recorded: another cockpit is recording it already."]
+    assert reported == ["a is not being recorded: another cockpit is recording it already."]
     assert first.going
     first.close()
     third = Recorder(path)
@@ -274,15 +274,15 @@ def test_the_second_recorder_of_a_run_reports_it_and_continues_without(tmp_path:
 
 def test_a_directory_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "recordings").write_text("a file where the directory should be")
-    told = list[str]()
-    recorder = Recorder(tmp_path / "recordings" / "a.cockpit", on_message=told.append)
+    reported = list[str]()
+    recorder = Recorder(tmp_path / "recordings" / "a.cockpit", on_message=reported.append)
     for event in script(30):
         recorder.take(event)
     wait_until(lambda: not recorder.going)
     recorder.take(script()[0])
     recorder.close()
-    assert len(told) == 1
-    assert "is not being recorded" in told[0]
+    assert len(reported) == 1
+    assert "is not being recorded" in reported[0]
 
 
 def test_a_file_of_another_program_is_not_touched(tmp_path: Path) -> None:
@@ -303,8 +303,8 @@ def test_a_full_disk_is_reported_once_and_recording_continues_when_there_is_room
 ) -> None:
     monkeypatch.setattr(recorder_module, "RETRY_EVERY_S", 0.05)
     monkeypatch.setattr(recorder_thread, "COMMIT_EVERY_S", 0.02)
-    path, told, events = tmp_path / "a.cockpit", list[str](), script()
-    recorder = Recorder(path, on_message=told.append)
+    path, reported, events = tmp_path / "a.cockpit", list[str](), script()
+    recorder = Recorder(path, on_message=reported.append)
     recorder.take(events[0])
     wait_until(lambda: path.exists() and recorder._writer is not None)
     assert recorder._writer is not None
@@ -312,12 +312,12 @@ def test_a_full_disk_is_reported_once_and_recording_continues_when_there_is_room
     recorder._writer.db.execute("PRAGMA max_page_count = 1")
     for event in events[1:]:
         recorder.take(event)
-    wait_until(lambda: bool(told))
-    assert "full" in told[0]
+    wait_until(lambda: bool(reported))
+    assert "full" in reported[0]
     recorder._writer.db.execute("PRAGMA max_page_count = 1000000")
-    wait_until(lambda: len(told) == 2)
+    wait_until(lambda: len(reported) == 2)
     recorder.close()
-    assert told[1] == "The recording of a continues."
+    assert reported[1] == "The recording of a continues."
     with Recording.open(path) as found:
         assert own(found.events()) == own(events)
 
@@ -356,8 +356,8 @@ def test_what_the_disk_does_not_take_in_time_is_dropped_and_counted(
 
     monkeypatch.setattr(Recorder, "write", slow)
     monkeypatch.setattr(recorder_thread, "WEIGHT_AT_MOST", 60)
-    told = list[str]()
-    recorder = Recorder(tmp_path / "a.cockpit", on_message=told.append)
+    reported = list[str]()
+    recorder = Recorder(tmp_path / "a.cockpit", on_message=reported.append)
     events = own(script(60, None))
     began = time.monotonic()
     for event in events:
@@ -366,7 +366,7 @@ def test_what_the_disk_does_not_take_in_time_is_dropped_and_counted(
     held.set()
     recorder.close()
     assert recorder.dropped > 0
-    assert told == [f"The recording of a has lost {recorder.dropped} events."]
+    assert reported == [f"The recording of a has lost {recorder.dropped} events."]
     with Recording.open(tmp_path / "a.cockpit") as found:
         assert found.dropped == recorder.dropped
         assert len(list(found.events())) == len(events) - recorder.dropped

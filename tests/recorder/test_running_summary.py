@@ -205,10 +205,10 @@ def test_a_run_whose_job_is_not_lost_continues(name: str) -> None:
 def test_a_recording_that_continues_knows_its_job_still(tmp_path: Path) -> None:
     library = Library(tmp_path)
     path = library.path_of("a")
-    told = [seen(0, RunState.INITIALIZING), seen(1, RunState.SCHEDULING)]
-    record(path, told)
+    values = [seen(0, RunState.INITIALIZING), seen(1, RunState.SCHEDULING)]
+    record(path, values)
     # Another cockpit reads the same stream again, which the file contains completely.
-    record(path, [*told, listed(10, JobStatus.STOPPED)])
+    record(path, [*values, listed(10, JobStatus.STOPPED)])
     with Recording.open(path) as found:
         assert found.run.state is RunState.ABORTED
         assert found.run.ended_s == START_S + 9

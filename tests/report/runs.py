@@ -249,7 +249,7 @@ def _ended(attempt: int, at_s: float, reason: str) -> AttemptEnded:
     )
 
 
-def large(ranks: int = 1_000, seconds: int = 3_600, told: int = 64) -> Iterator[Event]:
+def large(ranks: int = 1_000, seconds: int = 3_600, reported: int = 64) -> Iterator[Event]:
     """A large world at 1 Hz: spreads over all ranks, and alternating ranks. Rank 617 is slow."""
     yield _state(0, RunState.RUNNING, "large")
     placements = tuple(
@@ -261,7 +261,8 @@ def large(ranks: int = 1_000, seconds: int = 3_600, told: int = 64) -> Iterator[
     )
     for second in range(2, seconds):
         samples = tuple(
-            _large_sample((second * told + n) % ranks, second) for n in range(min(told, ranks))
+            _large_sample((second * reported + n) % ranks, second)
+            for n in range(min(reported, ranks))
         )
         yield RankSampled(
             at_s=START_S + second,

@@ -55,5 +55,5 @@ def test_the_time_axis_has_a_few_round_ticks(seconds: float) -> None:
 
 
 def test_elapsed_time_is_short() -> None:
-    told = [elapsed(seconds) for seconds in (0, 45, 90, 600, 8_100, 90_000, -60)]
-    assert told == ["0", "45 s", "1 m 30 s", "10 m", "2 h 15 m", "1 d 1 h", "-1 m"]
+    reported = [elapsed(seconds) for seconds in (0, 45, 90, 600, 8_100, 90_000, -60)]
+    assert reported == ["0", "45 s", "1 m 30 s", "10 m", "2 h 15 m", "1 d 1 h", "-1 m"]

@@ -28,8 +28,8 @@ def test_a_report_has_timeline_phases_curves_hypothesis_and_what_was_before() ->
         "numbers", "phases", "curves", "hypothesis", "compared", "drill",
     ]  # fmt: skip
     for text in (html(document), markdown(document)):
-        for words in ("first new step", "telemetry", "replicas", "checkpointed", "fast", "demo"):
-            assert words in text
+        for message in ("first new step", "telemetry", "replicas", "checkpointed", "fast", "demo"):
+            assert message in text
     assert "since 60 s before the fault" in html(document)
     assert "<script" not in html(document)
     assert "http://" not in html(document).replace("http://www.w3.org", "")

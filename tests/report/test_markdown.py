@@ -57,8 +57,8 @@ def test_hostile_text_breaks_no_table_and_no_heading(plain: str, evil: str) -> N
 
 
 def test_nobody_is_called_by_name(evil: str) -> None:
-    words = [token.content for token in tokens(evil) if token.type == "text"]
-    assert not any("@everyone" in text for text in words)
+    terms = [token.content for token in tokens(evil) if token.type == "text"]
+    assert not any("@everyone" in text for text in terms)
 
 
 def test_secrets_are_not_reported(plain: str) -> None:

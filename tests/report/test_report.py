@@ -73,9 +73,9 @@ def test_a_run_that_failed_reports_why_and_one_that_continues_reports_it() -> No
         message="CUDA out of memory.",
     )
     store.apply(failed)
-    told = report(store, store.runs[SMALL])
-    assert told.tone is Tone.BAD
-    assert told.verdict.startswith("Failed after 50.0 s: CUDA out of memory; ")
+    reported = report(store, store.runs[SMALL])
+    assert reported.tone is Tone.BAD
+    assert reported.verdict.startswith("Failed after 50.0 s: CUDA out of memory; ")
 
 
 def test_key_numbers_are_those_of_the_curves(document: Document) -> None:
@@ -187,9 +187,9 @@ def test_a_rank_with_a_loss_that_is_no_number_is_among_the_outliers() -> None:
 def test_a_run_of_which_next_to_nothing_is_known_has_a_report() -> None:
     state = RunSeen(at_s=5.0, source="t", run_id="x", name="", state=RunState.UNKNOWN)
     store = reduced([state])
-    told = html(report(store, store.runs["x"]))
-    assert "Run x" in told
-    assert "NaN" not in told
+    reported = html(report(store, store.runs["x"]))
+    assert "Run x" in reported
+    assert "NaN" not in reported
     bare = Store()
     bare._run("y")
     assert "Run y" in html(report(bare, bare.runs["y"]))
@@ -205,9 +205,9 @@ def test_a_clock_that_jumps_back_makes_no_negative_time() -> None:
 
 
 def test_an_hour_of_a_thousand_ranks_is_quick_and_small() -> None:
-    few, store = reduced(large(ranks=100, told=8)), reduced(large(told=8))
-    told = html(report(store, store.runs[RUN]))
-    assert len(told.encode()) < 1_000_000
+    few, store = reduced(large(ranks=100, reported=8)), reduced(large(told=8))
+    reported = html(report(store, store.runs[RUN]))
+    assert len(reported.encode()) < 1_000_000
     cost = growth(
         lambda: html(report(few, few.runs[RUN])), lambda: html(report(store, store.runs[RUN]))
     )
@@ -220,8 +220,8 @@ def earlier(rates: list[float], job: str, world_size: int = 8) -> list[RunSummar
 
 
 def words_beside(store: Store, past: list[RunSummary]) -> str:
-    told = report(store, store.runs[RUN], past=past)
-    section = next((s for s in told.sections if s.name == "compared"), None)
+    reported = report(store, store.runs[RUN], past=past)
+    section = next((s for s in reported.sections if s.name == "compared"), None)
     return " ".join(b.text for b in section.blocks if isinstance(b, Text)) if section else ""
 
 
@@ -265,8 +265,8 @@ def test_a_script_that_only_reports_has_its_loss_and_its_charts() -> None:
         )
         for n in range(20)
     ]
-    told = [e for e in before_the_kill() if not isinstance(e, RankSampled)]
-    store = reduced([*told, *events])
+    reported = [e for e in before_the_kill() if not isinstance(e, RankSampled)]
+    store = reduced([*reported, *events])
     document = report(store, store.runs[SMALL])
     assert key_numbers(document)["loss"] == 0.1
     assert "loss 2 → 0.1" in document.verdict
@@ -336,9 +336,9 @@ def test_a_script_without_telemetry_lasts_as_long_as_it_reports() -> None:
     store = reduced([*started, *reports])
     run = store.runs["a"]
     assert extent(run).duration_s == 60.0
-    told = report(store, run)
-    assert told.verdict.startswith("Still running after 1 m 00 s; 47 steps, loss 1 → 0.02083")
-    numbers = key_numbers(told)
+    reported = report(store, run)
+    assert reported.verdict.startswith("Still running after 1 m 00 s; 47 steps, loss 1 → 0.02083")
+    numbers = key_numbers(reported)
     assert numbers["goodput_percent"] == pytest.approx(80.0)
     assert numbers["steps"] == 47
     summed = summary(store, run)

@@ -58,9 +58,9 @@ def test_a_chart_reports_what_it_shows_to_who_cannot_see_it() -> None:
     root = parsed(chart_svg(CHART))
     assert root.get("role") == "img"
     assert titles(root)[0] == "Loss"
-    said = root.find(f"{SVG}desc")
-    assert said is not None
-    assert said.text == "loss: from 3 to 1.02, lowest 1.02, highest 3."
+    text = root.find(f"{SVG}desc")
+    assert text is not None
+    assert text.text == "loss: from 3 to 1.02, lowest 1.02, highest 3."
 
 
 def test_a_falling_curve_falls_from_left_to_right_inside_the_picture() -> None:
@@ -92,20 +92,20 @@ def test_what_is_not_finite_is_marked_and_counted() -> None:
 def test_a_curve_of_nothing_but_nan_has_a_chart_all_the_same() -> None:
     line = Line("loss", TIMES, [math.nan] * 100)
     root = parsed(chart_svg(replace(CHART, lines=(line,))))
-    said = root.find(f"{SVG}desc")
-    assert said is not None
-    assert said.text == "loss: no finite value, 100 not finite."
+    text = root.find(f"{SVG}desc")
+    assert text is not None
+    assert text.text == "loss: no finite value, 100 not finite."
 
 
 def test_what_happened_is_drawn_by_form_and_reported_in_words() -> None:
     marks = [Mark(kind, 110.0 + n * 10, f"it {n}") for n, kind in enumerate(MarkKind)]
     marks.append(Mark(MarkKind.DRILL, 900.0, "long after"))
     root = parsed(chart_svg(CHART, marks))
-    told = titles(root)
+    reported = titles(root)
     for kind in MarkKind:
-        assert any(title.startswith(f"{kind.value}") for title in told)
-    assert "alert at +40.0 s: it 3" in told
-    assert not any("long after" in title for title in told)
+        assert any(title.startswith(f"{kind.value}") for title in reported)
+    assert "alert at +40.0 s: it 3" in reported
+    assert not any("long after" in title for title in reported)
 
 
 def test_a_thousand_checkpoints_do_not_make_a_thousand_marks() -> None:

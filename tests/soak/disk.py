@@ -35,8 +35,8 @@ class SmallDisk:
             preexec_fn=_die_with_parent,
         )
         assert self._holder.stdout is not None
-        with self._holder.stdout as said:
-            is_mounted = said.readline() == b"mounted\n"
+        with self._holder.stdout as text:
+            is_mounted = text.readline() == b"mounted\n"
         if not is_mounted:
             self._holder.kill()
             self._holder.wait()

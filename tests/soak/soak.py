@@ -260,8 +260,8 @@ class Soak:
         if is_defect(done.stderr):
             self.problem(f"the drill {fault} hit a defect: {done.stderr[-800:]}")
         try:
-            said = json.loads(done.stdout)
-            outcome = Outcome(fault, said["verdict"], said["why"], done.returncode, took_s)
+            data = json.loads(done.stdout)
+            outcome = Outcome(fault, data["verdict"], data["why"], done.returncode, took_s)
         except (ValueError, KeyError, TypeError):
             verdict = "refused" if done.returncode in (1, 3, 4) else ""
             outcome = Outcome(fault, verdict, _last_line(done.stderr), done.returncode, took_s)

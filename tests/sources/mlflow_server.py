@@ -59,7 +59,7 @@ class MlflowServer:
         command += ["--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"]
         command += ["--artifacts-destination", str(self.folder / "artifacts")]
         environment = {
-            **{name: said for name, said in os.environ.items() if not name.startswith("MLFLOW_")},
+            **{name: text for name, text in os.environ.items() if not name.startswith("MLFLOW_")},
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true",
         }
@@ -91,11 +91,11 @@ class MlflowServer:
 
     def script(self, program: str, *arguments: str, **environment: str) -> str:
         """Run a user's script against it; what it printed."""
-        said = {**os.environ, "MLFLOW_TRACKING_URI": self.url, **environment}
+        data = {**os.environ, "MLFLOW_TRACKING_URI": self.url, **environment}
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             cwd=self.folder,
-            env=said,
+            env=data,
             capture_output=True,
             text=True,
             check=False,

@@ -48,9 +48,9 @@ def numbered(first: int, last: int) -> str:
     return "".join(f"line {number}\n" for number in range(first, last + 1))
 
 
-async def until(told: AsyncIterator[str], line: str) -> list[str]:
+async def until(reported: AsyncIterator[str], line: str) -> list[str]:
     seen: list[str] = []
-    async for seen_line in told:
+    async for seen_line in reported:
         seen.append(seen_line)
         if seen_line == line:
             return seen
@@ -102,12 +102,12 @@ async def test_a_tail_starts_at_the_end_and_continues_exactly(
     fake.add_job("one")
     fake.write(LOG, numbered(1, 100) + "torn ")
     fake.fail(STREAM, Fault(after_bytes=950))
-    told = follow_job_log(dashboard, "one", tail_lines=3, poll_s=POLL_S)
-    async with asyncio.timeout(10), aclosing(told):
-        assert await until(told, "line 100") == ["line 98", "line 99", "line 100"]
+    reported = follow_job_log(dashboard, "one", tail_lines=3, poll_s=POLL_S)
+    async with asyncio.timeout(10), aclosing(reported):
+        assert await until(reported, "line 100") == ["line 98", "line 99", "line 100"]
         fake.write(LOG, "line\n" + numbered(101, 102))
         fake.end_job("one")
-        assert [line async for line in told] == ["torn line", "line 101", "line 102"]
+        assert [line async for line in reported] == ["torn line", "line 101", "line 102"]
 
 
 async def test_without_follow_it_ends_at_the_present_end(
@@ -115,8 +115,8 @@ async def test_without_follow_it_ends_at_the_present_end(
 ) -> None:
     fake.add_job("one")
     fake.write(LOG, numbered(1, 5) + "half")
-    told = follow_job_log(dashboard, "one", follow=False)
-    assert [line async for line in told] == [*numbered(1, 5).splitlines(), "half"]
+    reported = follow_job_log(dashboard, "one", follow=False)
+    assert [line async for line in reported] == [*numbered(1, 5).splitlines(), "half"]
 
 
 async def test_a_log_that_is_not_there_yet_is_waited_for(
@@ -177,11 +177,11 @@ async def test_a_file_that_was_replaced_is_read_from_its_start(
 ) -> None:
     fake.write("worker.out", numbered(1, 10))
     fake.fail(STREAM, Fault(after_bytes=len(numbered(1, 10))))
-    told = follow_node_log(dashboard, HEAD, "worker.out")
-    async with asyncio.timeout(10), aclosing(told):
-        await until(told, "line 10")
+    reported = follow_node_log(dashboard, HEAD, "worker.out")
+    async with asyncio.timeout(10), aclosing(reported):
+        await until(reported, "line 10")
         fake.files["worker.out"] = bytearray(b"other\n" * 20)
-        assert await anext(told) == "other"
+        assert await anext(reported) == "other"
 
 
 async def test_lines_are_bounded_and_safe_for_a_terminal(
@@ -219,9 +219,9 @@ async def test_closing_a_follower_closes_its_stream(
 ) -> None:
     fake.add_job("one")
     fake.write(LOG, "hello\n")
-    told = follow_job_log(dashboard, "one")
-    assert await anext(told) == "hello"
-    await told.aclose()
+    reported = follow_job_log(dashboard, "one")
+    assert await anext(reported) == "hello"
+    await reported.aclose()
     async with asyncio.timeout(5):
         while fake.open_streams:
             fake.write(LOG, "x\n")  # a closed connection shows at a write

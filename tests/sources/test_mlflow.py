@@ -57,8 +57,8 @@ def began_s() -> float:
 def tagged(server: MlflowServer, began_s: float) -> str:
     """The id of the run with everything; the environment of the script is a job's."""
     program = SCRIPT.replace("os._exit(0)", "import sys; sys.stdout.flush(); os._exit(0)")
-    said = server.script(program, **context("raysubmit_7"))
-    [line] = [line for line in said.splitlines() if line.startswith("ID ")]
+    text = server.script(program, **context("raysubmit_7"))
+    [line] = [line for line in text.splitlines() if line.startswith("ID ")]
     return line.split()[1]
 
 
@@ -188,13 +188,13 @@ async def test_artifacts_that_cannot_be_listed_leave_the_rest_as_it_is(
 
     settings = MlflowSettings(server.url)
     seen = await watched(source(server, refs[:1], client=Closed(settings)), health(1))
-    listed, told = seen
+    listed, reported = seen
     assert isinstance(listed, TrackedRunsListed)
     assert [run.name for run in listed.runs] == ["by-tag"]
-    assert isinstance(told, SourceHealth)
-    assert told.ok
-    assert "the artifacts of by-tag" in told.error
-    assert "no-such-run" in told.error
+    assert isinstance(reported, SourceHealth)
+    assert reported.ok
+    assert "the artifacts of by-tag" in reported.error
+    assert "no-such-run" in reported.error
 
 
 async def test_without_a_run_to_watch_the_server_is_asked_how_it_is_and_no_more(
@@ -208,19 +208,19 @@ async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
     server: MlflowServer, tagged: str, refs: list[RunRef]
 ) -> None:
     looking = source(server, refs, backoff=Backoff(first_s=1.0, most_s=4.0))
-    words: list[str] = []
+    terms: list[str] = []
     down: list[SourceHealth] = []
 
     def through(seen: list[Event]) -> bool:
-        if not isinstance(told := seen[-1], SourceHealth):
+        if not isinstance(reported := seen[-1], SourceHealth):
             return False
-        word = "up" if told.ok else "down"
-        if not told.ok:
-            down.append(told)
-        if not words or words[-1] != word:
-            words.append(word)
-            (server.stop if word == "up" else server.start)()
-        return words == ["up", "down", "up"]
+        text = "up" if reported.ok else "down"
+        if not reported.ok:
+            down.append(reported)
+        if not terms or terms[-1] != text:
+            terms.append(text)
+            (server.stop if text == "up" else server.start)()
+        return terms == ["up", "down", "up"]
 
     try:
         seen = await watched(looking, through, timeout_s=280)

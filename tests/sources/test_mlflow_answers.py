@@ -134,8 +134,8 @@ async def test_failures_are_waited_out_and_its_health_reports_when_it_is_tried_a
     async with RawServer(lambda _: http(500, b"boom")).serve() as server:
         source = MlflowSource(MlflowSettings(server.url), clock=lambda: 1000.0, sleep=sleep)
         async with aclosing(source.events()) as events:
-            told = [await anext(events) for _ in range(4)]
-    for event, wait_s in zip(told, slept, strict=False):
+            reported = [await anext(events) for _ in range(4)]
+    for event, wait_s in zip(reported, slept, strict=False):
         assert isinstance(event, SourceHealth)
         assert not event.ok
         assert "boom" in event.error
@@ -144,16 +144,16 @@ async def test_failures_are_waited_out_and_its_health_reports_when_it_is_tried_a
 
 
 async def test_without_an_address_it_is_absent_and_reports_what_to_set() -> None:
-    for settings, words in (
+    for settings, text in (
         (parse({}, {}), "MLFLOW_TRACKING_URI"),
         (parse({"uri": "sqlite:///x.db"}, {}), "sqlite is not"),
         (parse({}, {"MLFLOW_TRACKING_URI": "databricks"}), "databricks is not"),
     ):
         async with aclosing(MlflowSource(settings).events()) as events:
-            told = await anext(events)
-        assert isinstance(told, SourceHealth)
-        assert (told.ok, told.absent) == (True, True)
-        assert words in told.error
+            reported = await anext(events)
+        assert isinstance(reported, SourceHealth)
+        assert (reported.ok, reported.absent) == (True, True)
+        assert text in reported.error
 
 
 def found(
@@ -215,8 +215,8 @@ def test_settings_come_from_the_configuration_then_from_mlflows_own_variables() 
         said_by="environment",
     )
     assert TOKEN not in repr(settings)
-    said = parse({"uri": "https://m/base", "verify": True, "experiments": ["a"]}, own)
-    assert (said.url, said.verify, said.experiments, said.said_by) == (
+    text = parse({"uri": "https://m/base", "verify": True, "experiments": ["a"]}, own)
+    assert (text.url, text.verify, text.experiments, text.said_by) == (
         "https://m/base",
         True,
         ("a",),

@@ -92,9 +92,9 @@ async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
 
 
 async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: DashboardRoute) -> None:
-    for headers, words in (({}, "wants a token"), ({"Authorization": "Bearer no"}, "refused")):
+    for headers, text in (({}, "wants a token"), ({"Authorization": "Bearer no"}, "refused")):
         async with Dashboard(DashboardRoute(route.base_url, headers)) as stranger:
-            with pytest.raises(NotAllowedError, match=words):
+            with pytest.raises(NotAllowedError, match=text):
                 await stranger.nodes()
 
 
@@ -104,8 +104,8 @@ async def test_a_log_is_whole_though_the_connection_is_cut_again_and_again(
     started = await start(ray, tmp_path, PRINTS)
     proxy = CuttingProxy(route, "/api/v0/logs/", deque([300, 9_000, 20_000, 1, 40_000, 70_000]))
     async with asyncio.timeout(60), proxy.serve(), Dashboard(proxy.route) as through:
-        told = follow_job_log(through, started.id)
-        lines = [line async for line in told if line.startswith("line ")]
+        reported = follow_job_log(through, started.id)
+        lines = [line async for line in reported if line.startswith("line ")]
     assert lines == [f"line {number}" for number in range(LINES)]
     assert proxy.cut >= 3
     assert (await ended(ray, started.id)).status is JobStatus.SUCCEEDED

@@ -43,16 +43,16 @@ def past() -> list[Sample]:
         at_s = BEGUN_S + number * EVERY_S
         for who in (0, 1):
             loss = math.nan if number == 100 else 2.0 + who
-            told = {"loss": loss, "samples_per_second": 100.0, "step": number, "other": 1.0}
+            reported = {"loss": loss, "samples_per_second": 100.0, "step": number, "other": 1.0}
             samples += [
                 Sample(*rank(f"ray_cockpit_train_{name}", who), value, at_s)
-                for name, value in told.items()
+                for name, value in reported.items()
             ]
             # As some exporters have it: without Ray's prefix.
             samples.append(Sample(*rank("cockpit_train_step_time_seconds", who), 0.25, at_s))
             samples.append(Sample(*rank("ray_cockpit_train_loss", who, OTHER), 9.0, at_s))
-        for word, value in (("min", 1.0), ("mean", 2.0), ("max", 3.0)):
-            labels = {"run": LARGE, "rank": word}
+        for text, value in (("min", 1.0), ("mean", 2.0), ("max", 3.0)):
+            labels = {"run": LARGE, "rank": text}
             samples.append(Sample("ray_cockpit_train_loss", labels, value, at_s))
             samples.append(Sample("ray_cockpit_train_tokens_per_second", labels, value, at_s))
         if number >= 200:
@@ -151,8 +151,8 @@ def source(server: PrometheusServer, *runs: RunRef, **more: object) -> Prometheu
 async def test_a_run_that_is_over_gets_its_whole_past_once(server: PrometheusServer) -> None:
     run = RunRef(RUN, "digits", started_s=BEGUN_S, ended_s=ENDED_S)
     seen = await watched(source(server, run), health(3))
-    told = [event.metric for event in seen if isinstance(event, HistoryLoaded)]
-    assert sorted(told) == ["loss", "samples_per_s", "step_time_s"]
+    reported = [event.metric for event in seen if isinstance(event, HistoryLoaded)]
+    assert sorted(reported) == ["loss", "samples_per_s", "step_time_s"]
     loss = curves(seen)["loss"]
     assert (loss.run_id, loss.source) == (RUN, "prometheus")
     assert len(loss.times) <= history.MOST_POINTS
@@ -191,10 +191,10 @@ async def test_a_run_whose_curves_are_empty_is_left_to_its_telemetry_for_a_while
 ) -> None:
     run = RunRef(RUN, "digits", started_s=BEGUN_S)
     seen = await watched(source(server, run), health(3))
-    told = [i for i, event in enumerate(seen) if isinstance(event, HistoryLoaded)]
-    said = [i for i, event in enumerate(seen) if isinstance(event, SourceHealth)]
-    assert told, "it has no telemetry: Prometheus is all there is"
-    assert said[1] < told[0] < said[2], "polls are 10 s apart, and 20 s are given"
+    reported = [i for i, event in enumerate(seen) if isinstance(event, HistoryLoaded)]
+    lines = [i for i, event in enumerate(seen) if isinstance(event, SourceHealth)]
+    assert reported, "it has no telemetry: Prometheus is all there is"
+    assert lines[1] < reported[0] < lines[2], "polls are 10 s apart, and 20 s are given"
 
 
 async def test_a_run_that_never_reported_a_number_gets_none_and_is_not_asked_for_without_end(
@@ -291,8 +291,10 @@ async def test_a_selector_narrows_every_question(server: PrometheusServer) -> No
 
 async def test_a_server_that_only_remembers_the_run_is_not_absent(tmp_path: Path) -> None:
     run = RunRef(RUN, "digits", started_s=BEGUN_S, ended_s=ENDED_S)
-    told = [Sample(*rank("ray_cockpit_train_loss", 0), 1.0, ENDED_S - 60 * n) for n in (3, 2, 1)]
-    with PrometheusServer(tmp_path).running(told) as server:
+    reported = [
+        Sample(*rank("ray_cockpit_train_loss", 0), 1.0, ENDED_S - 60 * n) for n in (3, 2, 1)
+    ]
+    with PrometheusServer(tmp_path).running(reported) as server:
         seen = await watched(source(server, run), health(1))
     assert set(curves(seen)["loss"].values) == {1.0}
     assert not healths(seen)[0].absent
@@ -300,10 +302,10 @@ async def test_a_server_that_only_remembers_the_run_is_not_absent(tmp_path: Path
 
 async def test_a_server_that_has_nothing_of_rays_is_absent(tmp_path: Path) -> None:
     with PrometheusServer(tmp_path).running() as server:
-        [told] = healths(await watched(source(server), health(1)))
-        assert told.ok
-        assert told.absent
-        assert told.error == (
+        [reported] = healths(await watched(source(server), health(1)))
+        assert reported.ok
+        assert reported.absent
+        assert reported.error == (
             f"Prometheus at http://127.0.0.1:{server.port} scrapes neither Ray nor DCGM"
         )
 
@@ -313,12 +315,12 @@ async def test_without_an_address_it_is_absent_and_reports_what_to_set() -> None
     watching = PrometheusSource(
         PrometheusSettings(""), clock=polls, monotonic=polls, sleep=polls.sleep
     )
-    [told] = healths(await watched(watching, health(1)))
-    assert told.ok
-    assert told.absent
-    assert "RAY_PROMETHEUS_HOST" in told.error
-    assert told.retry_at_s is not None
-    assert told.retry_at_s > told.at_s
+    [reported] = healths(await watched(watching, health(1)))
+    assert reported.ok
+    assert reported.absent
+    assert "RAY_PROMETHEUS_HOST" in reported.error
+    assert reported.retry_at_s is not None
+    assert reported.retry_at_s > reported.at_s
 
 
 async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
@@ -334,21 +336,21 @@ async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
             sleep=polls.sleep,
             backoff=Backoff(first_s=1.0, most_s=4.0),
         )
-        words: list[str] = []
+        terms: list[str] = []
 
         def through(seen: list[Event]) -> bool:
-            if not isinstance(told := seen[-1], SourceHealth):
+            if not isinstance(reported := seen[-1], SourceHealth):
                 return False
-            word = "up" if told.ok else "down"
-            if not words or words[-1] != word:
-                words.append(word)
-                (server.stop if word == "up" else server.start)()
-            if word == "down":
-                assert f"127.0.0.1:{server.port} cannot be reached" in told.error
-                assert "Connection refused" in told.error
-                assert told.retry_at_s is not None
-                assert told.retry_at_s > told.at_s
-            return words == ["up", "down", "up"]
+            text = "up" if reported.ok else "down"
+            if not terms or terms[-1] != text:
+                terms.append(text)
+                (server.stop if text == "up" else server.start)()
+            if text == "down":
+                assert f"127.0.0.1:{server.port} cannot be reached" in reported.error
+                assert "Connection refused" in reported.error
+                assert reported.retry_at_s is not None
+                assert reported.retry_at_s > reported.at_s
+            return terms == ["up", "down", "up"]
 
         await watched(watching, through)
 
@@ -362,10 +364,10 @@ async def test_credentials_are_wanted_and_never_shown(tmp_path: Path) -> None:
         with pytest.raises(NotAllowedError, match="wants credentials"):
             await Prometheus(PrometheusSettings(server.url)).now_s()
         wrong = PrometheusSettings(server.url, username="anna", password="falsch")
-        [told] = healths(await watched(PrometheusSource(wrong), health(1)))
-        assert not told.ok
-        assert "wants credentials" in told.error
-        assert "falsch" not in f"{told}{wrong}"
+        [reported] = healths(await watched(PrometheusSource(wrong), health(1)))
+        assert not reported.ok
+        assert "wants credentials" in reported.error
+        assert "falsch" not in f"{reported}{wrong}"
         right = replace(wrong, password="geheim")
         assert await Prometheus(right).now_s() == pytest.approx(time.time(), abs=60)
 

@@ -161,12 +161,12 @@ async def test_waiting_for_a_server_that_hangs_ends_at_once_when_the_source_is_c
 
 async def test_the_loop_continues_while_a_question_is_asked() -> None:
     async with RawServer(lambda _: b"", hang=True).serve() as server:
-        asking = asyncio.create_task(failure(server, timeout_s=0.5))
+        request = asyncio.create_task(failure(server, timeout_s=0.5))
         turns = 0
-        while not asking.done():
+        while not request.done():
             turns += 1
             await asyncio.sleep(0.01)
-        await asking
+        await request
     assert turns > 10
 
 
@@ -202,9 +202,9 @@ async def test_an_empty_answer_to_everything_is_a_server_without_anything_of_ray
     async with RawServer(lambda _: http(200, FINE % b"[]")).serve() as server:
         source = PrometheusSource(PrometheusSettings(server.url))
         async with aclosing(source.events()) as events:
-            told = await anext(events)
-    assert isinstance(told, SourceHealth)
-    assert (told.ok, told.absent) == (True, True)
+            reported = await anext(events)
+    assert isinstance(reported, SourceHealth)
+    assert (reported.ok, reported.absent) == (True, True)
 
 
 def dashboard_of(server: RawServer) -> Dashboard:
@@ -269,20 +269,20 @@ async def test_ray_that_reaches_none_leaves_it_at_that() -> None:
 
 
 async def test_a_dashboard_that_is_down_leaves_no_address_and_is_no_failure_of_prometheus() -> None:
-    async with RawServer(lambda _: b"").serve() as gone:
+    async with RawServer(lambda _: b"").serve() as removed:
         pass
-    async with dashboard_of(gone) as dashboard:
+    async with dashboard_of(removed) as dashboard:
 
         async def route() -> DashboardRoute:
-            return DashboardRoute(gone.url)
+            return DashboardRoute(removed.url)
 
         source = PrometheusSource(finder(PrometheusSettings(""), dashboard, route))
         async with aclosing(source.events()) as events:
-            told = await anext(events)
-    assert isinstance(told, SourceHealth)
-    assert (told.ok, told.absent) == (True, True)
-    assert "no Prometheus is configured" in told.error
-    assert "cannot be reached" in told.error
+            reported = await anext(events)
+    assert isinstance(reported, SourceHealth)
+    assert (reported.ok, reported.absent) == (True, True)
+    assert "no Prometheus is configured" in reported.error
+    assert "cannot be reached" in reported.error
 
 
 def test_settings_come_from_the_configuration_then_from_rays_own_variables() -> None:

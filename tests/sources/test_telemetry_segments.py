@@ -168,8 +168,8 @@ async def test_who_falls_behind_reports_what_is_missing_and_continues(
     assert isinstance(health, SourceHealth)
     lost = there[1] - 2
     # The lines that lead from file to file are records too.
-    told = int(health.error.split(": ")[1].split()[0])
-    assert lost <= told <= lost + 60
+    reported = int(health.error.split(": ")[1].split()[0])
+    assert lost <= reported <= lost + 60
     assert "missing in the stream" in health.error
 
 

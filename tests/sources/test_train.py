@@ -76,10 +76,10 @@ async def polls(
 ) -> list[list[Event]]:
     """The events of each poll; `theirs` is what telemetry reports at each."""
     clock = Clock()
-    told = iter(theirs or [])
+    reported = iter(theirs or [])
     source = TrainRunsSource(
         dashboard,
-        lambda: next(told, ()),
+        lambda: next(reported, ()),
         awaited_s=awaited_s,
         clock=clock,
         monotonic=clock,
@@ -159,8 +159,8 @@ async def test_the_stack_trace_of_a_run_that_failed_becomes_its_last_line(
     ended: dict[str, Any] = {"end_time_ns": 950 * S, "status_detail": trace}
     answers(fake, [run("ERRORED", attempt(910, 950, 0, status_detail=trace), **ended)])
     [seen] = await polls(dashboard, 1)
-    said = [getattr(event, "reason", "") or getattr(event, "message", "") for event in seen]
-    assert said == ["", "", "ValueError: no such thing", "ValueError: no such thing", ""]
+    lines = [getattr(event, "reason", "") or getattr(event, "message", "") for event in seen]
+    assert lines == ["", "", "ValueError: no such thing", "ValueError: no such thing", ""]
 
 
 async def test_what_telemetry_reports_is_left_to_it_from_then_on(
@@ -225,12 +225,16 @@ async def test_a_cluster_whose_drivers_do_not_report_is_absent_and_one_that_fail
     assert isinstance(absent, SourceHealth)
     assert (absent.ok, absent.absent) == (True, True)
     assert "RAY_TRAIN_ENABLE_STATE_TRACKING=1" in absent.error
-    for told, words in ((boom, "boom"), (page, "as a Ray dashboard does"), (strange, "understood")):
-        assert isinstance(told, SourceHealth)
-        assert not told.ok
-        assert words in told.error
-        assert told.retry_at_s is not None
-        assert told.retry_at_s > told.at_s
+    for reported, message in (
+        (boom, "boom"),
+        (page, "as a Ray dashboard does"),
+        (strange, "understood"),
+    ):
+        assert isinstance(reported, SourceHealth)
+        assert not reported.ok
+        assert message in reported.error
+        assert reported.retry_at_s is not None
+        assert reported.retry_at_s > reported.at_s
     assert isinstance(well, SourceHealth)
     assert (well.ok, well.absent, well.error) == (True, False, "")
 

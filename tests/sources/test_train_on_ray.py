@@ -59,10 +59,10 @@ TRACKED = {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1", "RAY_TRAIN_HEALTH_CHECK_INTER
 
 
 def program(folder: Path) -> str:
-    words = {"MARK": str(folder / "failed"), "STORAGE": str(folder / "results")}
+    texts = {"MARK": str(folder / "failed"), "STORAGE": str(folder / "results")}
     text = TRAINS
-    for word, path in words.items():
-        text = text.replace(word, repr(path))
+    for label, path in texts.items():
+        text = text.replace(label, repr(path))
     return text
 
 

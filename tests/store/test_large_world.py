@@ -33,19 +33,21 @@ def spread(name: str, mean: float, high: float = 0.0) -> Spread:
 
 
 def wide(
-    at_s: float, *spreads: Spread, ranks: int = 64, silent: tuple[int, ...] = ()
+    at_s: float, *spreads: Spread, ranks: int = 64, stale: tuple[int, ...] = ()
 ) -> RankSampled:
     first = int(at_s) * ranks % WORLD
-    told = tuple(sample((first + n) % WORLD, 1, at_s, int(at_s), int(at_s)) for n in range(ranks))
+    reported = tuple(
+        sample((first + n) % WORLD, 1, at_s, int(at_s), int(at_s)) for n in range(ranks)
+    )
     return RankSampled(
         at_s=at_s,
         source="telemetry",
         run_id=RUN,
-        samples=told,
+        samples=reported,
         spreads=spreads,
         attempt=1,
-        reporting=WORLD - len(silent),
-        silent=silent,
+        reporting=WORLD - len(stale),
+        silent=stale,
     )
 
 
@@ -89,7 +91,7 @@ def test_a_small_world_has_no_percentiles_and_one_of_eight_has() -> None:
     store = reduced(before_the_kill())
     assert "loss.p10" not in store.runs[RUN].bands
     eight = tick(1, 100.0, 51, 60, ranks=8)
-    losses = [replace(told, loss=float(told.rank)) for told in eight.samples]
+    losses = [replace(reported, loss=float(reported.rank)) for reported in eight.samples]
     store.apply(replace(eight, samples=tuple(losses)))
     bands = store.runs[RUN].bands
     assert (bands["loss.p10"].last, bands["loss.p90"].last) == (1.0, 6.0)
@@ -98,7 +100,9 @@ def test_a_small_world_has_no_percentiles_and_one_of_eight_has() -> None:
 def test_a_band_leaves_out_what_is_not_finite() -> None:
     store = a_large_world()
     event = tick(1, 100.0, 51, 60, ranks=9)
-    losses = [math.nan if told.rank == 3 else float(told.rank) for told in event.samples]
+    losses = [
+        math.nan if reported.rank == 3 else float(reported.rank) for reported in event.samples
+    ]
     samples = tuple(replace(t, loss=v) for t, v in zip(event.samples, losses, strict=True))
     store.apply(replace(event, samples=samples))
     run = store.runs[RUN]
@@ -156,7 +160,7 @@ def test_a_rank_whose_clock_is_set_back_continues() -> None:
 
 def test_sums_beyond_what_a_float_holds_are_infinite() -> None:
     event = tick(1, 101.0, 51, 60)
-    huge = tuple(replace(told, samples_per_s=1.7e308) for told in event.samples)
+    huge = tuple(replace(reported, samples_per_s=1.7e308) for reported in event.samples)
     run = reduced([*before_the_kill(), replace(event, samples=huge)]).runs[RUN]
     assert run.curves["samples_per_s"].last == math.inf
 

@@ -30,7 +30,7 @@ def test_it_trains_where_there_is_no_ray_and_continues_by_its_name(
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_RAY, *argv, "--max-steps", "20"],
         cwd=ROOT,
-        env={name: said for name, said in os.environ.items() if name != "RAY_ADDRESS"},
+        env={name: reported for name, reported in os.environ.items() if name != "RAY_ADDRESS"},
         capture_output=True,
         text=True,
     )
@@ -40,9 +40,9 @@ def test_it_trains_where_there_is_no_ray_and_continues_by_its_name(
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(sys, "argv", ["baseline", *argv])
     baseline.main()
-    said = capsys.readouterr().out
-    assert "resumed at step 20, exactly" in said
-    assert "after 46 steps" in said
+    reported = capsys.readouterr().out
+    assert "resumed at step 20, exactly" in reported
+    assert "after 46 steps" in reported
     baseline.main()
     assert "it was finished before, after 46 steps" in capsys.readouterr().out
 

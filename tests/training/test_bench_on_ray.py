@@ -16,9 +16,9 @@ from training.bench.results import read
 def test_ray_train_and_torchrun_take_turns_with_the_same_loop(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    told = ["--quick", "--gpu", "false", "--width", "8", "--what", "launchers"]
-    told += ["--storage-path", str(tmp_path), "--run-name", "run"]
-    done = drive(cluster, ["-m", "training.jobs.benchmark", *told])
+    reported = ["--quick", "--gpu", "false", "--width", "8", "--what", "launchers"]
+    reported += ["--storage-path", str(tmp_path), "--run-name", "run"]
+    done = drive(cluster, ["-m", "training.jobs.benchmark", *reported])
     assert done.code == 0, done.output[-4000:]
     results = read(tmp_path / "run" / "results.json")
     assert results.failed == {}

@@ -107,9 +107,9 @@ def test_the_targets_code_ran_with_small_models(run: Run) -> None:
 
 
 def test_the_notebook_reads_what_was_measured(run: Run) -> None:
-    said = execute(run.folder / "notebook.ipynb")
-    assert "all_reduce" in said
-    assert "activation checkpointing" in said
+    text = execute(run.folder / "notebook.ipynb")
+    assert "all_reduce" in text
+    assert "activation checkpointing" in text
 
 
 def test_a_part_that_there_is_not_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ def passed(*, again: bool, model: str, shape: tuple[int, ...]) -> tuple[nn.Modul
     """After a forward and a backward pass, and the bytes kept in between."""
     torch.manual_seed(0)
     settings = TrainSettings(model=model, width=16, dropout=0.3)
-    learner = build(settings, shape, 10)
+    trainer = build(settings, shape, 10)
     if again:
-        blocks.compute_again(learner)
+        blocks.compute_again(trainer)
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -26,10 +26,10 @@ def passed(*, again: bool, model: str, shape: tuple[int, ...]) -> tuple[nn.Modul
 
     inputs = torch.randint(10, (8, *shape)) if len(shape) == 1 else torch.randn(8, *shape)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        loss = learner(inputs).float().logsumexp(-1).sum()
-    weights = {weight.untyped_storage().data_ptr() for weight in learner.parameters()}
+        loss = trainer(inputs).float().logsumexp(-1).sum()
+    weights = {weight.untyped_storage().data_ptr() for weight in trainer.parameters()}
     torch.autograd.backward(loss)
-    return learner, sum(size for at, size in kept.items() if at not in weights)
+    return trainer, sum(size for at, size in kept.items() if at not in weights)
 
 
 @pytest.mark.parametrize(

@@ -47,27 +47,29 @@ def test_the_list_of_jobs_is_light_to_import() -> None:
 
 
 def test_a_setting_reports_its_group_its_words_and_its_numbers() -> None:
-    told = {item.name: item for item in describe(Own)}
+    reported = {item.name: item for item in describe(Own)}
     help_text = "examples a step of all ranks"
-    assert told["batch_size"] == Setting("batch_size", "int", 32, help_text, (), "Run", 1.0)
-    schedule = told["schedule"]
+    assert reported["batch_size"] == Setting("batch_size", "int", 32, help_text, (), "Run", 1.0)
+    schedule = reported["schedule"]
     assert (schedule.choices, schedule.group) == (("gpipe", "1f1b"), "The job's own. More of it")
-    assert (told["share"].at_least, told["share"].at_most) == (0.0, 1.0)
-    assert (told["learning_rate"].at_least, told["learning_rate"].at_most) == (None, None)
+    assert (reported["share"].at_least, reported["share"].at_most) == (0.0, 1.0)
+    assert (reported["learning_rate"].at_least, reported["learning_rate"].at_most) == (None, None)
 
 
 @pytest.mark.parametrize("item", JOBS, ids=[item.name for item in JOBS])
 def test_a_job_and_its_settings_can_be_listed(item: Job) -> None:
     longest = max(len(other.name) for other in JOBS)
     assert longest + 2 + len(item.summary) <= 80, "a line of a terminal"
-    for told in describe(getattr(importlib.import_module(item.module), SETTINGS)):
-        what = f"{item.name}: {told.name}"
-        assert told.group, what
-        assert len(told.group) <= 30, f"{what}: {told.group}, of a class without a docstring"
-        assert told.help, what
-        assert "\n" not in told.help, what
-        assert told.type == "str" or not told.choices, what
-        assert not told.choices or told.default in told.choices, what
+    for reported in describe(getattr(importlib.import_module(item.module), SETTINGS)):
+        what = f"{item.name}: {reported.name}"
+        assert reported.group, what
+        assert len(reported.group) <= 30, (
+            f"{what}: {reported.group}, of a class without a docstring"
+        )
+        assert reported.help, what
+        assert "\n" not in reported.help, what
+        assert reported.type == "str" or not reported.choices, what
+        assert not reported.choices or reported.default in reported.choices, what
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,6 @@ def test_a_wrong_flag_is_wrong_usage(
     with pytest.raises(SystemExit) as ended:
         parse(Own, "job", "", argv)
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert argv[0] in said
-    assert why in said
+    text = capsys.readouterr().err
+    assert argv[0] in text
+    assert why in text

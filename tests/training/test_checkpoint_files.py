@@ -162,14 +162,14 @@ def test_the_newest_whole_one_is_chosen_and_each_before_it_reported(tmp_path: Pa
     paths = [str(write(tmp_path / name, step)) for name, step in (("c", 30), ("b", 20), ("a", 10))]
     flip(tmp_path / "c" / "shared.pt")
     (tmp_path / "b" / "rank-1.pt").unlink()
-    told: dict[str, str] = {}
-    with newest_whole(paths, nullcontext, told.__setitem__) as path:
+    reported: dict[str, str] = {}
+    with newest_whole(paths, nullcontext, reported.__setitem__) as path:
         assert path == paths[2]
-    assert told == {
+    assert reported == {
         paths[0]: "shared.pt is not what was written: its SHA-256 differs",
         paths[1]: "rank-1.pt is missing",
     }
-    with newest_whole(paths[:2], nullcontext, told.__setitem__) as path:
+    with newest_whole(paths[:2], nullcontext, reported.__setitem__) as path:
         assert path is None
 
 
@@ -177,11 +177,11 @@ def test_a_storage_that_cannot_be_read_just_now_is_no_damage(tmp_path: Path) -> 
     def refused(path: str) -> Any:
         raise PermissionError(path)
 
-    told: dict[str, str] = {}
-    found = newest_whole(["c"], refused, told.__setitem__)
+    reported: dict[str, str] = {}
+    found = newest_whole(["c"], refused, reported.__setitem__)
     with pytest.raises(PermissionError), found:
         pass
-    assert told == {}
+    assert reported == {}
 
 
 def test_a_snapshot_keeps_what_the_state_was() -> None:
@@ -259,8 +259,8 @@ def test_a_listed_checkpoint_that_no_longer_exists_does_not_keep_the_run_from_st
 @pytest.mark.parametrize("text", ["", '{"checkpoint_results": [{"che', "[]", "null"])
 def test_a_list_that_was_cut_off_is_put_aside(text: str, tmp_path: Path) -> None:
     (tmp_path / SNAPSHOT).write_text(text)
-    (said,) = run(tmp_path).repair()
-    assert said.endswith(f"is garbled; put aside as {SNAPSHOT}.damaged")
+    (reported,) = run(tmp_path).repair()
+    assert reported.endswith(f"is garbled; put aside as {SNAPSHOT}.damaged")
     assert run(tmp_path).lost_track
     assert run(tmp_path).repair() == []
 

@@ -144,9 +144,9 @@ def test_what_only_ddp_heeds_takes_nothing_from_the_resume_of_another(
     for max_steps in (1, 2):
         with Reported(tmp_path) as checkpoints:
             loop.train(replace(settings, max_steps=max_steps), two, checkpoints, whole)
-    said = capsys.readouterr().out
-    assert "resumed at step 1, exactly" in said
-    assert "without effect here: comm_hook" in said
+    text = capsys.readouterr().out
+    assert "resumed at step 1, exactly" in text
+    assert "without effect here: comm_hook" in text
 
 
 def test_examples_to_evaluate_on_that_do_not_go_round_are_missed_before_the_first_step(
@@ -187,8 +187,10 @@ def test_its_steps_report_where_their_time_goes_and_what_the_model_needs(
     sink = ListSink()
     rank = RankTelemetry(0, 1, sink)
     monkeypatch.setattr(telemetry, "_rank", rank)
-    told: list[float] = []
-    monkeypatch.setattr(telemetry, "model", lambda flops_per_sample: told.append(flops_per_sample))
+    reported: list[float] = []
+    monkeypatch.setattr(
+        telemetry, "model", lambda flops_per_sample: reported.append(flops_per_sample)
+    )
     train(Settings(workers=1, batch_size=64, width=8, max_steps=12), Reported(tmp_path))
     rank.push()
     (record,) = sink.records
@@ -200,7 +202,7 @@ def test_its_steps_report_where_their_time_goes_and_what_the_model_needs(
     # and addition, twice that backward, except for the first's input, which needs no gradient.
     first = 2 * 64 * 9 * 8
     rest = 2 * (64 * 9 * 8 * 8 + 16 * 9 * 8 * 16 + 16 * 9 * 16 * 16 + 64 * 10)
-    assert told == [2 * first + 3 * rest]
+    assert reported == [2 * first + 3 * rest]
 
 
 def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(
@@ -223,21 +225,21 @@ def test_with_other_ranks_each_step_keeps_its_examples_and_its_learning_rate(
 ) -> None:
     """Two workers were wanted, and one is there from step 31 on."""
     settings = Settings(workers=2, batch_size=32, width=8, checkpoint_every_steps=10, epochs=3)
-    told: dict[int, dict[str, float]] = {}
+    reported: dict[int, dict[str, float]] = {}
 
     def step(*, step: int = 0, **numbers: float) -> None:
-        told[step] = numbers
+        reported[step] = numbers
 
     monkeypatch.setattr(telemetry, "step", step)
     train(replace(settings, max_steps=40), Reported(tmp_path / "alone"))
-    expected = dict(told)
+    expected = dict(reported)
     train(replace(settings, max_steps=30), Reported(tmp_path / "pair"), Half(0, 2, 0, CPU))
     rank = Reported(tmp_path / "pair")
     train(replace(settings, max_steps=40), rank)
     assert "resumed at step 30, saved by 2 ranks, now 1: same examples" in capsys.readouterr().out
     for at in range(31, 41):
         for name in ("samples", "learning_rate", "epoch"):
-            assert told[at][name] == expected[at][name], (at, name)
+            assert reported[at][name] == expected[at][name], (at, name)
     assert rank.reports[-1]["epoch"] == pytest.approx(40 / 23)
 
 

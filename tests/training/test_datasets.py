@@ -152,9 +152,9 @@ def test_cifar_that_is_absent_names_the_path_and_what_to_do(name: str, tmp_path:
     with pytest.raises(NoData) as raised:
         load(DataSettings(data=name, data_path=str(tmp_path)))
     folder = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name].base_folder
-    said = str(raised.value)
-    assert said.startswith(f"{name}: {tmp_path / folder} is not there; set data_path to")
-    assert "download=true" in said
+    text = str(raised.value)
+    assert text.startswith(f"{name}: {tmp_path / folder} is not there; set data_path to")
+    assert "download=true" in text
 
 
 def test_cifar_that_is_half_there_or_damaged_names_its_files(
@@ -413,9 +413,9 @@ def test_synthetic_images_are_the_same_each_time_and_show_their_class(shape: str
     assert torch.equal(again, images[[7, 3]])
     assert images.shape == (400, *data.shape)
     assert set(labels.tolist()) == set(range(5))
-    unseen, _ = data.held_out.batch(np.arange(len(data.held_out)), None)
-    assert len(unseen) == 50
-    assert not any(torch.equal(unseen[0], image) for image in images)
+    held_out, _ = data.held_out.batch(np.arange(len(data.held_out)), None)
+    assert len(held_out) == 50
+    assert not any(torch.equal(held_out[0], image) for image in images)
     if shape == "3x32x32":
         means = torch.stack([images[labels == label].mean(dim=0) for label in range(5)])
         nearest = torch.cdist(images.flatten(1), means.flatten(1)).argmin(dim=1)

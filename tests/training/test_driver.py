@@ -34,7 +34,7 @@ def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
     monkeypatch.setattr(own_driver, "submission", lambda: "")
     context = SimpleNamespace(get_job_id=lambda: "01000000")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
-    told = own_driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
+    reported = own_driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
     workers = (Worker(rank=0), Worker(rank=1))
     on_events: list[RankEvent] = [
         AttemptStarted(workers, 1),
@@ -43,7 +43,7 @@ def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
         AttemptStarted(workers, 2),
     ]
     for t, message in enumerate(on_events):
-        told.on_events([(float(t), message)])
+        reported.on_events([(float(t), message)])
     ends = [body for body in outbox.message if isinstance(body, AttemptEnd)]
     assert [(end.attempt, end.reason) for end in ends] == [(1, "rank 0: ValueError: no")]
     states = [body.state for body in outbox.message if isinstance(body, Run)]

@@ -74,7 +74,7 @@ def test_words_and_numbers_that_cannot_be_are_refused_at_the_command_line(
 
 def test_the_list_of_what_is_reported_needs_no_torch() -> None:
     script = "import sys, training.techniques.network; print('torch' in sys.modules)"
-    said = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert said.stdout == "False\n"
+    assert reported.stdout == "False\n"

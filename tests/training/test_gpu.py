@@ -184,9 +184,9 @@ def test_nvml_that_goes_away_and_comes_back_is_reported_once_each(
     nvml: FakeNvml, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = gpu_of(nvml, clock, "0")
-    for silent in (False, True, True, False, False):
-        nvml.silent = silent
-        assert (gpu.read() == GpuNumbers()) is silent
+    for stale in (False, True, True, False, False):
+        nvml.silent = stale
+        assert (gpu.read() == GpuNumbers()) is stale
     assert [record.getMessage().split("GPU 0 ")[1] for record in caplog.records] == [
         "does not answer: its numbers are left out",
         "answers again",

@@ -66,8 +66,8 @@ def test_a_state_is_reported_once_however_often_the_controller_looks(
 ) -> None:
     for state in ("RUNNING", "RUNNING", "PREEMPTING", "PREEMPTING", "RUNNING"):
         lifecycle.state(state, "why" if state == "PREEMPTING" else "")
-    told = [(body.state, body.message) for body in outbox.said if isinstance(body, Run)]
-    assert told == [("RUNNING", ""), ("PREEMPTING", "why"), ("RUNNING", "")]
+    reported = [(body.state, body.message) for body in outbox.said if isinstance(body, Run)]
+    assert reported == [("RUNNING", ""), ("PREEMPTING", "why"), ("RUNNING", "")]
     assert isinstance(outbox.said[0], Run)
     assert (outbox.said[0].job, outbox.said[0].submission) == ("01000000", "job-1")
 

@@ -40,9 +40,9 @@ def test_pythons_headers_are_missed_too(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_kernel_that_a_cpu_has_not_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(Stop) as told:
+    with pytest.raises(Stop) as reported:
         limits.check(TrainSettings(model="gpt-tiny", attention="cudnn"), alone("false"))
-    assert str(told.value) == (
+    assert str(reported.value) == (
         "attention=cudnn does not compute fp32 with dropout=0 on a cpu here: "
         "flash, math can, and auto takes the best of them"
     )
@@ -90,5 +90,5 @@ def test_between_ranks_a_hook_has_an_effect() -> None:
     two = World(0, 2, 0, CPU)
     sent = TrainSettings(comm_hook="bf16", hierarchical=2)
     assert limits.without_effect(sent, two) == []
-    (said,) = limits.without_effect(sent, two, uses_ddp=False)
-    assert "comm_hook, hierarchical: " in said
+    (text,) = limits.without_effect(sent, two, uses_ddp=False)
+    assert "comm_hook, hierarchical: " in text

@@ -22,23 +22,23 @@ def asks_for(settings: TrainSettings, world: World, size_bytes: int) -> torch.Te
 
 
 def test_memory_that_the_host_does_not_have_is_reported_in_a_line() -> None:
-    with pytest.raises(memory.OutOfMemory) as told:
+    with pytest.raises(memory.OutOfMemory) as reported:
         asks_for(SETTINGS, World(3, 4, 3, CPU), 2**60)
-    had, _, advice = str(told.value).partition("; ")
+    had, _, advice = str(reported.value).partition("; ")
     assert had.startswith("rank 3 ran out of memory: it had ")
     assert had.endswith(f" GiB of its host at its peak, and asked for {2**60} bytes more")
     assert advice == (
         "what helps, best first: batch_size=8 with accumulate=2, for the same steps; "
         "activation_checkpointing=true; the job fsdp2, where each rank holds a part of the model"
     )
-    assert told.value.__cause__ is None
-    assert told.value.__context__ is None, "frames would hold the tensors"
+    assert reported.value.__cause__ is None
+    assert reported.value.__context__ is None, "frames would hold the tensors"
 
 
 def test_a_rank_that_is_alone_stops() -> None:
-    with pytest.raises(Stop, match=r"rank 0 ran out of memory: it had ") as told:
+    with pytest.raises(Stop, match=r"rank 0 ran out of memory: it had ") as reported:
         asks_for(SETTINGS, World(0, 1, 0, CPU), 2**60)
-    assert isinstance(told.value, memory.OutOfMemory)
+    assert isinstance(reported.value, memory.OutOfMemory)
 
 
 def test_what_there_is_enough_for_and_other_errors_go_by() -> None:

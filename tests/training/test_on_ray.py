@@ -138,8 +138,8 @@ def test_a_killed_rank_costs_an_attempt_and_not_a_bit(disturbed: Outcome, smooth
     assert first.reason == "rank 1: its process died (killed, out of memory, or crashed)"
     assert (second.attempt, second.reason) == (2, "finished")
     assert (first.budget, second.budget) == ("max_failures", "none")
-    told = bodies(records, Run)[0]
-    assert (told.max_failures, told.max_preemption_failures) == (5, -1)
+    reported = bodies(records, Run)[0]
+    assert (reported.max_failures, reported.max_preemption_failures) == (5, -1)
     before, after = bodies(records, AttemptStart)
     assert after.workers[1].pid != before.workers[1].pid
 
@@ -246,10 +246,10 @@ def test_more_workers_than_cpus_are_refused_with_both_numbers(refused: Outcome) 
 def test_data_that_is_missing_ends_the_run_at_its_first_attempt(refused: Outcome) -> None:
     stopped = refused.of("nodata")
     assert stopped.code == 1
-    (said,) = [line for line in stopped.output.splitlines() if line.startswith("stopped: ")]
-    assert "/nowhere" in said
+    (text,) = [line for line in stopped.output.splitlines() if line.startswith("stopped: ")]
+    assert "/nowhere" in text
     assert len(bodies(stopped.records, AttemptStart)) == 1
-    assert bodies(stopped.records, Run)[-1].message in said
+    assert bodies(stopped.records, Run)[-1].message in text
 
 
 @pytest.mark.slow
@@ -281,12 +281,12 @@ def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(
     """Its ranks use the given interface, in a separate environment."""
     outcome = refused.of("large")
     assert outcome.code == 1
-    said = outcome.output[outcome.output.rindex("failed: rank ") :]
+    text = outcome.output[outcome.output.rindex("failed: rank ") :]
     # The controller's log lines may arrive later, under its name.
-    said = "\n".join(line for line in said.splitlines() if "(TrainController pid=" not in line)
-    assert "ran out of memory: it had " in said
-    assert f"and asked for {4 * 10**14} bytes more" in said
-    assert "what helps, best first: batch_size=8 with accumulate=2" in said
+    text = "\n".join(line for line in text.splitlines() if "(TrainController pid=" not in line)
+    assert "ran out of memory: it had " in text
+    assert f"and asked for {4 * 10**14} bytes more" in text
+    assert "what helps, best first: batch_size=8 with accumulate=2" in text
     assert "ran out of memory" in bodies(outcome.records, Run)[-1].message
 
 

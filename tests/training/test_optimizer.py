@@ -21,14 +21,14 @@ def model() -> nn.Sequential:
 
 
 def stepped(settings: TrainSettings, steps: int = 5) -> list[Tensor]:
-    learner = model()
-    optimize = optimizer(learner.parameters(), settings)
+    trainer = model()
+    optimize = optimizer(trainer.parameters(), settings)
     inputs = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
     for _ in range(steps):
         optimize.zero_grad()
-        torch.autograd.backward(learner(inputs).square().mean())
+        torch.autograd.backward(trainer(inputs).square().mean())
         optimize.step()
-    return [parameter.detach() for parameter in learner.parameters()]
+    return [parameter.detach() for parameter in trainer.parameters()]
 
 
 def test_what_multiplies_decays_and_what_adds_does_not() -> None:
@@ -52,32 +52,32 @@ def test_a_step_that_is_not_fused_still_takes_all_parameters_at_once(name: str) 
 
 
 def test_a_frozen_parameter_is_left_out() -> None:
-    learner = model()
-    learner[0].requires_grad_(False)
-    groups = optimizer(learner.parameters(), TrainSettings()).param_groups
+    trainer = model()
+    trainer[0].requires_grad_(False)
+    groups = optimizer(trainer.parameters(), TrainSettings()).param_groups
     assert [len(group["params"]) for group in groups] == [1, 3]
 
 
 def test_the_average_is_of_the_weights_and_warms_up() -> None:
     """Decays 2/11, 3/12, then 0.3 where the warm-up would allow 4/13."""
-    learner = nn.Linear(1, 1, bias=False)
+    trainer = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
-        learner.weight.fill_(0.0)
-        average = Average(learner, 0.3)
+        trainer.weight.fill_(0.0)
+        average = Average(trainer, 0.3)
         expected = 0.0
         for step, decay in enumerate([2 / 11, 3 / 12, 0.3, 0.3], start=1):
-            learner.weight.fill_(float(step))
+            trainer.weight.fill_(float(step))
             average.update()
             expected = decay * expected + (1 - decay) * step
     with average.used():
-        assert learner.weight.item() == pytest.approx(expected, rel=1e-6)
-    assert learner.weight.item() == 4.0, "the newest weights are back"
+        assert trainer.weight.item() == pytest.approx(expected, rel=1e-6)
+    assert trainer.weight.item() == 4.0, "the newest weights are back"
 
 
 def test_the_average_continues_from_what_was_saved() -> None:
-    learner = model()
-    average = Average(learner, 0.9)
-    for parameter in learner.parameters():
+    trainer = model()
+    average = Average(trainer, 0.9)
+    for parameter in trainer.parameters():
         parameter.data.add_(1.0)
     average.update()
     saved = copy.deepcopy(average.state())
@@ -98,8 +98,8 @@ def test_no_average_takes_no_memory() -> None:
 def test_a_gradient_is_cut_to_the_longest_and_its_whole_length_reported(
     longest: float, after: float
 ) -> None:
-    learner = nn.Linear(2, 1, bias=False)
-    whole = Whole(learner, alone("false"))
-    learner.weight.grad = torch.tensor([[3.0, 4.0]])
+    trainer = nn.Linear(2, 1, bias=False)
+    whole = Whole(trainer, alone("false"))
+    trainer.weight.grad = torch.tensor([[3.0, 4.0]])
     assert float(whole.clip(longest)) == pytest.approx(5.0)
-    assert float(learner.weight.grad.norm()) == pytest.approx(after, rel=1e-5)
+    assert float(trainer.weight.grad.norm()) == pytest.approx(after, rel=1e-5)

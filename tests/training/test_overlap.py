@@ -90,8 +90,10 @@ def test_on_a_cpu_about_a_step_a_second_is_timed(
     assert overlap._rate == expected
     for _ in range(31):
         step(parallel)
-    told: dict[str, int] = parallel._get_ddp_logging_data()  # type: ignore[no-untyped-call]
-    assert told["iteration"] == max(each for each in range(31) if each <= 10 or not each % expected)
+    reported: dict[str, int] = parallel._get_ddp_logging_data()  # type: ignore[no-untyped-call]
+    assert reported["iteration"] == max(
+        each for each in range(31) if each <= 10 or not each % expected
+    )
 
 
 def test_on_a_gpu_ddp_is_left_to_its_own_rate(

@@ -36,7 +36,7 @@ def phase(body: Body | None) -> str:
 def test_a_checkpoint_is_restored_before_the_first_step_and_what_comes_later_is_no_restore(
     phases: Phases,
 ) -> None:
-    words = [
+    terms = [
         (0, "restore begins"),
         (0, "restore ends"),
         (1, "report begins"),
@@ -44,8 +44,8 @@ def test_a_checkpoint_is_restored_before_the_first_step_and_what_comes_later_is_
         (0, "restore begins"),
         (0, "what it will say in a later version"),
     ]
-    told = [phase(phases.note("r", 2, rank, what)) for rank, what in words]
-    assert told == ["restore", "first step", "running", "", "", ""]
+    reported = [phase(phases.note("r", 2, rank, what)) for rank, what in terms]
+    assert reported == ["restore", "first step", "running", "", "", ""]
 
 
 def test_a_ranks_notice_is_reported_whenever_it_comes(phases: Phases) -> None:
@@ -74,9 +74,9 @@ def test_a_checkpoint_takes_from_the_first_ranks_report_to_the_acceptance(
     clock.s += 2.5
     phases.note("r", 1, 1, "report begins")
     clock.s += 0.5
-    told = phases.wrote(saved)
-    assert isinstance(told, Report)
-    assert told.checkpoint_took_s == 3.0
+    reported = phases.wrote(saved)
+    assert isinstance(reported, Report)
+    assert reported.checkpoint_took_s == 3.0
     unheard = phases.wrote(saved)
     assert unheard == saved, "no rank has told of it"
 
@@ -88,6 +88,6 @@ def test_a_report_that_was_begun_before_the_listener_was_there_leaves_the_next_o
     assert phases.wrote(saved) == saved
     phases.note("r", 1, 0, "report begins")
     clock.s += 2.0
-    told = phases.wrote(saved)
-    assert isinstance(told, Report)
-    assert told.checkpoint_took_s == 2.0
+    reported = phases.wrote(saved)
+    assert isinstance(reported, Report)
+    assert reported.checkpoint_took_s == 2.0

@@ -106,7 +106,7 @@ SHORT = {"batch_size": 15, "width": 8, "dropout": 0.0, "epochs": 1}
 @pytest.fixture(scope="module")
 def jobs(cluster: Cluster) -> tuple[Outcome, Outcome]:
     """Stopped after 12 of its 48 steps, and resumed up to the 20th."""
-    flags = [word for name, value in SHORT.items() for word in (f"--{name}", str(value))]
+    flags = [text for name, value in SHORT.items() for text in (f"--{name}", str(value))]
     results = ["--storage-path", str(cluster.directory / "results"), "--run-name", "streamed"]
     argv = ["-m", "training.jobs.ray_data", "--workers", "2", *flags, *results]
     return (

@@ -64,14 +64,14 @@ class Trouble:
         self.bad: list[str] = []
 
     def __call__(self, records: list[Record]) -> None:
-        told, attempts = reports(records), starts(records)
+        reported, attempts = reports(records), starts(records)
         paths = checkpoints(self._cluster, self._name)
-        accepted = {report.checkpoint for report in told}
-        if not self.unaccepted and len(told) >= 2:
+        accepted = {report.checkpoint for report in reported}
+        if not self.unaccepted and len(reported) >= 2:
             self.unaccepted = [str(path) for path in paths if str(path) not in accepted]
             if self.unaccepted:
                 os.kill(attempts[0].workers[1].pid, signal.SIGKILL)
-        second = [report for report in told if report.attempt == 2]
+        second = [report for report in reported if report.attempt == 2]
         if self.good is None and len(second) >= 2:
             os.kill(attempts[1].workers[0].pid, signal.SIGKILL)
             self.good = second[-2]
@@ -143,8 +143,8 @@ def test_a_run_continues_with_fewer_ranks_though_its_newest_checkpoint_was_delet
     outcome = drive(cluster, argv)
     assert outcome.code == 0, outcome.output[-4000:]
     assert f"{newest.name} is missing: a marked directory is in its place" in outcome.output
-    said = f"resumed at step {step}, saved by 2 ranks, now 1: same examples, other noise"
-    assert said in outcome.output
+    text = f"resumed at step {step}, saved by 2 ranks, now 1: same examples, other noise"
+    assert text in outcome.output
     last = reports(outcome.records)[-1].metrics
     assert (last["step"], last["epoch"]) == (540, 12)
 

@@ -99,19 +99,19 @@ def two_ranks(world: World, folder: Path) -> tuple[dict[int, float], dict[int, f
     """The losses of an exact run and of its resumed one, and what PowerSGD's resume reports."""
     sent = replace(SMALL, workers=2, accumulate=2, comm_hook="bf16")
     losses = smooth_and_broken(world, folder / "exact", sent)
-    said = io.StringIO()
-    with redirect_stdout(said):
+    text = io.StringIO()
+    with redirect_stdout(text):
         powersgd = replace(SMALL, workers=2, comm_hook="powersgd", powersgd_after=4)
         smooth_and_broken(world, folder / "powersgd", powersgd)
-    return *losses, said.getvalue()
+    return *losses, text.getvalue()
 
 
 def test_two_ranks_continue_with_the_very_same_losses_or_say_why_not(tmp_path: Path) -> None:
     ranks = on_ranks(2, two_ranks, tmp_path)
     for smooth, resumed, _ in ranks:
         same(smooth, resumed, range(8, 15))
-    told = "resumed at step 7, powersgd starts again after 4 steps with whole gradients"
-    assert told in ranks[0][2]
+    text = "resumed at step 7, powersgd starts again after 4 steps with whole gradients"
+    assert text in ranks[0][2]
 
 
 @pytest.fixture(scope="module")

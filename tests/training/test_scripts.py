@@ -44,8 +44,8 @@ def failed(cluster: Cluster) -> Outcome:
 
 
 def test_each_attempt_goes_through_its_phases(failed: Outcome) -> None:
-    told = phases(failed.records)
-    assert told == [
+    reported = phases(failed.records)
+    assert reported == [
         *((1, phase) for phase in (*UP, "running")),
         (2, "restarting"),
         *((2, phase) for phase in (*UP, "restore", "first step", "running", "shutting down")),
@@ -78,7 +78,7 @@ def test_a_second_driver_continues_in_the_same_run(cluster: Cluster, failed: Out
     again = run(cluster, "plain_torch.py", "plain", "--epochs", "4")
     assert again.code == 0, again.output[-4000:]
     before, after = (bodies(outcome.records, Run) for outcome in (failed, again))
-    assert {told.run for told in after} == {told.run for told in before}
+    assert {reported.run for reported in after} == {reported.run for reported in before}
     assert after[0].job != before[0].job
     assert [start.attempt for start in bodies(again.records, AttemptStart)] == [3]
     assert (3, "restore") in phases(again.records)
@@ -107,8 +107,8 @@ def each(cluster: Cluster) -> Outcome:
 @pytest.mark.slow
 def test_a_run_of_another_name_is_another_run(each: Outcome, failed: Outcome) -> None:
     other = each.of("other")
-    assert {told.run for told in bodies(other.records, Run)}.isdisjoint(
-        told.run for told in bodies(failed.records, Run)
+    assert {reported.run for reported in bodies(other.records, Run)}.isdisjoint(
+        reported.run for reported in bodies(failed.records, Run)
     )
     assert [start.attempt for start in bodies(other.records, AttemptStart)] == [1]
 
@@ -117,11 +117,11 @@ def test_a_run_of_another_name_is_another_run(each: Outcome, failed: Outcome) ->
 def test_a_lightning_script_shows_all_of_it(each: Outcome) -> None:
     outcome = each.of("lightning")
     assert outcome.code == 0, outcome.output[-4000:]
-    told = phases(outcome.records)
-    assert [phase for attempt, phase in told if attempt == 1] == [*UP, "running"]
+    reported = phases(outcome.records)
+    assert [phase for attempt, phase in reported if attempt == 1] == [*UP, "running"]
     again = ["restarting", *UP, "restore", "running", "shutting down"]
     # It fits within `as_directory`: the restore ends with the first report.
-    assert [phase for attempt, phase in told if attempt == 2] == again
+    assert [phase for attempt, phase in reported if attempt == 2] == again
     reasons = [end.reason for end in bodies(outcome.records, AttemptEnd)]
     assert reasons == ["ranks 0, 1: RuntimeError: a bad node", "finished"]
     reports = bodies(outcome.records, Report)
@@ -150,9 +150,9 @@ def test_a_transformers_script_shows_all_of_it(each: Outcome) -> None:
 
 @pytest.mark.slow
 def test_the_trials_of_a_tune_script_are_in_the_stream(each: Outcome) -> None:
-    told = bodies(each.records, Trials)
-    assert {item.experiment for item in told} == {"tuned"}
-    newest = {trial.id: trial for item in told for trial in item.trials}
+    reported = bodies(each.records, Trials)
+    assert {item.experiment for item in reported} == {"tuned"}
+    newest = {trial.id: trial for item in reported for trial in item.trials}
     by_rate = {trial.config["lr"]: trial for trial in newest.values()}
     states = {rate: trial.status for rate, trial in by_rate.items()}
     assert states == {"0.1": "TERMINATED", "0.2": "TERMINATED", "0.3": "ERROR"}
@@ -162,8 +162,8 @@ def test_the_trials_of_a_tune_script_are_in_the_stream(each: Outcome) -> None:
         assert (trial.iteration, trial.config["api_key"]) == (3, "***")
         assert trial.pid
         assert trial.started_s
-    assert "hush" not in "".join(map(repr, told))
-    seen = [trial.status for item in told for trial in item.trials]
+    assert "hush" not in "".join(map(repr, reported))
+    seen = [trial.status for item in reported for trial in item.trials]
     assert {"PENDING", "RUNNING"} <= set(seen), "while it goes on, and not at its end alone"
 
 
@@ -173,8 +173,8 @@ def test_a_trial_that_trains_has_the_id_of_its_run(cluster: Cluster) -> None:
     """Its driver starts Ray with an environment for all of its workers."""
     outcome = run(cluster, "tuned_train.py", "tuned-train")
     assert outcome.code == 0, outcome.output[-4000:]
-    runs = {told.run: told for told in bodies(outcome.records, Run)}
-    assert {told.state for told in runs.values()} == {"FINISHED"}
+    runs = {reported.run: reported for reported in bodies(outcome.records, Run)}
+    assert {reported.state for reported in runs.values()} == {"FINISHED"}
     newest = {t.id: t for item in bodies(outcome.records, Trials) for t in item.trials}
     (trial,) = newest.values()
     assert runs[trial.run].name == f"train-{trial.id}"

@@ -163,21 +163,21 @@ def test_the_best_is_written_as_a_file_and_as_commands_that_a_job_takes(
 
     settings = Settings(epochs=2, width=8, gpu="false", run_name="x", storage_path="/s")
     report_best(TRIALS, settings, Folder(str(tmp_path)))
-    said = json.loads((tmp_path / BEST).read_text())
-    assert (said["trial"], said["value"], said["checkpoint"]) == ("b", 0.8, "s/b/c1")
-    assert said["config"] == {"learning_rate": 0.001}
+    data = json.loads((tmp_path / BEST).read_text())
+    assert (data["trial"], data["value"], data["checkpoint"]) == ("b", 0.8, "s/b/c1")
+    assert data["config"] == {"learning_rate": 0.001}
     wanted = {"workers": 1, "epochs": 2, "width": 8, "learning_rate": 0.001}
-    assert (said["job"], said["settings"]) == ("ddp", wanted)
-    assert said["launch"] == (
+    assert (data["job"], data["settings"]) == ("ddp", wanted)
+    assert data["launch"] == (
         "cockpit launch ddp --set workers=1 --set epochs=2 --set width=8 --set learning_rate=0.001"
     )
-    words = said["command"].split()
-    assert words[:3] == ["python", "-m", "training.jobs.ddp"]
-    taken = parse(ddp.Settings, "", "", words[3:])
+    terms = data["command"].split()
+    assert terms[:3] == ["python", "-m", "training.jobs.ddp"]
+    taken = parse(ddp.Settings, "", "", terms[3:])
     assert {name: getattr(taken, name) for name in wanted} == wanted
     printed = capsys.readouterr().out
-    assert said["launch"] in printed
-    assert said["command"] in printed
+    assert data["launch"] in printed
+    assert data["command"] in printed
 
 
 def test_the_best_is_trained_as_long_as_it_was_though_another_job_trains_so_long_by_default(
@@ -187,8 +187,8 @@ def test_the_best_is_trained_as_long_as_it_was_though_another_job_trains_so_long
     from training.settings import parse
 
     report_best(TRIALS, Settings(epochs=100), Folder(str(tmp_path)))
-    words = json.loads((tmp_path / BEST).read_text())["command"].split()[3:]
-    assert parse(ddp.Settings, "", "", words).epochs == 100
+    text = json.loads((tmp_path / BEST).read_text())["command"].split()[3:]
+    assert parse(ddp.Settings, "", "", text).epochs == 100
 
 
 def test_a_search_without_a_single_result_reports_why(tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_what_was_asked_otherwise_than_before_is_reported(tmp_path: Path) -> Non
 
 def test_configuration_overrides_the_settings_of_the_search() -> None:
     settings = Settings(learning_rate=0.5, batch_size=64)
-    told = chosen(settings, {"learning_rate": 0.1}, Settings, without={"gpu"})
-    assert told == {"learning_rate": 0.1, "batch_size": 64}
+    reported = chosen(settings, {"learning_rate": 0.1}, Settings, without={"gpu"})
+    assert reported == {"learning_rate": 0.1, "batch_size": 64}
 
 
 def test_weights_that_are_taken_over_continue_with_the_new_weight_decay(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def learn(folder: Path, settings: TrainSettings) -> None:
         assert train(settings, alone("false"), checkpoints, whole)["step"] == settings.max_steps
 
 
-def body(**said: Any) -> bytes:
-    return json.dumps(said).encode()
+def body(**text: Any) -> bytes:
+    return json.dumps(text).encode()
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,8 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(self, **said: Any) -> httpx.Response:
-        return httpx.post(f"{self.url}/predict", json=said, timeout=30)
+    def ask(self, **text: Any) -> httpx.Response:
+        return httpx.post(f"{self.url}/predict", json=text, timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def server(cluster: Cluster) -> Iterator[Server]:
     run, log, port = cluster.directory / "run", cluster.directory / "serve.log", free_port()
     learn(run, SETTINGS)
     flags = {"run-path": run, "port": port, "replicas": 2, "poll-s": 0.2, "batch-wait-ms": 10}
-    argv = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    argv = [label for name, value in flags.items() for label in (f"--{name}", str(value))]
     process = subprocess.Popen(
         [sys.executable, "-m", "training.jobs.serve", *argv],
         cwd=ROOT,
@@ -321,11 +321,11 @@ def test_many_requests_at_once_are_answered_as_the_model_does(server: Server) ->
         answers = list(clients.map(lambda image: server.ask(image=image.tolist()), images))
     for answer, probabilities in zip(answers, expected, strict=True):
         assert answer.status_code == 200, answer.text
-        said = answer.json()
+        text = answer.json()
         # Sums are rounded in another order in batches of another size.
-        assert said["probabilities"] == pytest.approx(probabilities.tolist(), abs=1e-5)
-        assert said["class"] == int(probabilities.argmax())
-        assert said["step"] == 30
+        assert text["probabilities"] == pytest.approx(probabilities.tolist(), abs=1e-5)
+        assert text["class"] == int(probabilities.argmax())
+        assert text["step"] == 30
 
 
 @pytest.mark.slow

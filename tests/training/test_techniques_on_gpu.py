@@ -41,9 +41,9 @@ def test_memory_that_the_device_does_not_have_is_reported_with_its_name() -> Non
     def asks(settings: TrainSettings, world: World) -> torch.Tensor:
         return torch.empty(2**50, dtype=torch.uint8, device=world.device)
 
-    with pytest.raises(Stop) as told:
+    with pytest.raises(Stop) as reported:
         asks(TrainSettings(), World(0, 1, 0, torch.device("cuda", 0)))
-    had, _, advice = str(told.value).partition("; ")
+    had, _, advice = str(reported.value).partition("; ")
     assert torch.cuda.get_device_name(0) in had
     assert "GiB more" in had
     assert "precision=bf16" in advice

@@ -50,7 +50,7 @@ def test_shares_that_differ_are_weighed_and_what_stops_one_rank_stops_all(tmp_pa
     three = on_ranks(3, train_and_stop, tmp_path / "three")
     for name, weight in one.items():
         torch.testing.assert_close(three[0][0][name], weight, rtol=1e-5, atol=1e-6, msg=name)
-    assert {said for _, said in three} == {"rank 1: /data is half downloaded"}
+    assert {text for _, text in three} == {"rank 1: /data is half downloaded"}
 
 
 def test_what_stops_every_rank_names_none() -> None:

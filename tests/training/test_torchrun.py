@@ -31,10 +31,10 @@ JOB = ["-m", "training.jobs.ddp_torchrun", *ARGV, "--checkpoint-every-steps", "1
 
 def dies_once(settings: Settings) -> dict[str, Any]:
     """Rank 1 is killed at its 15th step, the first time."""
-    told, died = telemetry.step, Path(settings.storage_path) / "died"
+    reported, died = telemetry.step, Path(settings.storage_path) / "died"
 
     def step(*, step: int = 0, **numbers: Any) -> None:
-        told(step=step, **numbers)
+        reported(step=step, **numbers)
         if step == 15 and os.environ["RANK"] == "1" and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -64,9 +64,9 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     meet = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "pair"]
     meet += ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--local-addr", "127.0.0.1"]
     agents = [agent([*meet, *JOB, "--storage-path", str(folder)]) for _ in range(2)]
-    said = [one.communicate(timeout=560)[0] for one in agents]
-    assert [one.returncode for one in agents] == [0, 0], said
-    assert "".join(said).count(f"after {STEPS} steps") == 1, "rank 0 alone says so"
+    lines = [one.communicate(timeout=560)[0] for one in agents]
+    assert [one.returncode for one in agents] == [0, 0], lines
+    assert "".join(lines).count(f"after {STEPS} steps") == 1, "rank 0 alone says so"
     return weights(folder / "ddp_torchrun-pair")
 
 
@@ -74,7 +74,7 @@ def agent(argv: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", *argv],
         cwd=ROOT,
-        env={name: said for name, said in os.environ.items() if name != "RAY_ADDRESS"},
+        env={name: reported for name, reported in os.environ.items() if name != "RAY_ADDRESS"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -124,11 +124,11 @@ def test_a_server_that_is_not_there_costs_one_warning(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        gone = f"http://127.0.0.1:{free.getsockname()[1]}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", gone)
+        removed = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", removed)
     assert run(replace(SMALL, max_steps=30), tmp_path)["step"] == 30
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "mlflow" in line]
-    assert line.startswith(f"mlflow at {gone}: ")
+    assert line.startswith(f"mlflow at {removed}: ")
     assert line.endswith("; training continues")
 
 

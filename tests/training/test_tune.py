@@ -148,7 +148,7 @@ def test_a_run_that_was_killed_with_its_trial_ends_with_it() -> None:
     runs.wrote(Run(run="ab", trial="t1", state="RUNNING"))
     runs.wrote(Run(run="cd", trial="t2", state="FINISHED"))
     stopped = tuple(Trial(id=item, status="TERMINATED") for item in ("t1", "t2"))
-    told, ended = runs.wrote(Trials(experiment="e", trials=stopped))
-    assert isinstance(told, Trials)
+    reported, ended = runs.wrote(Trials(experiment="e", trials=stopped))
+    assert isinstance(reported, Trials)
     assert ended == Run(run="ab", trial="t1", state="FINISHED", message="its trial ended")
     assert len(runs.wrote(Trials(experiment="e", trials=stopped))) == 1, "it is told once"

@@ -50,16 +50,16 @@ def searched(cluster: Cluster) -> Outcome:
     return drive_each(
         cluster,
         {
-            name: ["training.jobs.tune", *arguments(cluster, name.split()[0], words)]
-            for name, words in searches.items()
+            name: ["training.jobs.tune", *arguments(cluster, name.split()[0], text)]
+            for name, text in searches.items()
         },
     )
 
 
-def arguments(cluster: Cluster, name: str, words: str) -> list[str]:
+def arguments(cluster: Cluster, name: str, text: str) -> list[str]:
     place = ["--storage-path", str(cluster.directory / "results"), "--run-name", name]
     space = ["--space", SPACES.get(name, RATES)]
-    return [*SMALL, *place, *space, "--scheduler", *words.split()]
+    return [*SMALL, *place, *space, "--scheduler", *text.split()]
 
 
 def folder(cluster: Cluster, name: str) -> Path:
@@ -76,13 +76,15 @@ def results(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
 
 def trials(records: list[Record], name: str) -> dict[str, Trial]:
     """As last reported."""
-    told = [record.body for record in records if isinstance(record.body, Trials)]
-    return {trial.id: trial for item in told if item.experiment == name for trial in item.trials}
+    reported = [record.body for record in records if isinstance(record.body, Trials)]
+    return {
+        trial.id: trial for item in reported if item.experiment == name for trial in item.trials
+    }
 
 
 def best(cluster: Cluster, name: str) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((folder(cluster, name) / BEST).read_text())
-    return said
+    data: dict[str, Any] = json.loads((folder(cluster, name) / BEST).read_text())
+    return data
 
 
 def test_asha_stops_those_that_are_worse_and_names_the_best(
@@ -107,8 +109,8 @@ def test_trials_are_reported_with_their_metric_and_the_steps_of_their_runs(
     cluster: Cluster, searched: Outcome
 ) -> None:
     records = searched.records
-    told = [record.body for record in records if isinstance(record.body, Trials)]
-    aims = {(item.metric, item.mode) for item in told if item.experiment == "asha"}
+    values = [record.body for record in records if isinstance(record.body, Trials)]
+    aims = {(item.metric, item.mode) for item in values if item.experiment == "asha"}
     assert aims == {("accuracy", "max")}
     by_trial = trials(records, "asha")
     assert {trial.status for trial in by_trial.values()} == {"TERMINATED"}
@@ -266,9 +268,9 @@ def saved(cluster: Cluster, name: str) -> dict[str, tuple[str, int]]:
             state = json.loads(file.read_text())
         except ValueError:
             continue  # it is being written
-        for trial, told in state["trial_data"]:
+        for trial, reported in state["trial_data"]:
             fields = json.loads(trial)
-            kept = _TrainingRunMetadata.from_json_state(told).checkpoint_manager
+            kept = _TrainingRunMetadata.from_json_state(reported).checkpoint_manager
             found[fields["trial_id"]] = (fields["status"], len(kept.best_checkpoint_results))
     return found
 
@@ -279,8 +281,8 @@ LONG = 30
 
 @pytest.mark.nightly  # a killed run: tests/training/test_on_ray.py
 def test_a_search_that_was_killed_continues_and_repeats_no_finished_trial(cluster: Cluster) -> None:
-    words = f"none --samples 4 --epochs {LONG} --max-parallel 2 --num-to-keep 9"
-    job = ["-m", "training.jobs.tune", *arguments(cluster, "cut", words)]
+    text = f"none --samples 4 --epochs {LONG} --max-parallel 2 --num-to-keep 9"
+    job = ["-m", "training.jobs.tune", *arguments(cluster, "cut", text)]
 
     def in_the_middle(records: list[Record]) -> bool:
         """One is finished, and another has a checkpoint."""
@@ -311,22 +313,22 @@ def test_a_search_that_was_killed_continues_and_repeats_no_finished_trial(cluste
 
 
 def test_a_trial_that_diverges_fails_alone(cluster: Cluster, searched: Outcome) -> None:
-    told = trials(searched.records, "nan")
-    failed = {item.id for item in told.values() if float(item.config["learning_rate"]) > 1}
+    reported = trials(searched.records, "nan")
+    failed = {item.id for item in reported.values() if float(item.config["learning_rate"]) > 1}
     assert 0 < len(failed) < 3
-    assert {item.id for item in told.values() if item.status == "ERROR"} == failed
+    assert {item.id for item in reported.values() if item.status == "ERROR"} == failed
     for name in failed:
-        assert "the loss became nan at step" in told[name].error
+        assert "the loss became nan at step" in reported[name].error
         assert f"{name}: " in searched.of("nan").output
     assert best(cluster, "nan")["config"] == {"learning_rate": 0.003}
 
 
 def test_a_trial_of_two_ranks_is_a_run_of_its_own(cluster: Cluster, searched: Outcome) -> None:
-    told = trials(searched.records, "ranks")
+    reported = trials(searched.records, "ranks")
     runs = {
         record.body.run: record.body for record in searched.records if isinstance(record.body, Run)
     }
-    (trial,) = told.values()
+    (trial,) = reported.values()
     assert trial.status == "TERMINATED"
     assert runs[trial.run].trial == trial.id
     assert runs[trial.run].world_size == 2

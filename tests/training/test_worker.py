@@ -262,8 +262,8 @@ def test_another_thread_that_takes_over_the_steps_counts_after_the_next_push(
     thread = threading.Thread(target=train)
     thread.start()
     thread.join()
-    told = [(record.step, record.forward_s is not None) for record in sink.records]
-    assert told == [(1, False), (3, False), (4, False), (5, True)]
+    reported = [(record.step, record.forward_s is not None) for record in sink.records]
+    assert reported == [(1, False), (3, False), (4, False), (5, True)]
 
 
 def test_a_section_of_no_known_name_is_reported_once_and_does_nothing(

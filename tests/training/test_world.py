@@ -95,9 +95,9 @@ def test_those_that_are_outliers_are_reported_in_full_whose_turn_ever_it_is() ->
     records[700] = replace(records[700], gpu_ecc_errors=3)
     records[800] = replace(records[800], gpu_xid=79)
     made.take(records)
-    told = {item.rank for item in ticked(made).ranks}
-    assert {0, 999, 500, 600, 700, 800} <= told
-    assert len(told) <= 64 + 6
+    reported = {item.rank for item in ticked(made).ranks}
+    assert {0, 999, 500, 600, 700, 800} <= reported
+    assert len(reported) <= 64 + 6
 
 
 def test_a_word_that_startles_is_not_lost_to_the_calm_one_after_it() -> None:
@@ -108,9 +108,9 @@ def test_a_word_that_startles_is_not_lost_to_the_calm_one_after_it() -> None:
     made.take([replace(steps(600, 2), loss=math.nan)])
     made.take([steps(600, 3)])
     clock.s += 1
-    (told,) = [item for item in ticked(made).ranks if item.rank == 600]
-    assert told.loss is not None
-    assert math.isnan(told.loss)
+    (reported,) = [item for item in ticked(made).ranks if item.rank == 600]
+    assert reported.loss is not None
+    assert math.isnan(reported.loss)
 
 
 def test_a_rank_that_stops_is_called_silent_the_longest_first_and_leaves_the_spreads() -> None:

@@ -131,7 +131,7 @@ def _events(kill_s: float, going: bool) -> Iterator[Event]:
         else:
             yield event
     assert injected is not None
-    for at_s, stage, said in (
+    for at_s, stage, text in (
         (kill_s - 4, Stage.PREPARING, ""),
         (kill_s - 3, Stage.BEFORE, ""),
         (kill_s - 0.5, Stage.INJECTING, "Delete pod demo-workers-2 (group workers): SIGKILL now."),
@@ -140,7 +140,7 @@ def _events(kill_s: float, going: bool) -> Iterator[Event]:
     ):
         yield DrillStaged(
             at_s=START_S + at_s, source="user", drill_id=RECORD, name="pod-kill", stage=stage,
-            message=said,
+            message=text,
         )  # fmt: skip
     for at_s, probe, when, ok, value in (
         (kill_s - 3, "replicas-ready", "before", True, "2 of 2 ready"),

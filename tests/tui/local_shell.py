@@ -71,7 +71,7 @@ def screen() -> None:
     simulation.advance(60)
     simulation.backend.shell = LocalShell
     with simulation.session:
-        CockpitApp(lambda say: Connection(simulation.session, simulation.actions)).run()
+        CockpitApp(lambda log: Connection(simulation.session, simulation.actions)).run()
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ NOW_S = START_S + 60
 def leads_to(other: Simulation, seen: list[ClusterRef]) -> Reconnect:
     """A route to any cluster; `seen` records which one was requested."""
 
-    def reconnect(ref: ClusterRef, say: Log) -> Connection:
+    def reconnect(ref: ClusterRef, log: Log) -> Connection:
         seen.append(ref)
-        say(f"asking for {ref.name}")
+        log(f"asking for {ref.name}")
         other.session.start()
         return Connection(other.session, other.actions)
 

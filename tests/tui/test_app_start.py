@@ -48,14 +48,14 @@ async def test_a_start_that_fails_reports_why_and_quits_with_its_code() -> None:
 
 
 async def test_a_start_is_reported_when_the_user_has_left_at_the_same_time() -> None:
-    go, told = threading.Event(), threading.Event()
+    go, reported = threading.Event(), threading.Event()
 
     def connect(say: Log) -> Connection:
         go.wait(10)
         try:
             say("worker 1 is up")
         except Quit:
-            told.set()
+            reported.set()
             raise
         raise AssertionError("the app was still running")
 
@@ -64,7 +64,7 @@ async def test_a_start_is_reported_when_the_user_has_left_at_the_same_time() -> 
         await pilot.press("q")
         await pilot.pause()
     go.set()
-    assert told.wait(10)
+    assert reported.wait(10)
 
 
 @pytest.mark.parametrize("name", ["cockpit-dark", "cockpit-light", "ansi-16"])

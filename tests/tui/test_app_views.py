@@ -18,7 +18,7 @@ def read_all(folder: Path) -> dict[str, str]:
 
 async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
     async with cockpit() as seen:
-        for key, words in (
+        for key, text in (
             ("2", "SAMPLES/S"),
             ("3", "marks: checkpoint C"),
             ("4", "REASON"),
@@ -28,7 +28,7 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
             ("1", "Cluster"),
         ):
             await seen.press(key)
-            await seen.sees(words)
+            await seen.sees(text)
         await seen.press("tab")
         await seen.sees("SAMPLES/S")
         await seen.press("shift+tab", "shift+tab")

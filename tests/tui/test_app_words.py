@@ -96,8 +96,8 @@ def test_a_drill_reports_a_grace_only_where_there_is_one() -> None:
     store = at(digits(), 60).session.store
     slow = Drill("drill-1.1", "slow-rank", "demo-workers-2", (1,), START_S + 60, 0.0)
     store.drills += [slow, replace(slow, id="drill-2.1", fault="pod-delete", grace_s=30.0)]
-    told = [row.cells[3][0] for row in event_rows(store) if row.cells[2][0] == "Drill"]
-    assert sorted(told) == ["pod-delete, grace 30 s, hit rank 1", "slow-rank, hit rank 1"]
+    reported = [row.cells[3][0] for row in event_rows(store) if row.cells[2][0] == "Drill"]
+    assert sorted(reported) == ["pod-delete, grace 30 s, hit rank 1", "slow-rank, hit rank 1"]
 
 
 def test_words_of_a_long_command_stand_off_from_it_and_wrap_under_one_another() -> None:

@@ -64,8 +64,8 @@ async def test_the_cursor_reports_all_charts_of_one_time(cockpit: Open) -> None:
         assert cursor is not None
         assert {panel.options.cursor for panel in panels(seen)} == {cursor}
         run = seen.app.store.runs["run-3f9a"]
-        told = min(run.curves["loss"], key=lambda point: abs(point[0] - cursor))[1]
-        assert f"Loss  ● {told:.4f}" in seen.text
+        reported = min(run.curves["loss"], key=lambda point: abs(point[0] - cursor))[1]
+        assert f"Loss  ● {reported:.4f}" in seen.text
         await seen.press("escape")
         assert view.viewport.cursor is None
 

@@ -279,13 +279,13 @@ async def test_a_fault_that_may_end_no_attempt_does_not_wait_for_ray(cockpit: Op
 async def test_the_overview_waits_for_what_the_fault_will_show_first(cockpit: Open) -> None:
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation) as seen:
-        for fault, words in (("pod-kill", "the pod to end"), ("rank-freeze", "what the run does")):
+        for fault, text in (("pod-kill", "the pod to end"), ("rank-freeze", "what the run does")):
             drill = Drill("drill-1", fault, "demo-workers-2", (1,), START_S + 60, 0.0, RUN, 1, 880)
             simulation.session.dispatch(
                 DrillInjected(at_s=START_S + 60, source="user", drill=drill)
             )
             await seen.advance(60.5)
-            await seen.sees(f"waiting for {words}", f"{fault} of demo-workers-2")
+            await seen.sees(f"waiting for {text}", f"{fault} of demo-workers-2")
 
 
 async def test_on_a_small_screen_the_faults_have_what_the_drill_leaves(cockpit: Open) -> None:
@@ -477,10 +477,10 @@ async def test_a_kill_by_hand_is_among_the_earlier_drills(cockpit: Open) -> None
 async def test_a_name_from_the_cluster_cannot_write_on_the_screen(cockpit: Open) -> None:
     async with cockpit(simulation=drilled(), at_s=95, size=(120, 40)) as seen:
         session = seen.simulation.session
-        said = "[red]look[/red]\x1b[2J\nnext"
+        text = "[red]look[/red]\x1b[2J\nnext"
         session.dispatch(
-            DrillStaged(at_s=START_S + 95, source="user", drill_id=RECORD, name=said,
-                        stage=Stage.DURING, message=said)
+            DrillStaged(at_s=START_S + 95, source="user", drill_id=RECORD, name=text,
+                        stage=Stage.DURING, message=text)
         )  # fmt: skip
         await seen.advance(95.5)
         await seen.press("6")

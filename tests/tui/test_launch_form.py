@@ -14,16 +14,16 @@ def form() -> LaunchForm:
     return LaunchForm(JOBS, "digits")
 
 
-def heads(form: LaunchForm, words: str = "") -> list[tuple[str, int, int, bool]]:
+def heads(form: LaunchForm, text: str = "") -> list[tuple[str, int, int, bool]]:
     return [
         (line.title, line.count, line.changed, line.is_open)
-        for line in form.lines(words)
+        for line in form.lines(text)
         if isinstance(line, Head)
     ]
 
 
-def names(form: LaunchForm, words: str = "") -> list[str]:
-    return [line.setting.name for line in form.lines(words) if isinstance(line, Line)]
+def names(form: LaunchForm, text: str = "") -> list[str]:
+    return [line.setting.name for line in form.lines(text) if isinstance(line, Line)]
 
 
 def test_the_run_and_what_is_the_jobs_own_are_open_and_the_rest_counts_its_changes(

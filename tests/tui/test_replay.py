@@ -75,7 +75,7 @@ def app_on(path: Path, wall: Wall, at_s: float) -> tuple[ReplayApp, Player]:
     player.seek(START_S + at_s)
     player.settle()
     made = connection(player)
-    return ReplayApp(lambda say: made), player
+    return ReplayApp(lambda log: made), player
 
 
 @asynccontextmanager

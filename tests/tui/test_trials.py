@@ -89,12 +89,12 @@ def test_a_trials_curve_has_a_point_a_result() -> None:
     experiment = store.experiments[EXPERIMENT]
     curve = experiment.curves["train_00000"]
     assert len(curve) == 10
-    told = experiment.trials["train_00000"]
+    reported = experiment.trials["train_00000"]
     event = TrialsListed(
         at_s=START_S + 61,
         source="telemetry",
         experiment=EXPERIMENT,
-        trials=(replace(told, status=TrialStatus.PAUSED),),
+        trials=(replace(reported, status=TrialStatus.PAUSED),),
     )
     store.apply(event)
     assert len(curve) == 10, "the same result told twice is one point"

@@ -33,8 +33,8 @@ def test_the_summary_reports_the_whole_story() -> None:
 
 def test_the_summary_of_an_unfinished_recovery_reports_how_long_it_has_taken() -> None:
     going = Recovery(DRILL, detected_s=6.6, last_step=5, resumed_step=5)
-    said = summary(going, T0 + 11)
-    assert said == (
+    text = summary(going, T0 + 11)
+    assert text == (
         "pod-kill of demo-worker-x: detected 6.6 s, 1 step lost, not recovered after 11.0 s"
     )
 
@@ -152,12 +152,12 @@ def test_whether_there_will_be_a_restart_is_open_until_something_of_it_is_seen()
 def test_a_legend_without_room_leaves_out_first_what_the_bar_reports_itself() -> None:
     reached = [(milestone, 2.0 + at) for at, milestone in enumerate(Milestone)]
     found = phases(seen(*reached, (Milestone.DETECTED, 40.0), first_step_s=12.0), T0, going=False)
-    told = named(found, 60, Symbols.BLOCK)
-    assert [phase.name for phase in told] == ["detect"]
-    lines = legend(found, 60, Symbols.BLOCK, 4, told)
-    said = "".join(text for line in lines for text, _ in line)
-    assert "detect 26.0 s" not in said
-    assert "catch up 1.0 s" in said
+    reported = named(found, 60, Symbols.BLOCK)
+    assert [phase.name for phase in reported] == ["detect"]
+    lines = legend(found, 60, Symbols.BLOCK, 4, reported)
+    message = "".join(text for line in lines for text, _ in line)
+    assert "detect 26.0 s" not in message
+    assert "catch up 1.0 s" in message
 
 
 def test_a_line_is_cut_where_its_last_cell_is() -> None:
@@ -189,8 +189,8 @@ def test_a_legend_before_there_is_a_width_is_empty(width: int) -> None:
 def test_a_legend_without_room_names_what_took_longest_and_what_continues() -> None:
     going = Recovery(DRILL, detected_s=1.0, attempt_ended_s=1.2, restarted_s=14.2)
     (line,) = legend(phases(going, T0 + 14.3), 50, Symbols.ASCII)
-    said = "".join(text for text, _ in line).rstrip()
-    assert said == "* start workers 13.0 s  * first step 100 ms …"
+    message = "".join(text for text, _ in line).rstrip()
+    assert message == "* start workers 13.0 s  * first step 100 ms …"
 
 
 def test_without_colours_an_edge_shows_where_a_phase_ends() -> None:

@@ -111,8 +111,8 @@ class TestOnKubernetes(BackendContract):
         (pod,) = await workers(backend)
         terminal = await backend.attach(pod.name, ["sh"], tty=True)
         await terminal.write(b"echo is $((40 + 2)); exit 7\n")
-        said = b"".join([chunk async for chunk in terminal.output()])
-        assert b"is 42" in said
+        text = b"".join([chunk async for chunk in terminal.output()])
+        assert b"is 42" in text
         assert await terminal.wait() == 7
         await terminal.aclose()
 

@@ -89,10 +89,10 @@ async def test_a_context_that_cannot_be_used_reports_it_and_ends_nothing(place: 
     def broken() -> Credentials:
         raise UsageError("The context names no API server.")
 
-    told = await until(FleetSource("broken", broken).events(), lambda event: True)
-    assert isinstance(told, SourceHealth)
-    assert (told.ok, told.source) == (False, "context:broken")
-    assert "no API server" in told.error
+    reported = await until(FleetSource("broken", broken).events(), lambda event: True)
+    assert isinstance(reported, SourceHealth)
+    assert (reported.ok, reported.source) == (False, "context:broken")
+    assert "no API server" in reported.error
     nobody = place.testbed.plane.user_kubeconfig("cockpit-nobody")
     refused = await until(source(nobody).events(), lambda event: isinstance(event, SourceHealth))
     assert isinstance(refused, SourceHealth)

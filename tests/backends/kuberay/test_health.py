@@ -34,8 +34,8 @@ from tests.backends.kuberay.recorded_moment import Moment
 )
 def test_each_recorded_moment(name: str, now: str, message: str) -> None:
     moment = Moment.of(name)
-    found, said = health(moment.cluster, moment.pods)
-    assert (found.value, said[: len(message)]) == (now, message)
+    found, text = health(moment.cluster, moment.pods)
+    assert (found.value, text[: len(message)]) == (now, message)
 
 
 def test_a_head_whose_pod_failed_is_down_at_once_also_at_the_first_start() -> None:
@@ -61,9 +61,9 @@ def test_pods_that_cannot_be_made_are_the_message() -> None:
             "pods=3, limited: pods=3",
         }
     )
-    found, said = health(moment.cluster, moment.pods)
+    found, text = health(moment.cluster, moment.pods)
     assert found is ClusterHealth.DEGRADED
-    assert said == (
+    assert text == (
         "2 of 3 workers ready: quota few is used up (wants pods=1, used pods=3, limit pods=3)"
     )
 

@@ -232,8 +232,8 @@ def test_a_machine_reports_what_it_offers_and_what_presses_it() -> None:
         "status": "Unknown",
         "message": "Kubelet stopped posting node status.",
     }
-    silent = objects.machine(lost)
-    assert (silent.ready, silent.reason) == (False, "Kubelet stopped posting node status.")
+    stale = objects.machine(lost)
+    assert (stale.ready, stale.reason) == (False, "Kubelet stopped posting node status.")
 
 
 def test_an_event_is_a_notice_of_its_last_time_with_its_count() -> None:
@@ -294,7 +294,7 @@ def test_no_control_sequence_of_an_object_comes_through() -> None:
     seen += [objects.pod(poison(raw)) for raw in found.raw_pods]
     seen += [objects.machine(poison(NODE)), objects.notice(poison(EVENT), "backend")]
     seen += [objects.ray_job(poison(RAYJOB))]
-    said = repr(seen)
+    text = repr(seen)
     # `repr` shows a control character as its escape.
-    assert not any(sign in said for sign in ("\\x1b", "\\x9b", "\\x07", "\\u202e"))
-    assert "evil" in said
+    assert not any(sign in text for sign in ("\\x1b", "\\x9b", "\\x07", "\\u202e"))
+    assert "evil" in text

@@ -156,8 +156,8 @@ async def test_each_state_is_stopped_in_its_way(
             await backend.stop_rayjob("fit-1", uid="of-another")
         await backend.stop_rayjob("fit-1", uid=uid)
     found = place.ask("GET", place.path("rayjobs", "fit-1"))["spec"]
-    told = {key: found[key] for key in ("suspend", "activeDeadlineSeconds") if key in found}
-    assert told == change
+    reported = {key: found[key] for key in ("suspend", "activeDeadlineSeconds") if key in found}
+    assert reported == change
 
 
 def test_what_the_driver_reserves_is_in_the_object() -> None:

@@ -29,13 +29,13 @@ HOSTILE = "bad\x1b[2J\x1b]0;owned\x07\u202e"
 
 async def first(backend: KubeRayBackend) -> list[Event]:
     """All events up to the first health report."""
-    told: list[Event] = []
+    reported: list[Event] = []
     async with asyncio.timeout(10):
         async for event in backend.watch():
-            told.append(event)
+            reported.append(event)
             if isinstance(event, SourceHealth) and event.source == "backend":
                 break
-    return told
+    return reported
 
 
 def of(kind: type[E], events: list[Event]) -> E:
@@ -45,17 +45,17 @@ def of(kind: type[E], events: list[Event]) -> E:
 async def test_the_present_comes_first_and_health_when_all_is_listed(place: Place) -> None:
     place.ready_cluster(workers=2)
     async with place.backend() as backend:
-        told = await first(backend)
-    assert [type(event) for event in told][:3] == [ClusterSeen, GroupsListed, PodsListed]
-    cluster = of(ClusterSeen, told)
+        reported = await first(backend)
+    assert [type(event) for event in reported][:3] == [ClusterSeen, GroupsListed, PodsListed]
+    cluster = of(ClusterSeen, reported)
     assert (cluster.health, cluster.message) == (ClusterHealth.READY, "")
-    (group,) = of(GroupsListed, told).groups
+    (group,) = of(GroupsListed, reported).groups
     assert (group.name, group.desired, group.ready) == ("gpu", 1 + 1, 2)
-    pods = of(PodsListed, told)
+    pods = of(PodsListed, reported)
     assert (pods.more, [pod.ready for pod in pods.pods]) == (False, [True] * 3)
-    assert of(MachinesListed, told).machines
-    assert of(JobsListed, told).jobs == ()
-    assert of(SourceHealth, told).ok
+    assert of(MachinesListed, reported).machines
+    assert of(JobsListed, reported).jobs == ()
+    assert of(SourceHealth, reported).ok
 
 
 async def test_a_pod_that_no_node_can_hold_reports_why_in_one_line(place: Place) -> None:
@@ -85,8 +85,8 @@ async def test_the_head_that_dies_is_down_at_once(place: Place) -> None:
         down = asyncio.create_task(watching)
         await seen(backend, ClusterSeen)
         place.ask("DELETE", place.path("pods", "demo-head-aaaaa"))
-        said = await asyncio.wait_for(down, 5)
-    assert "head" in said.message
+        text = await asyncio.wait_for(down, 5)
+    assert "head" in text.message
 
 
 async def test_a_cluster_that_is_deleted_and_made_again_is_followed(place: Place) -> None:
@@ -112,18 +112,18 @@ async def test_a_cluster_that_is_not_there_is_reported_and_found_when_it_comes(
     place: Place,
 ) -> None:
     async with place.backend("absent") as backend:
-        told = await first(backend)
-        words = f"there is no RayCluster absent in namespace {place.namespace}"
-        health = of(SourceHealth, told)
-        assert (health.ok, health.error) == (False, words)
-        assert of(ClusterSeen, told).health in (ClusterHealth.DOWN, ClusterHealth.UNKNOWN)
+        reported = await first(backend)
+        text = f"there is no RayCluster absent in namespace {place.namespace}"
+        health = of(SourceHealth, reported)
+        assert (health.ok, health.error) == (False, text)
+        assert of(ClusterSeen, reported).health in (ClusterHealth.DOWN, ClusterHealth.UNKNOWN)
         # An unrelated object is added and deleted: it was never listed, so it is not reported as
         # deleted.
         place.pod("absent-head-aaaaa", "headgroup", cluster="absent")
         async with asyncio.timeout(10):
             async for event in backend.watch():
                 if isinstance(event, ClusterSeen):
-                    assert event.message == words
+                    assert event.message == text
                 if isinstance(event, PodsListed) and any(pod.ready for pod in event.pods):
                     break
         coming = asyncio.create_task(seen(backend, GroupsListed, lambda event: bool(event.groups)))
@@ -137,21 +137,21 @@ async def test_a_probe_that_fails_and_a_machine_that_is_lost_are_reasons(place: 
     running = {"name": "ray", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
     running["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
     place.pod_status("demo-gpu-worker-aaaaa", phase="Running", containerStatuses=[running])
-    said: list[str] = []
+    lines: list[str] = []
     async with place.backend() as backend, asyncio.timeout(20):
         async for event in backend.watch():
             if not isinstance(event, PodsListed) or not event.pods:
                 continue
             reason = event.pods[0].reason
-            if not said:
+            if not lines:
                 place.event("Pod", "demo-gpu-worker-aaaaa", "Unhealthy", "Readiness probe failed")
-            elif said[-1] != reason and reason == "Readiness probe failed":
+            elif lines[-1] != reason and reason == "Readiness probe failed":
                 place.machine("nowhere", ready=False)
             elif reason.startswith("its machine is lost"):
                 break
-            said.append(reason)
+            lines.append(reason)
     place.ask("DELETE", "/api/v1/nodes/nowhere")
-    assert "Readiness probe failed" in said
+    assert "Readiness probe failed" in lines
 
 
 async def test_a_namespace_that_does_not_exist_is_a_cluster_that_is_not_there(
@@ -159,8 +159,8 @@ async def test_a_namespace_that_does_not_exist_is_a_cluster_that_is_not_there(
 ) -> None:
     nowhere = Place(place.testbed, "no-such-namespace")
     async with nowhere.backend() as backend:
-        told = await first(backend)
-    assert "no-such-namespace" in of(SourceHealth, told).error
+        reported = await first(backend)
+    assert "no-such-namespace" in of(SourceHealth, reported).error
 
 
 async def test_a_cluster_without_worker_groups_is_one(place: Place) -> None:
@@ -197,10 +197,10 @@ async def test_events_are_reported_once_and_only_those_of_this_cluster(place: Pl
     notices: list[Notice] = []
     last = False
     async with place.backend() as backend, asyncio.timeout(10):
-        async for told in backend.watch():
-            if isinstance(told, Notice) and told.reason in ("Ours", "Theirs", "Last"):
-                notices.append(told)
-            elif isinstance(told, SourceHealth) and not last:
+        async for reported in backend.watch():
+            if isinstance(reported, Notice) and reported.reason in ("Ours", "Theirs", "Last"):
+                notices.append(reported)
+            elif isinstance(reported, SourceHealth) and not last:
                 last = True
                 event("RayCluster", "demo", "Last")
             if notices and notices[-1].reason == "Last":
@@ -260,16 +260,16 @@ async def test_a_hostile_object_reaches_no_terminal(place: Place) -> None:
     message = HOSTILE * 100
     place.pod_status("demo-head-aaaaa", phase="Failed", reason="Evicted", message=message)
     async with place.backend() as backend:
-        told = await first(backend)
+        reported = await first(backend)
         yaml = await backend.manifest("cluster", "demo")
         text = await backend.describe("cluster", "demo")
         text += await backend.describe("pod", "demo-head-aaaaa")
     # `repr` writes a control character as its escape.
-    assert not any(sign in repr(told) for sign in ("\\x1b", "\\x07", "\\u202e"))
+    assert not any(sign in repr(reported) for sign in ("\\x1b", "\\x07", "\\u202e"))
     assert not any(sign in yaml + text for sign in ("\x1b", "\x07", "\u202e", "\\e"))
     assert (len(yaml), len(text)) < (20_000, 20_000)
     assert "bad" in yaml
-    assert "evicted" in repr(told)
+    assert "evicted" in repr(reported)
 
 
 @pytest.mark.parametrize(
@@ -287,18 +287,18 @@ async def test_one_right_that_is_missing_breaks_nothing_else(
         "verbs": ["get", "list", "watch"],
     }
     kubeconfig = place.user(f"cockpit-without-{resource}", [rule], everywhere=True)
-    said: dict[str, SourceHealth] = {}
+    data: dict[str, SourceHealth] = {}
     cluster: ClusterSeen | None = None
     async with place.backend(kubeconfig=kubeconfig) as backend, asyncio.timeout(15):
         async for event in backend.watch():
             if isinstance(event, SourceHealth):
-                said[event.source] = event
+                data[event.source] = event
             if isinstance(event, ClusterSeen):
                 cluster = event
-            if {"backend", f"backend:{source}"} <= said.keys():
+            if {"backend", f"backend:{source}"} <= data.keys():
                 break
-    assert said["backend"].ok
-    refused = said[f"backend:{source}"]
+    assert data["backend"].ok
+    refused = data[f"backend:{source}"]
     assert not refused.ok
     assert resource in refused.error
     assert cluster is not None

@@ -88,8 +88,8 @@ class FaultyProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def asked(self, word: str) -> list[str]:
-        return [request for request in self.requests if word in request]
+    def asked(self, text: str) -> list[str]:
+        return [request for request in self.requests if text in request]
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._server is None:

@@ -158,9 +158,9 @@ async def test_a_token_file_that_rotated_is_read_again_within_the_same_request(
     with pytest.raises(ForbiddenError):
         await client.create(review, body)
     path.write_text(token_of(control_plane, namespace))
-    said = await client.create(review, body)
+    text = await client.create(review, body)
     await client.aclose()
-    assert said["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:default"
+    assert text["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:default"
 
 
 async def test_a_renewed_login_does_not_cut_a_stream(
@@ -173,9 +173,9 @@ async def test_a_renewed_login_does_not_cut_a_stream(
         "clientCertificateData": pair.certificate.read_text(),
         "clientKeyData": pair.key.read_text(),
     }
-    said = {"apiVersion": "client.authentication.k8s.io/v1", "status": status}
+    data = {"apiVersion": "client.authentication.k8s.io/v1", "status": status}
     login = tmp_path / "login"
-    login.write_text(f"#!/bin/sh\ncat <<'E'\n{json.dumps(said)}\nE\n")
+    login.write_text(f"#!/bin/sh\ncat <<'E'\n{json.dumps(data)}\nE\n")
     login.chmod(login.stat().st_mode | stat.S_IXUSR)
     client = client_of(
         written(tmp_path / "config", {"exec": {"command": str(login)}}, cluster_of(control_plane))

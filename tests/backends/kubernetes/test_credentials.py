@@ -46,8 +46,8 @@ def plugin(command: str, **more: Any) -> dict[str, Any]:
 
 def credential(token: str, until: str = "") -> str:
     status = {"token": token} | ({"expirationTimestamp": until} if until else {})
-    said = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status}
-    return json.dumps(said)
+    data = {"apiVersion": PLUGIN_VERSION, "kind": "ExecCredential", "status": status}
+    return json.dumps(data)
 
 
 async def test_a_token_is_sent_as_it_is(make: Make) -> None:
@@ -135,13 +135,13 @@ async def test_a_plugin_is_asked_again_after_a_refusal(
 async def test_a_plugin_gets_its_arguments_environment_and_the_cluster(
     make: Make, tmp_path: Path
 ) -> None:
-    said = tmp_path / "said"
-    body = f'echo "$1 $LOGIN_AS" > {said}; echo "$KUBERNETES_EXEC_INFO" >> {said}; '
+    text = tmp_path / "said"
+    body = f'echo "$1 $LOGIN_AS" > {text}; echo "$KUBERNETES_EXEC_INFO" >> {text}; '
     command = script(tmp_path, body + f"echo '{credential('sesame')}'")
     more = {"args": ["--now"], "env": [{"name": "LOGIN_AS", "value": "jane"}]}
     await make(plugin(command, provideClusterInfo=True, **more)).headers()
-    words, info = said.read_text().splitlines()
-    assert words == "--now jane"
+    message, info = text.read_text().splitlines()
+    assert message == "--now jane"
     assert json.loads(info)["apiVersion"] == PLUGIN_VERSION
     assert json.loads(info)["spec"]["cluster"]["server"] == "https://127.0.0.1:1"
 

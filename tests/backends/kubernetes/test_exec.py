@@ -54,8 +54,8 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
-def is_ready(said: Any) -> bool:
-    conditions = said["status"].get("conditions") or []
+def is_ready(text: Any) -> bool:
+    conditions = text["status"].get("conditions") or []
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
@@ -64,8 +64,8 @@ def start(testbed: Testbed, namespace: str, name: str) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     testbed.plane.ask("POST", pods, pod(name))
     deadline = time.monotonic() + 60
-    while not is_ready(said := testbed.plane.ask("GET", f"{pods}/{name}")):
-        assert time.monotonic() < deadline, said["status"]
+    while not is_ready(text := testbed.plane.ask("GET", f"{pods}/{name}")):
+        assert time.monotonic() < deadline, text["status"]
         time.sleep(0.1)
 
 
@@ -113,8 +113,8 @@ async def test_a_command_gives_both_outputs_and_its_exit_code(
 
 
 async def test_arguments_arrive_as_they_are(client: KubeClient, place: str) -> None:
-    said = await here(client, place, "printf", "%s|", "two words", "a&b=c", "ü", "$HOME", "")
-    assert said.stdout == "two words|a&b=c|ü|$HOME||"
+    text = await here(client, place, "printf", "%s|", "two words", "a&b=c", "ü", "$HOME", "")
+    assert text.stdout == "two words|a&b=c|ü|$HOME||"
 
 
 async def test_without_a_container_the_pods_own_is_taken(client: KubeClient, place: str) -> None:
@@ -122,8 +122,8 @@ async def test_without_a_container_the_pods_own_is_taken(client: KubeClient, pla
 
 
 async def test_much_output_arrives_whole(client: KubeClient, place: str) -> None:
-    said = await here(client, place, "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' a")
-    assert said.stdout == "a" * 3_000_000
+    text = await here(client, place, "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' a")
+    assert text.stdout == "a" * 3_000_000
 
 
 async def test_more_output_than_is_sensible_is_left(
@@ -145,10 +145,10 @@ async def test_a_command_killed_by_a_signal_ends_as_in_a_shell(
 async def test_a_command_that_is_not_there_is_127(
     client: KubeClient, place: str, command: str
 ) -> None:
-    said = await here(client, place, command)
-    assert said.exit_code == 127
-    assert command in said.stderr
-    assert "OCI" not in said.stderr
+    text = await here(client, place, command)
+    assert text.exit_code == 127
+    assert command in text.stderr
+    assert "OCI" not in text.stderr
 
 
 @pytest.mark.parametrize("command", ["/usr", "/usr/share/doc/bash/copyright"])

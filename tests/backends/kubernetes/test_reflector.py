@@ -190,11 +190,11 @@ async def test_many_changes_are_reported_together(client: KubeClient, maps: Maps
     await maps.make("busy", "0")
     async with watching(client, maps.path, coalesce_s=0.5) as (watched, _):
         await watched.until(lambda: watched.complete)
-        told = len(watched.snapshots)
+        reported = len(watched.snapshots)
         for number in range(40):
             await maps.change("busy", str(number))
         await watched.until(lambda: watched.now == {maps.key("busy"): "39"})
-        assert len(watched.snapshots) - told < 10
+        assert len(watched.snapshots) - reported < 10
 
 
 async def test_at_rest_there_is_one_list_and_one_watch(
@@ -254,12 +254,12 @@ async def test_a_version_that_is_too_old_lists_again_and_forgets_nothing_at_the_
         proxy.faults.append(Fault("watch=1", gone(in_stream)))
         await proxy.refuse()
         await maps.drop("goes")
-        told = len(watched.snapshots)
+        reported = len(watched.snapshots)
         await proxy.listen()
         await watched.until(lambda: watched.now == {maps.key("stays"): "1"})
-        later = [objects for objects, _ in watched.snapshots[told:]]
+        later = [objects for objects, _ in watched.snapshots[reported:]]
         assert all(maps.key("stays") in objects for objects in later)
-        assert all(complete for _, complete in watched.snapshots[told:])
+        assert all(complete for _, complete in watched.snapshots[reported:])
         await watched.until(lambda: watched.well)
     assert len(list_requests(proxy)) == 2
 

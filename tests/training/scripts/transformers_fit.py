@@ -27,8 +27,8 @@ class Words(Dataset[dict[str, torch.Tensor]]):
         return 32
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        words = torch.arange(index, index + 16) % 64
-        return {"input_ids": words, "labels": words}
+        text = torch.arange(index, index + 16) % 64
+        return {"input_ids": text, "labels": text}
 
 
 class Stick(TrainerCallback):
