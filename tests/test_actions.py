@@ -162,7 +162,7 @@ async def test_suspending_and_cordoning_go_both_ways() -> None:
     ]
 
 
-async def test_of_a_command_in_a_pod_only_the_first_word_is_noted() -> None:
+async def test_only_the_program_of_a_command_in_a_pod_is_recorded() -> None:
     cluster = backend()
     await ClusterActions(cluster).exec("w-1", ["curl", "-H", "token: secret"])
     [line] = lines()

@@ -57,9 +57,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("t", f"--password=a, b;{SECRET}"), "t '--password=***'"),
     ],
 )
-def test_command_is_shown_without_what_looks_like_a_secret(
-    argv: tuple[str, ...], shown: str
-) -> None:
+def test_command_is_shown_without_probable_secrets(argv: tuple[str, ...], shown: str) -> None:
     assert script_spec(argv, Path()).shown_command == shown
 
 

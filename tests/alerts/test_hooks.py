@@ -127,7 +127,7 @@ def test_a_hook_that_hangs_is_ended_with_all_that_it_started() -> None:
     assert "longer than 0.3 s" in notice.message
 
 
-def test_a_slow_hook_holds_nobody_up_and_what_waits_is_bounded(tmp_path: Path) -> None:
+def test_a_slow_hook_blocks_nothing_and_its_queue_is_bounded(tmp_path: Path) -> None:
     block = tmp_path / "block"
     events: list[Event] = []
     slow = Hook(command=(f"while [ ! -e {block} ]; do sleep 0.02; done",), shell=True)

@@ -43,7 +43,7 @@ def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
     assert states == ["raised", "cleared"]
 
 
-def test_a_second_look_within_a_second_does_nothing() -> None:
+def test_a_second_check_within_a_second_does_nothing() -> None:
     training = Training(change=lambda s, t: replace(s, loss=math.nan))
     events: list[Event] = []
     watch = AlertMonitor(events.append, lambda: training.store)

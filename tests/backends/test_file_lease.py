@@ -29,7 +29,7 @@ def test_who_holds_it_is_reported_until_it_is_let_go_or_has_run_out() -> None:
     assert file_lease.holder("local/lab") == ""
 
 
-def test_a_torn_file_is_held_by_nobody() -> None:
+def test_incomplete_lease_file_has_no_holder() -> None:
     file_lease.hold("local/lab", "ana", 60.0)
     path = file_lease._path("local/lab")
     path.write_text(path.read_text()[:-4])

@@ -223,9 +223,7 @@ async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(
         assert "Deleted" in reasons()
 
 
-async def test_pods_that_die_at_start_wait_longer_each_time_and_say_why(
-    state: Path, tmp_path: Path
-) -> None:
+async def test_pods_that_die_at_start_back_off_and_report_why(state: Path, tmp_path: Path) -> None:
     async with operated(write(tmp_path, WORKERS_DIE, GroupSpec("gpu", 1))):
         await until(lambda: any("back-off 2 s" in pod.reason for pod in pods()), 15)
         failed = [pod for pod in pods() if pod.phase is PodPhase.FAILED]

@@ -29,7 +29,7 @@ MEASUREMENTS = (
     "many_pods",
     "many_ranks",
     "week",
-    "look_cost",
+    "diagnosis_cost",
     "hang_cost",
     "hang_corpus",
     "cause_corpus",

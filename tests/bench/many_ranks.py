@@ -22,7 +22,7 @@ from cockpit.backends.local import LocalBackend
 from cockpit.model.event import Event, RankSampled
 from cockpit.session import builder
 from cockpit.session.session import Session
-from tests.bench import played
+from tests.bench import simulated_ranks
 from tests.bench.cluster import head_alone
 from tests.bench.many_pods import cpu_s, resident_mb
 from tests.bench.process import COCKPIT
@@ -50,7 +50,7 @@ class Played:
     @property
     def step(self) -> int:
         self.session.drain()
-        return self.session.store.runs[played.RUN].step or 0
+        return self.session.store.runs[simulated_ranks.RUN].step or 0
 
 
 def measure(ranks: int = PROMISED) -> Table:
@@ -73,7 +73,7 @@ def measure(ranks: int = PROMISED) -> Table:
 
 @contextmanager
 def playing(backend: LocalBackend, directory: Path, ranks: int) -> Iterator[Played]:
-    shutil.copy(Path(played.__file__), directory)
+    shutil.copy(Path(simulated_ranks.__file__), directory)
     say(f"a run of {ranks:,} ranks …")
     late_s: list[float] = []
 
@@ -82,7 +82,7 @@ def playing(backend: LocalBackend, directory: Path, ranks: int) -> Iterator[Play
             late_s.append(time.time() - event.at_s)
 
     with builder.session_on(backend, listeners=[heard]) as session:
-        job = session.call(submit(backend, ("python", "played.py", str(ranks)), directory))
+        job = session.call(submit(backend, ("python", "simulated_ranks.py", str(ranks)), directory))
         if not session.wait(
             lambda store: any(run.samples_seen for run in store.runs.values()), START_TIMEOUT_S
         ):
@@ -94,7 +94,7 @@ def watched(run: Played, promised: bool) -> list[Line]:
     with Terminal(SCREEN) as terminal:
         terminal.wait_for("1 Overview")
         terminal.type("2")
-        terminal.wait_for(played.NAME)
+        terminal.wait_for(simulated_ranks.NAME)
         terminal.bytes_in(SETTLE_S)
         say(f"watching for {WATCH_S:g} s …")
         begun, cpu, first = time.monotonic(), cpu_s(terminal.pid), len(run.late_s)
@@ -118,7 +118,7 @@ def keys(promised: bool) -> list[Line]:
     with Terminal(SCREEN) as terminal:
         terminal.wait_for("1 Overview")
         terminal.type("2")
-        terminal.wait_for(played.NAME)
+        terminal.wait_for(simulated_ranks.NAME)
         terminal.bytes_in(SETTLE_S)
         say(f"{KEYS} keys …")
         took = []
@@ -135,7 +135,7 @@ def stalled(run: Played, promised: bool) -> list[Line]:
     """The terminal reads nothing for a minute; then, how long until the newest step is there."""
     with Terminal(SCREEN) as terminal:
         terminal.wait_for("1 Overview")
-        terminal.wait_for(played.NAME)
+        terminal.wait_for(simulated_ranks.NAME)
         terminal.bytes_in(SETTLE_S)
         say(f"a terminal that does not read for {STALL_S:g} s …")
         time.sleep(STALL_S)
@@ -163,7 +163,7 @@ def stalled(run: Played, promised: bool) -> list[Line]:
 
 
 def _is_step(text: str, newest: int) -> bool:
-    return newest <= int(text.replace(",", "")) <= newest + 60 * played.STEPS_PER_S
+    return newest <= int(text.replace(",", "")) <= newest + 60 * simulated_ranks.STEPS_PER_S
 
 
 def promise(

@@ -49,8 +49,8 @@ def measure(turns: int) -> Table:
         "Ray Data against the DataLoader",
         f"The bundled loop, 2 ranks with a loading process each, {TRAIN:,} JPEGs of {SIDE}×{SIDE} "
         f"cut to 64×64 and mirrored, batches of 16, {len(recorded)} turns of {TURN_EPOCHS} epochs "
-        "one by one, the start of each turn included; medians (quartiles). The first pair of turns, in "
-        "which every process imports what it needs, is left out.",
+        "one by one, the start of each turn included; medians (quartiles). The first pair of "
+        "turns, in which every process imports what it needs, is left out.",
         lines([line.split("\t") for line in recorded][2:]),
         began,
     )

@@ -11,14 +11,14 @@ from cockpit.backends.local import LocalBackend
 from cockpit.launch import submission
 from cockpit.session import builder
 from cockpit.session.session import Session
-from tests.bench import noted
+from tests.bench import timed_checkpointed
 from tests.bench.cluster import WORKERS
 from tests.bench.table import say
 
 START_TIMEOUT_S = 180.0
-FIRST = noted.FIRST
-notes = noted.notes
-Note = noted.Note
+FIRST = timed_checkpointed.FIRST
+notes = timed_checkpointed.notes
+Note = timed_checkpointed.Note
 
 
 @contextmanager
@@ -28,8 +28,9 @@ def training(
     """A run that has made a checkpoint, and a session on it. `directory` gets the notes."""
     code = directory / "code"
     code.mkdir()
-    shutil.copy(Path(noted.__file__), code)
-    script = ["python", "noted.py", str(directory), str(WORKERS), str(int(mute_every_other_epoch))]
+    shutil.copy(Path(timed_checkpointed.__file__), code)
+    script = ["python", "timed_checkpointed.py", str(directory), str(WORKERS)]
+    script.append(str(int(mute_every_other_epoch)))
     say("starting a run …")
     with builder.session_on(backend) as session:
         job = session.call(submit(backend, tuple(script), code))

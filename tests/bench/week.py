@@ -30,7 +30,7 @@ from cockpit.model.event import (
 from cockpit.model.run import Checkpoint, Phase, Placement, RankMetrics, RunState
 from cockpit.session.session import Session
 from cockpit.sources.telemetry.events import event_of
-from tests.bench import played
+from tests.bench import simulated_ranks
 from tests.bench.many_pods import cpu_s, resident_mb
 from tests.bench.many_ranks import promise
 from tests.bench.table import Line, Table, load, say, show
@@ -60,7 +60,7 @@ def events(begin_s: float) -> Iterator[Event]:
                 yield AttemptEnded(
                     at_s=at_s,
                     source="telemetry",
-                    run_id=played.RUN,
+                    run_id=simulated_ranks.RUN,
                     attempt=attempt,
                     reason="rank 7 died with its node",
                 )
@@ -76,8 +76,8 @@ def events(begin_s: float) -> Iterator[Event]:
 def tick(at_s: float, second: int, attempt: int) -> Event:
     ranks = [(second // TICK_S * DETAIL + n) % RANKS for n in range(DETAIL)]
     body = wire.Tick(
-        run=played.RUN,
-        ranks=tuple(played.record(rank, second, at_s, attempt) for rank in ranks),
+        run=simulated_ranks.RUN,
+        ranks=tuple(simulated_ranks.record(rank, second, at_s, attempt) for rank in ranks),
         spreads=tuple(
             wire.Spread(
                 name=name,
@@ -89,7 +89,7 @@ def tick(at_s: float, second: int, attempt: int) -> Event:
                 p90=2.5,
                 high=3.0,
                 low_rank=3,
-                high_rank=played.STRAGGLER,
+                high_rank=simulated_ranks.STRAGGLER,
             )
             for name in SPREADS
         ),
@@ -105,8 +105,8 @@ def _run(at_s: float, state: RunState) -> RunSeen:
     return RunSeen(
         at_s=at_s,
         source="telemetry",
-        run_id=played.RUN,
-        name=played.NAME,
+        run_id=simulated_ranks.RUN,
+        name=simulated_ranks.NAME,
         state=state,
         world_size=RANKS,
     )
@@ -117,15 +117,23 @@ def _attempt(at_s: float, number: int) -> Iterator[Event]:
     yield PhaseEntered(
         at_s=at_s,
         source="telemetry",
-        run_id=played.RUN,
+        run_id=simulated_ranks.RUN,
         attempt=number,
         phase=Phase.SCHEDULING,
     )
     yield AttemptStarted(
-        at_s=at_s + 1, source="telemetry", run_id=played.RUN, attempt=number, placements=placed
+        at_s=at_s + 1,
+        source="telemetry",
+        run_id=simulated_ranks.RUN,
+        attempt=number,
+        placements=placed,
     )
     yield PhaseEntered(
-        at_s=at_s + 2, source="telemetry", run_id=played.RUN, attempt=number, phase=Phase.RUNNING
+        at_s=at_s + 2,
+        source="telemetry",
+        run_id=simulated_ranks.RUN,
+        attempt=number,
+        phase=Phase.RUNNING,
     )
     yield _run(at_s + 2, RunState.RUNNING)
     yield Notice(
@@ -134,11 +142,11 @@ def _attempt(at_s: float, number: int) -> Iterator[Event]:
 
 
 def _report(at_s: float, second: int, attempt: int) -> MetricsReported:
-    numbers = {"loss": 0.5, "accuracy": 0.9, "step": float(second * played.STEPS_PER_S)}
+    numbers = {"loss": 0.5, "accuracy": 0.9, "step": float(second * simulated_ranks.STEPS_PER_S)}
     return MetricsReported(
         at_s=at_s,
         source="telemetry",
-        run_id=played.RUN,
+        run_id=simulated_ranks.RUN,
         attempt=attempt,
         metrics=numbers,
         checkpoint=Checkpoint(second, f"/mnt/shared/checkpoint_{second:09d}", numbers, 10**9, 2.5),
@@ -158,7 +166,7 @@ def screen() -> None:
 
     def go_on() -> None:
         second = WEEK_S
-        attempt = max(session.store.runs[played.RUN].attempts)
+        attempt = max(session.store.runs[simulated_ranks.RUN].attempts)
         while True:
             time.sleep(max(0.0, began_s + second - time.time()))
             now = session.clock()
@@ -179,7 +187,7 @@ def measure() -> Table:
         with Terminal(argv, environment) as terminal:
             say("a week goes through the store …")
             terminal.wait_for("1 Overview", 600.0)
-            terminal.wait_for(played.NAME)
+            terminal.wait_for(simulated_ranks.NAME)
             overview = resident_mb(terminal.pid)
             terminal.type("2")
             terminal.bytes_in(30.0)

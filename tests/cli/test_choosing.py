@@ -218,7 +218,7 @@ def test_what_is_local_loads_nothing_of_kubernetes(verb: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_contexts_are_listed_without_asking_anybody_and_without_secrets(
+def test_contexts_are_listed_without_a_request_and_without_secrets(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["contexts", "-o", "json"]) == 0

@@ -77,7 +77,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("".join(f"{line}\n" for line in lines)))
 
 
-def test_nothing_is_undone_where_nobody_can_confirm(
+def test_nothing_is_undone_without_a_terminal_to_confirm(
     session: Session, stale: Entry, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     recent = left()

@@ -87,7 +87,7 @@ def test_workers_that_reserve_more_than_one_cpu_need_more_room() -> None:
 
 
 @pytest.mark.parametrize(("workers", "lacks"), [("64", True), ("4", False)])
-def test_a_dry_run_reports_when_there_can_never_be_so_many(
+def test_dry_run_reports_more_workers_than_the_cluster_can_have(
     workers: str,
     lacks: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -230,7 +230,7 @@ def test_what_cannot_be_launched_is_reported_before_a_cluster_is_looked_for(
     assert len(text.splitlines()) <= 3
 
 
-def test_a_launch_beside_a_job_that_runs_reports_whom_its_ranks_may_wait_for() -> None:
+def test_launch_beside_a_running_job_reports_the_job_it_may_wait_for() -> None:
     running = [Job(f"job-{n}", "python x.py", JobStatus.RUNNING) for n in range(4)]
     over = Job("over", "python x.py", JobStatus.SUCCEEDED)
     assert beside([over]) == ""

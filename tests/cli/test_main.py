@@ -194,7 +194,7 @@ def test_help_of_a_verb_begins_with_what_is_its_own(capsys: pytest.CaptureFixtur
     assert usage.endswith("[options: where, how]")
 
 
-def test_no_usage_is_wider_than_the_screen_or_has_options_that_look_like_words(
+def test_usage_fits_the_screen_and_marks_options(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")

@@ -53,7 +53,7 @@ def test_a_run_is_reported_as_slices_that_follow_one_another() -> None:
     assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
 
 
-def test_numbers_that_json_has_no_word_for_are_left_out() -> None:
+def test_numbers_that_json_cannot_represent_are_omitted() -> None:
     store = reduced(before_the_kill())
     run = store.runs[RUN]
     run.curves.append("loss", 99.5, float("nan"))

@@ -112,7 +112,7 @@ def test_what_is_written_goes_by_the_flag_then_by_the_ending() -> None:
     assert form("html", "a.md") == "html"
 
 
-def test_a_name_that_nobody_recorded_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_without_a_recording_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "nothing"]) == 2
     assert "There is no recording 'nothing'." in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ def test_both_kinds_are_served_with_a_status_of_their_own() -> None:
         assert version["subresources"] == {"status": {}}
 
 
-def test_ours_say_nothing_that_the_real_ones_do_not_say() -> None:
+def test_ours_define_nothing_that_the_real_ones_do_not() -> None:
     theirs = {each["metadata"]["name"]: each for each in real()}
     for mine in ours():
         name = mine["metadata"]["name"]

@@ -115,7 +115,7 @@ def test_named_workers_go_first_and_nothing_else_does() -> None:
     assert not decided.creations
 
 
-def test_with_the_autoscaler_nobody_is_picked_at_random() -> None:
+def test_with_the_autoscaler_no_pod_is_picked_at_random() -> None:
     scaled = cluster(0, enableInTreeAutoscaling=True)
     assert decide(scaled, worker(0), worker(1)) == Plan()
     assert len(decide(cluster(0), worker(0), worker(1)).deletions) == 2
@@ -212,7 +212,7 @@ def test_ray_is_started_with_what_the_container_may_use() -> None:
     assert " --log-color=false " in command(given, head=False)
 
 
-def test_the_token_reaches_every_container_that_speaks_to_ray() -> None:
+def test_the_token_reaches_every_container_that_connects_to_ray() -> None:
     secured = cluster(authOptions={"mode": "token"}, enableInTreeAutoscaling=True)
     pods = [head_pod(secured), worker_pod(secured, secured.groups[0], 0, 0, "")]
     for made in pods:

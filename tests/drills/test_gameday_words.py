@@ -169,7 +169,7 @@ def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_reported(capsys:
 
 
 @pytest.mark.parametrize(("what", "whom"), [("pod-kill", "worker pod"), ("rank-kill", "rank")])
-def test_random_kills_say_that_any_of_them_may_be_hit(what: str, whom: str) -> None:
+def test_random_kills_list_all_possible_targets(what: str, whom: str) -> None:
     ground = ScriptedContext(trained())
     kills = fault("random-kills")
     order = Order("d.1", values(kills, {"fault": what}), Random(1))

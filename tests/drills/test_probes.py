@@ -55,7 +55,7 @@ def test_the_example_of_each_kind_is_one(kind: object) -> None:
         ("command: echo 'x", "No closing quotation."),
     ],
 )
-def test_words_that_are_no_probe_are_answered_with_what_is(text: str, said: str) -> None:
+def test_unknown_probe_is_answered_with_the_known_ones(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         probe(text)
     assert said in str(caught.value)

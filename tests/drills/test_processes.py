@@ -90,7 +90,7 @@ def test_who_has_no_way_into_pods_has_no_such_fault(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rank-kill", "rank-freeze", "slow-rank", "memory-hog"])
-async def test_a_rank_that_no_longer_exists_is_named_and_nobody_is_hit(name: str) -> None:
+async def test_rank_that_no_longer_exists_is_named_and_nothing_is_killed(name: str) -> None:
     def one_is_gone(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         if script == "inspect" and words[1:] == ("12",):
             return ExecResult(1, "", "process 12 has ended\n")
@@ -111,7 +111,7 @@ async def test_a_pod_that_no_longer_exists_is_reported_as_what_is_missing() -> N
     assert "There is no pod" in caught.value.why
 
 
-async def test_words_of_a_pod_that_are_no_answer_are_reported_on_one_line() -> None:
+async def test_unexpected_output_of_a_pod_is_reported_on_one_line() -> None:
     def nonsense(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
         return ExecResult(0, "\x1b[2J\n", "")
 

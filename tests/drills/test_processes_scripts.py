@@ -89,7 +89,7 @@ def test_what_is_no_rank_is_not_hit(start: Start) -> None:
         assert why in looked.stderr
 
 
-def test_a_program_is_found_by_its_name_and_not_by_words_about_it(start: Start) -> None:
+def test_a_program_is_found_by_its_name_and_not_by_its_arguments(start: Start) -> None:
     raylet, dashboard = start("/opt/ray/raylet"), start("dashboard.py")
     start("grep raylet")
     inside = POD | {"PATH": os.defpath}
@@ -213,7 +213,9 @@ def test_a_release_repairs_what_a_killed_keeper_left(start: Start, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_release_lets_nobody_run_who_only_has_the_number(start: Start, tmp_path: Path) -> None:
+def test_release_continues_no_process_that_only_has_the_same_pid(
+    start: Start, tmp_path: Path
+) -> None:
     found = identity(start())
     run("stop", "d1", "600", "1", "0", str(found))
     (held,) = tmp_path.glob("*.json")
@@ -238,9 +240,7 @@ def test_who_no_longer_exists_cannot_be_frozen(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGKILL])
-def test_busy_processes_end_with_whoever_started_them(
-    tmp_path: Path, ended: signal.Signals
-) -> None:
+def test_busy_processes_end_with_their_parent(tmp_path: Path, ended: signal.Signals) -> None:
     assert "2 busy processes" in run("cpu_hog", "d1", "600", "2").stdout
     (held,) = tmp_path.glob("*.json")
     holding = keeper(held)

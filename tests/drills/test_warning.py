@@ -61,7 +61,7 @@ def test_without_a_run_pods_alone_are_timed() -> None:
         ("python train.py", None),
     ],
 )
-def test_what_the_run_does_not_say_its_command_line_may(
+def test_command_line_gives_what_the_run_does_not_report(
     entrypoint: str, expected: int | None
 ) -> None:
     store = with_job(entrypoint)

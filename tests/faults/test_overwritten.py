@@ -25,7 +25,7 @@ time.sleep(1000)
 
 @pytest.mark.parametrize("rest", ["", "/site-packages'])"])
 @pytest.mark.parametrize("eaten", [30, 45, 52])
-def test_a_process_is_found_whatever_part_of_its_environment_is_left(
+def test_a_process_is_found_by_any_part_of_its_environment(
     eaten: int, rest: str, tmp_path: Path
 ) -> None:
     """As for Ray's agents: the cluster's marker is overwritten, the pod's and others are not."""

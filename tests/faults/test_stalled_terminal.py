@@ -22,7 +22,7 @@ def test_a_terminal_that_stops_reading_holds_nothing_up_and_is_then_shown_the_ne
     tmp_path: Path,
 ) -> None:
     beats = tmp_path / "beats"
-    argv = [sys.executable, "-m", "tests.faults.beating", str(beats)]
+    argv = [sys.executable, "-m", "tests.faults.heartbeat_app", str(beats)]
     with Terminal(argv, {"XDG_STATE_HOME": str(tmp_path)}) as terminal:
         terminal.wait_for("RUNNING")
         terminal.bytes_in(2.0)

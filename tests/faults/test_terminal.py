@@ -68,7 +68,7 @@ def test_a_screen_ends_when_its_terminal_goes_away() -> None:
     ended(pid)
 
 
-async def test_what_is_written_to_a_terminal_that_is_gone_is_dropped() -> None:
+async def test_output_to_a_closed_terminal_is_dropped() -> None:
     ours, theirs = pty.openpty()
     driver = TerminalDriver(App())
     file = os.fdopen(theirs, "w", closefd=False)

@@ -13,7 +13,7 @@ from cockpit.backends.kuberay.resources import describe, objects
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.model.limited_json import loads
-from tests.backends.kuberay.recorded_moment import Moment
+from tests.backends.kuberay.recorded_objects import Moment
 from tests.fuzz.cases import assert_clean, broken, examine, lanes
 
 MOMENTS = [Moment.of(name) for name in ("ready", "starting", "worker-ended", "workers-wait")]

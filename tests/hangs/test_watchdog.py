@@ -201,7 +201,7 @@ def hang(rank: int, number: int, file: str) -> Hang:
     return Hang(run="r", attempt=1, dumps=(dump,), stacks=(stack,))
 
 
-def test_round_writes_equal_stacks_once_and_names_silent_ranks() -> None:
+def test_round_writes_equal_stacks_once_and_names_stale_ranks() -> None:
     now_s = 0.0
     collected = HangRound("r", 1, range(4), clock=lambda: now_s)
     for rank in range(4):

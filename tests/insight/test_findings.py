@@ -154,7 +154,7 @@ def test_a_wide_world_whose_ranks_are_reported_in_turn_raises_nothing_when_healt
     assert watcher.raised == {}
 
 
-def test_a_wide_worlds_straggler_and_silent_ranks_are_found() -> None:
+def test_a_wide_worlds_straggler_and_stale_ranks_are_found() -> None:
     def sick(sample: RankSample, at_s: float) -> RankSample | None:
         if at_s > 200 and sample.rank == 150:
             return None
@@ -304,7 +304,7 @@ def test_a_checkpoint_that_is_old_reports_what_would_be_lost() -> None:
     assert "steps, 30 min, 1.0 GPU-hours are lost if it is killed now" in what
 
 
-def test_a_telemetry_source_that_is_silent_raises_and_clears_nothing() -> None:
+def test_stale_telemetry_raises_and_clears_nothing() -> None:
     training = Training(change=later(of_rank(1, lambda s, t: None)))
     watcher = watched(training)
     watcher.watch(60)
@@ -328,6 +328,6 @@ def test_trouble_on_many_ranks_is_one_finding() -> None:
     assert alerts[0].finding.what.startswith("24 of 24 ranks: ")
 
 
-def test_a_script_whose_first_rank_alone_reports_steps_has_no_silent_ranks() -> None:
+def test_script_with_steps_of_the_first_rank_only_has_no_stale_ranks() -> None:
     only_first: Change = lambda s, t: s if s.rank == 0 else None  # noqa: E731
     watched(Training(ranks=4, change=only_first), healthy_s=400.0)

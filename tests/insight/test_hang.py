@@ -82,7 +82,7 @@ def judged(store: Store) -> Verdict:
     return found
 
 
-def test_text_says_which_rank_to_end() -> None:
+def test_text_names_the_rank_to_end() -> None:
     found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)]))
     assert "newest checkpoint: cockpit kill 1" in "\n".join(lines(found))
 

@@ -171,7 +171,7 @@ def run_again(training: Training, seconds: float) -> None:
         pass
 
 
-def test_phases_say_more_than_states() -> None:
+def test_phases_are_more_precise_than_states() -> None:
     training = Training()
     for phase, lasts in (
         (Phase.SCHEDULING, 10), (Phase.PLACEMENT_GROUP, 1), (Phase.ACTOR_START, 4),

@@ -104,7 +104,7 @@ def test_gpus_that_no_rank_holds_are_reported() -> None:
     assert "unused-gpus" in watcher.raised
 
 
-def test_what_ray_reports_is_not_believed_once_ray_is_silent() -> None:
+def test_reports_of_ray_are_ignored_once_ray_is_stale() -> None:
     training = Training(gpus=True)
     watcher = started(training)
     nodes(training, 63 * GIB, gpus=4)

@@ -191,7 +191,7 @@ def test_a_slow_rank_has_its_symptom_in_the_throughput() -> None:
     assert measured.continuity.continuous
 
 
-def test_a_fault_that_nobody_felt_reports_it_after_a_quiet_while() -> None:
+def test_fault_without_effect_is_reported_after_a_quiet_period() -> None:
     incident = Incident().begin()
     drill = incident.inject("dashboard-kill", id="drill-1.1")
     incident.stage(drill, Stage.RECOVERING)
@@ -220,7 +220,7 @@ def test_a_run_that_stays_slower_continued_and_is_waited_for_no_longer_than_need
     assert reached(recovery(incident.store, drill))[M.THROUGHPUT_BACK] == pytest.approx(69, abs=1)
 
 
-def test_a_rank_that_stays_silent_is_not_called_slower() -> None:
+def test_a_rank_that_stays_stale_is_not_called_slower() -> None:
     incident = Incident()
     drill = frozen(incident, 90.0)
     incident.stage(drill, Stage.RECOVERING)

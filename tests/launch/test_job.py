@@ -41,7 +41,7 @@ PIPELINE = BundledJob("pipeline", "m.pipeline", "s", (WORKERS, RATE, PRECISION, 
         (PRECISION, "int4", "is not one of its choices"),
     ],
 )
-def test_a_value_is_of_the_settings_type_and_words(
+def test_value_has_the_type_and_choices_of_its_setting(
     setting: JobSetting, text: str, complaint: str
 ) -> None:
     assert setting.complaint(text) == complaint
@@ -58,7 +58,7 @@ def test_a_default_is_one_however_it_is_written(setting: JobSetting, texts: tupl
     assert not setting.is_default("wrong")
 
 
-def test_a_wrong_word_is_reported_with_those_that_there_are() -> None:
+def test_wrong_choice_is_reported_with_the_valid_ones() -> None:
     with pytest.raises(UsageError) as raised:
         flags(DDP, {"precision": "bf61"})
     assert raised.value.what == "precision=bf61 is not one of its choices: did you mean bf16?"
@@ -66,7 +66,7 @@ def test_a_wrong_word_is_reported_with_those_that_there_are() -> None:
     assert flags(DDP, {"learning-rate": "-1"}) == ("--learning-rate=-1",)
 
 
-def test_a_job_of_many_settings_does_not_list_them_all_at_whoever_mistyped_one() -> None:
+def test_mistyped_setting_is_not_answered_with_all_of_many_settings() -> None:
     many = tuple(JobSetting(f"setting_{n}", "int", 0, "h") for n in range(60))
     with pytest.raises(UsageError) as raised:
         BundledJob("big", "m", "s", many).setting("seting-7")

@@ -140,7 +140,7 @@ def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: 
             assert name_of(storage) == claim["storageClassName"]
 
 
-def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
+def test_mlflow_server_is_accepted_and_each_job_uses_its_address(
     served: Testbed, tmp_path: Path
 ) -> None:
     objects = in_namespace(with_component("mlflow", tmp_path), "manifests-mlflow")

@@ -70,7 +70,7 @@ def test_a_whole_run_comes_back_the_same(script: typing.Iterator[Event]) -> None
     assert back == [(event.at_s, event) for event in events]
 
 
-def test_nan_survives_and_a_field_that_nobody_gave_stays_none() -> None:
+def test_nan_survives_and_an_unset_field_stays_none() -> None:
     sample = RankSample(3, 1, 5.0, 10, 1, 10, loss=math.nan)
     event = RankSampled(at_s=5.0, source="telemetry", run_id="r", samples=(sample, sample))
     found = decode(encode(event))

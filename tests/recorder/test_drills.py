@@ -160,7 +160,7 @@ def test_a_drill_much_slower_than_the_others_is_a_regression() -> None:
     assert not usual.regression
 
 
-def test_a_difference_that_nobody_feels_is_no_regression() -> None:
+def test_a_negligible_difference_is_no_regression() -> None:
     others = [record(n, 10.0) for n in range(1, 8)]
     found = {m.name: m for m in compared(record(9, 10.9), others)}["first new step"]
     assert (found.spread, found.regression) == (0.0, False)

@@ -95,7 +95,7 @@ def test_wherever_it_is_sent_the_store_is_as_it_was(
         assert same(player.store, recording.store(player.position_s))
 
 
-def test_going_back_is_news_to_whoever_has_drawn(recording: Recording) -> None:
+def test_going_back_changes_the_version_that_views_compare(recording: Recording) -> None:
     player = Player(recording, paused=True)
     store, drawn = player.store, set()
     for at_s in (100, 50, 0, 200, 100):

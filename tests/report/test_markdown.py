@@ -56,7 +56,7 @@ def test_hostile_text_breaks_no_table_and_no_heading(plain: str, evil: str) -> N
         assert count[0] == count[1] > 0, kind
 
 
-def test_nobody_is_called_by_name(evil: str) -> None:
+def test_report_mentions_no_user_by_name(evil: str) -> None:
     terms = [token.content for token in tokens(evil) if token.type == "text"]
     assert not any("@everyone" in text for text in terms)
 
@@ -77,7 +77,7 @@ def test_a_code_span_holds_any_text(text: str) -> None:
     "words",
     ["1. a list", "# a head", "- a point", "+ x", "a_b_c", "<b>", "a *b* c", "&amp; x", "~~x~~"],
 )
-def test_our_own_words_are_reported_as_they_are(words: str) -> None:
+def test_plain_text_is_not_escaped(words: str) -> None:
     from cockpit.report.markdown import _plain
 
     found = tokens(_plain(words))

@@ -205,7 +205,7 @@ def test_a_clock_that_jumps_back_makes_no_negative_time() -> None:
 
 
 def test_an_hour_of_a_thousand_ranks_is_quick_and_small() -> None:
-    few, store = reduced(large(ranks=100, reported=8)), reduced(large(told=8))
+    few, store = reduced(large(ranks=100, reported=8)), reduced(large(reported=8))
     reported = html(report(store, store.runs[RUN]))
     assert len(reported.encode()) < 1_000_000
     cost = growth(

@@ -97,7 +97,7 @@ def test_a_curve_of_nothing_but_nan_has_a_chart_all_the_same() -> None:
     assert text.text == "loss: no finite value, 100 not finite."
 
 
-def test_what_happened_is_drawn_by_form_and_reported_in_words() -> None:
+def test_marks_have_a_shape_and_a_text() -> None:
     marks = [Mark(kind, 110.0 + n * 10, f"it {n}") for n, kind in enumerate(MarkKind)]
     marks.append(Mark(MarkKind.DRILL, 900.0, "long after"))
     root = parsed(chart_svg(CHART, marks))

@@ -69,7 +69,7 @@ async def until(reported: AsyncIterator[str], line: str) -> list[str]:
     ],
     ids=["nothing", "empty end", "clean ends", "cuts", "refusals", "slow"],
 )
-async def test_every_line_comes_once_and_in_order_whatever_happens(
+async def test_every_line_comes_once_and_in_order_after_any_interruption(
     fake: FakeDashboard, dashboard: Dashboard, faults: tuple[Fault, ...]
 ) -> None:
     fake.add_job("one")
@@ -157,7 +157,7 @@ async def test_a_job_that_never_had_a_driver_has_an_empty_log(
     assert await lines_of(follower(dashboard)) == ([], [])
 
 
-async def test_a_silent_stream_is_opened_again_and_nothing_is_shown_twice(
+async def test_stream_without_data_is_reopened_and_nothing_is_shown_twice(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one")

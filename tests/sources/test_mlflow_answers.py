@@ -185,7 +185,7 @@ SECOND = RunRef("b", "digits", 220.0, None, submission_id="raysubmit_1")
         (found("x", 150.0, {"cockpit.submission": "raysubmit_1"}), "a"),
     ],
 )
-def test_a_run_belongs_to_whom_it_reports_or_who_had_its_name_at_the_time(
+def test_run_belongs_to_its_tag_or_to_the_run_of_its_name_at_that_time(
     tracked: Found, whose: str | None
 ) -> None:
     assert belongs(tracked, [FIRST, SECOND]) == whose

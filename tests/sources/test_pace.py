@@ -74,7 +74,7 @@ def test_pods_that_change_end_the_rest_and_those_that_do_not_leave_it() -> None:
     assert not pace.at_rest
 
 
-async def test_whoever_rests_is_woken_at_once_and_from_any_thread(
+async def test_resting_source_wakes_immediately_from_any_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pace_module, "LEAST_S", 0.01)
@@ -125,7 +125,7 @@ async def until(source: RaySource, clock: Clock, end_s: float) -> list[Event]:
     return seen
 
 
-async def test_a_source_at_rest_reports_when_it_speaks_next(
+async def test_a_source_at_rest_reports_the_time_of_its_next_poll(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     clock = Clock()
@@ -152,7 +152,7 @@ async def test_a_job_that_appears_ends_the_rest_for_all(
     assert pace.slept[-1] == 1.0
 
 
-async def test_telemetry_looks_for_files_seldom_at_rest(
+async def test_telemetry_lists_files_rarely_at_rest(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     clock = Clock()

@@ -211,7 +211,7 @@ def dashboard_of(server: RawServer) -> Dashboard:
     return Dashboard(DashboardRoute(server.url))
 
 
-async def test_an_address_that_is_set_is_taken_and_nobody_is_asked() -> None:
+async def test_configured_address_is_used_without_a_request() -> None:
     async with RawServer(lambda _: http(500, b"")).serve() as ray, dashboard_of(ray) as dashboard:
 
         async def route() -> DashboardRoute:

@@ -77,7 +77,7 @@ def tls(authority: Authority) -> ssl.SSLContext:
 
 
 @both
-async def test_a_certificate_that_nobody_vouches_for_is_refused(
+async def test_certificate_of_an_unknown_authority_is_refused(
     ask: Ask, tls: ssl.SSLContext
 ) -> None:
     async with RawServer(lambda _: http(200, TIME), tls=tls).serve() as server:

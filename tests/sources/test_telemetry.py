@@ -158,7 +158,7 @@ async def test_a_file_that_comes_later_is_found_and_followed(
     ],
     ids=["empty ends", "clean ends", "cuts", "refusals"],
 )
-async def test_every_record_comes_once_and_in_order_whatever_happens(
+async def test_every_record_comes_once_and_in_order_after_any_interruption(
     fake: FakeDashboard, dashboard: Dashboard, faults: tuple[Fault, ...]
 ) -> None:
     fake.add_job("one")

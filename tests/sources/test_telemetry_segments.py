@@ -135,7 +135,7 @@ async def test_every_record_comes_once_and_in_order_over_many_files(
     assert not any("missing" in error or "skipped" in error for error in errors(seen))
 
 
-async def test_a_following_reader_is_in_the_next_file_before_it_looks_for_files(
+async def test_following_reader_continues_in_the_next_file_before_it_lists_files(
     driver: Driver, fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     driver.story()

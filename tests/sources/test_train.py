@@ -183,7 +183,7 @@ async def test_a_run_that_a_second_driver_continues_with_is_no_second_run(
     assert [type(event) for event in seen] == [SourceHealth]
 
 
-async def test_a_new_run_is_left_for_a_while_until_telemetry_has_spoken(
+async def test_a_new_run_waits_for_telemetry_for_a_while(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     answers(fake, *[[run("RUNNING")]] * 4)

@@ -65,7 +65,7 @@ def test_a_large_worlds_curves_are_of_all_ranks_and_not_of_those_reported_in_tur
             spread("samples_per_s", 100.0),
             spread("loss", 2.0),
             spread("step", 500.0, high=512.0),
-            silent=(13,),
+            stale=(13,),
         )
     )
     run = store.runs[RUN]
@@ -185,7 +185,7 @@ def test_history_goes_before_what_was_seen_and_never_over_it() -> None:
     assert len(curve) == len(seen) + 2, "the same history again changes nothing"
 
 
-def test_a_curve_that_nobody_has_reported_is_empty_and_is_not_made_by_looking() -> None:
+def test_unreported_curve_is_empty_and_is_not_created_by_reading() -> None:
     curves = Curves(10)
     assert len(curves["loss"]) == 0
     assert "loss" not in curves

@@ -35,7 +35,7 @@ def test_the_first_pages_of_a_list_take_no_pod_away() -> None:
     assert store.past.pods[ONE.name].gone_s is None
 
 
-def test_pods_that_are_long_gone_are_forgotten() -> None:
+def test_pods_that_were_deleted_long_ago_are_dropped() -> None:
     store = Store()
     for number in range(REMOVED_KEPT + 50):
         store.apply(pods(float(number), HEAD, pod(f"w-{number}", f"10.0.{number}.1")))
@@ -55,7 +55,7 @@ def test_a_node_dies_when_it_is_first_reported_dead_or_missing() -> None:
     assert [(death.id, death.at_s) for death in store.past.deaths] == [("n1", 2.0), ("n2", 3.0)]
 
 
-def test_a_source_that_fails_was_away_from_its_last_good_word_to_its_next() -> None:
+def test_failing_source_was_away_from_its_last_success_to_its_next() -> None:
     store = reduced(
         [
             health(1.0),
@@ -69,7 +69,7 @@ def test_a_source_that_fails_was_away_from_its_last_good_word_to_its_next() -> N
     assert store.past.gaps["ray"] == (Gap("ray", 5.0, 9.0, "refused"),)
 
 
-def test_silence_is_a_gap_unless_it_was_announced_or_is_a_logs() -> None:
+def test_time_without_data_is_a_gap_unless_announced_or_of_a_log() -> None:
     at_rest = replace(health(10.0, source="backend"), retry_at_s=60.0)
     store = reduced(
         [

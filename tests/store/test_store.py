@@ -120,7 +120,7 @@ def test_a_source_that_fails_keeps_the_time_when_it_was_well() -> None:
     assert selectors.stale_sources(reduced([health(1.0, False, absent=True)]), 30.0) == []
 
 
-def test_a_source_that_reported_when_it_speaks_next_is_late_only_after_that() -> None:
+def test_source_with_an_announced_poll_is_late_only_after_it() -> None:
     rests = reduced([health(10.0, True, retry_at_s=25.0)])
     assert selectors.stale_sources(rests, 29.0) == []
     assert selectors.stale_sources(rests, 31.0) == [("ray", 21.0, "")]

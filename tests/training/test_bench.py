@@ -263,7 +263,7 @@ def test_parts_are_chosen_by_name_with_the_environment_always() -> None:
         chosen("scaling,speed")
 
 
-def test_quick_needs_no_word() -> None:
+def test_quick_needs_no_value() -> None:
     for argv in (["--quick", "--workers", "4"], ["--workers", "4", "--quick", "true"]):
         given = parse(BenchSettings, "benchmark", "", argv)
         assert (given.quick, given.workers) == (True, 4)

@@ -46,7 +46,7 @@ def test_the_list_of_jobs_is_light_to_import() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_a_setting_reports_its_group_its_words_and_its_numbers() -> None:
+def test_a_setting_reports_its_group_its_choices_and_its_range() -> None:
     reported = {item.name: item for item in describe(Own)}
     help_text = "examples a step of all ranks"
     assert reported["batch_size"] == Setting("batch_size", "int", 32, help_text, (), "Run", 1.0)

@@ -159,7 +159,7 @@ def test_examples_to_evaluate_on_that_do_not_go_round_are_missed_before_the_firs
     assert rank.reports == []
 
 
-def test_left_to_finish_it_reads_97_percent_of_unseen_digits(tmp_path: Path) -> None:
+def test_complete_run_classifies_97_percent_of_held_out_digits(tmp_path: Path) -> None:
     rank = Reported(tmp_path)
     result = train(Settings(workers=1, epochs=12, width=32), rank)
     assert result["accuracy"] >= 0.97

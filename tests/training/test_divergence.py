@@ -36,7 +36,7 @@ def test_on_a_gpu_the_newest_is_waited_for_before_something_is_made_of_it() -> N
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=str)
-def test_a_loss_scale_may_leave_out_steps_but_not_for_ever(device: torch.device) -> None:
+def test_a_loss_scale_may_skip_steps_but_not_forever(device: torch.device) -> None:
     finite = Finite(device, skips_steps=True)
     for step in range(1, SKIPPED + 1):
         finite.step(step, ONE, NAN)

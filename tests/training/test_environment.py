@@ -63,7 +63,7 @@ def test_an_interface_that_is_not_there_is_refused_with_those_that_are(
         (["--bucket-mb", "many"], "invalid int value: 'many'"),
     ],
 )
-def test_words_and_numbers_that_cannot_be_are_refused_at_the_command_line(
+def test_invalid_choices_and_numbers_are_refused_at_the_command_line(
     flags: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exit:

@@ -183,7 +183,7 @@ def test_steps_of_several_threads_are_all_counted(fold: StepAggregate) -> None:
     assert (last.steps_total if last else seen) == 8000
 
 
-def test_a_fold_that_nobody_takes_does_not_grow(fold: StepAggregate, clock: Clock) -> None:
+def test_an_aggregate_that_is_not_taken_does_not_grow(fold: StepAggregate, clock: Clock) -> None:
     def size(steps: int) -> int:
         for _ in range(steps):
             clock.now += 1

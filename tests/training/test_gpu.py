@@ -221,7 +221,7 @@ def test_a_storm_of_xids_does_not_hold_the_reader_up(nvml: FakeNvml, clock: Cloc
         (0x2 | 0x8000, "application clocks, reason 0x8000"),
     ],
 )
-def test_throttling_is_reported_in_words(reasons: int, words: str) -> None:
+def test_throttling_is_reported_as_text(reasons: int, words: str) -> None:
     assert throttle_reasons(reasons) == words
 
 
@@ -243,16 +243,14 @@ def test_a_device_that_is_not_there_is_reported_once(
     assert len(caplog.records) == 1
 
 
-def test_a_rank_without_a_gpu_asks_nobody() -> None:
+def test_rank_without_a_gpu_calls_no_nvml() -> None:
     def load() -> Nvml:
         raise AssertionError
 
     assert Gpu((), load).read() == GpuNumbers()
 
 
-def test_numbers_of_a_device_that_hangs_are_not_reported_for_ever(
-    nvml: FakeNvml, clock: Clock
-) -> None:
+def test_numbers_of_a_device_that_hangs_expire(nvml: FakeNvml, clock: Clock) -> None:
     watch = Watch("gpu", gpu_of(nvml, clock, "0").read, clock)
     assert watch.newest() is None, "before the first read"
     watch.read()

@@ -61,7 +61,7 @@ def test_attempts_count_from_one_and_end_once(lifecycle: Lifecycle, outbox: List
     ]
 
 
-def test_a_state_is_reported_once_however_often_the_controller_looks(
+def test_a_state_is_reported_once_for_many_polls_of_the_controller(
     lifecycle: Lifecycle, outbox: ListOutbox
 ) -> None:
     for state in ("RUNNING", "RUNNING", "PREEMPTING", "PREEMPTING", "RUNNING"):
@@ -122,7 +122,7 @@ def test_a_run_that_another_driver_began_continues_counting(outbox: ListOutbox) 
     ]
 
 
-def test_a_large_world_reports_those_that_say_most() -> None:
+def test_a_large_world_reports_the_most_informative_ranks() -> None:
     metrics: list[dict[str, object]] = [{"loss": 1.0, "speed": rank} for rank in range(1000)]
     metrics[500]["loss"] = 9.0
     metrics[600]["loss"] = math.nan

@@ -16,7 +16,7 @@ from training.techniques import attention, compiled, limits
 CPU = torch.device("cpu")
 
 
-def test_settings_as_they_are_by_default_can_be_had_and_say_nothing() -> None:
+def test_default_settings_are_available_and_print_nothing() -> None:
     limits.check(TrainSettings(), alone("false"))
     assert limits.without_effect(TrainSettings(), alone("false")) == []
 

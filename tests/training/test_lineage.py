@@ -30,7 +30,7 @@ def test_what_one_driver_wrote_the_next_one_reads(storage: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"run": "x"}', '{"run":1,"attempts":"many"}'])
-def test_what_cannot_be_read_is_no_word(storage: Any, text: str) -> None:
+def test_unreadable_lineage_is_none(storage: Any, text: str) -> None:
     path = Path(storage.experiment_fs_path)
     path.mkdir(parents=True)
     (path / FILE).write_text(text)

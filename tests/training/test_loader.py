@@ -165,7 +165,7 @@ def test_batches_that_wait_hold_no_more_files_than_they_did_an_epoch_before() ->
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_what_is_wrong_with_the_data_is_reported_in_its_own_words(workers: int) -> None:
+def test_error_in_the_data_is_reported_with_its_own_message(workers: int) -> None:
     settings = DataSettings(loader_workers=workers)
     loader = Loader(Asked(wrong_from=0), Sampler(64, 8, 0, 1, seed=0), settings)
     with pytest.raises(NoData, match=r"^file\.png cannot be read$"):

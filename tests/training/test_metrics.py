@@ -95,7 +95,7 @@ def test_attempts_reports_and_checkpoints_are_counted(made: Made) -> None:
     }
 
 
-def test_gauges_are_not_set_more_often_than_ray_looks(made: Made) -> None:
+def test_gauges_are_not_set_more_often_than_ray_exports(made: Made) -> None:
     clock = Clock()
     meter = Meter(Fake, Fake, clock, every_s=5.0)
     meter.tick("ab", [steps(0, 1)])

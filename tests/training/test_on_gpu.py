@@ -30,7 +30,7 @@ def taken(sections: Sections) -> dict[str, float]:
     return found[0]
 
 
-def test_a_section_is_the_devices_time_and_nobody_waits_for_it() -> None:
+def test_a_section_is_the_devices_time_and_nothing_waits_for_it() -> None:
     multiply(8192, 3)
     torch.cuda.synchronize()
     sections = Sections()

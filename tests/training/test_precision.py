@@ -88,7 +88,7 @@ def test_small_gradients_come_through_the_scale_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
-def test_it_reads_nine_of_ten_unseen_digits_after_three_epochs(
+def test_nine_of_ten_held_out_digits_are_right_after_three_epochs(
     precision: str, tmp_path: Path
 ) -> None:
     settings = TrainSettings(

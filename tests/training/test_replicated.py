@@ -165,7 +165,7 @@ def test_hosts_that_do_not_divide_the_ranks_are_refused_before_anything_is_built
         hooks.check(replace(SETTINGS, hierarchical=2, comm_hook="powersgd"), four)
 
 
-def test_one_rank_sends_nothing_whatever_is_set_for_that(tmp_path: Path) -> None:
+def test_one_rank_sends_nothing_with_any_hook(tmp_path: Path) -> None:
     settings = replace(SETTINGS, hierarchical=2, comm_hook="bf16", max_steps=1)
     with one_rank() as world:
         learn(world, tmp_path, settings)

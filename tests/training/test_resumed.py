@@ -106,7 +106,7 @@ def two_ranks(world: World, folder: Path) -> tuple[dict[int, float], dict[int, f
     return *losses, text.getvalue()
 
 
-def test_two_ranks_continue_with_the_very_same_losses_or_say_why_not(tmp_path: Path) -> None:
+def test_two_ranks_continue_with_the_same_losses_or_report_why_not(tmp_path: Path) -> None:
     ranks = on_ranks(2, two_ranks, tmp_path)
     for smooth, resumed, _ in ranks:
         same(smooth, resumed, range(8, 15))

@@ -40,7 +40,7 @@ def test_a_cosine_falls_from_the_peak_to_nothing() -> None:
     assert schedule(SETTINGS, 10, 2, 256).rate(99) == 0.0, "it does not rise again"
 
 
-def test_steps_take_a_tenth_after_so_many_epochs() -> None:
+def test_steps_reduce_the_rate_to_a_tenth_at_the_milestones() -> None:
     found = rates(replace(SETTINGS, schedule="step", decay_every_epochs=1))
     assert found[4:10] == pytest.approx([0.1] * 6)
     assert found[10:] == pytest.approx([0.01] * 10)

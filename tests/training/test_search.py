@@ -58,9 +58,7 @@ def test_a_space_is_read_with_the_types_of_its_settings() -> None:
         ("dropout", "is not NAME=KIND(VALUES)", "dropout"),
     ],
 )
-def test_what_is_wrong_with_a_space_is_reported_below_its_word(
-    text: str, why: str, word: str
-) -> None:
+def test_error_in_a_space_is_marked_below_its_term(text: str, why: str, word: str) -> None:
     with pytest.raises(SpaceError, match=why.replace("(", r"\(").replace(")", r"\)")) as raised:
         draws(text)
     _, shown, mark = str(raised.value).splitlines()
@@ -103,7 +101,7 @@ def test_settings_that_do_not_go_together_are_reported(settings: Settings, why: 
         check(settings, ())
 
 
-def test_so_many_trials_run_as_their_ranks_have_room_and_no_more_than_asked() -> None:
+def test_parallel_trials_are_limited_by_resources_and_by_the_setting() -> None:
     assert parallel(workers=1, max_parallel=0, most=8) == 0, "Tune counts their CPUs itself"
     assert parallel(workers=1, max_parallel=3, most=8) == 3
     assert parallel(workers=3, max_parallel=0, most=8) == 2

@@ -165,7 +165,7 @@ def test_a_run_without_a_checkpoint_is_an_error_that_reports_what_to_give(tmp_pa
         newest("")
 
 
-def test_a_checkpoint_that_does_not_say_what_it_is_of_is_an_error(tmp_path: Path) -> None:
+def test_checkpoint_without_a_description_is_an_error(tmp_path: Path) -> None:
     learn(tmp_path, replace(SETTINGS, max_steps=5))
     newest_of_all = max(tmp_path.glob("checkpoint_*"))
     counts = torch.load(newest_of_all / "progress.pt", weights_only=True)

@@ -145,7 +145,7 @@ def full_after(written: int) -> Callable[[int, bytes], int]:
     return full
 
 
-def test_a_full_disk_costs_ticks_and_not_the_story(
+def test_a_full_disk_costs_ticks_and_not_lifecycle_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "s.jsonl"
@@ -183,7 +183,7 @@ STORY: tuple[Body, ...] = (
 )
 
 
-def test_a_notice_is_part_of_the_story(tmp_path: Path) -> None:
+def test_a_notice_is_part_of_the_snapshot(tmp_path: Path) -> None:
     notice = Notice(run="r", attempt=1, rank=0, reason="CheckpointDamaged", message="c is no good")
     stream = StreamFile(tmp_path / "s.jsonl")
     stream.append(1.0, notice)
@@ -228,7 +228,7 @@ def test_what_it_holds_on_disk_is_bounded(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in files) < 60_000
 
 
-def test_each_file_repeats_the_story_under_its_old_numbers(tmp_path: Path) -> None:
+def test_each_file_repeats_the_snapshot_with_its_old_numbers(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     long_stream(path, 2000)
     newest = records(segments(path)[-1])
@@ -241,7 +241,7 @@ def test_each_file_repeats_the_story_under_its_old_numbers(tmp_path: Path) -> No
     assert repeated == expected
 
 
-def test_a_new_writer_continues_in_the_newest_file_and_knows_the_story(tmp_path: Path) -> None:
+def test_a_new_writer_continues_in_the_newest_file_with_the_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     long_stream(path, 500)
     before = segments(path)[1:]

@@ -127,7 +127,7 @@ def test_a_section_that_is_entered_often_adds_up_and_now_and_then_is_averaged(
     assert sections.take() == pytest.approx({"forward": 0.3, "communication": 0.2})
 
 
-def test_the_first_step_is_left_out_but_for_its_checkpoint(clock: Clock) -> None:
+def test_only_the_checkpoint_of_the_first_step_is_timed(clock: Clock) -> None:
     sections = Sections(clock, lambda: None)
     spend(sections, clock, forward=60.0, checkpoint=2.0)
     sections.end_step()
@@ -184,7 +184,7 @@ def test_a_section_that_is_open_at_the_end_of_a_step_is_split(
     assert sections.take() == {"data": 1.5}
 
 
-def test_what_nobody_reads_does_not_pile_up(sections: Sections, clock: Clock) -> None:
+def test_unread_entries_are_bounded(sections: Sections, clock: Clock) -> None:
     for step in range(2 * FULL):
         spend(sections, clock, forward=0.5)
         if step % 2:

@@ -106,7 +106,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_server_that_never_answers_costs_its_last_word_and_one_warning(
+def test_a_server_that_never_answers_costs_the_end_timeout_and_one_warning(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tracking, "LAST_WORD_S", 0.2)
@@ -158,7 +158,7 @@ def test_what_a_server_did_not_take_is_sent_when_it_answers_again(
     assert steps(folder, found.info.run_id, "loss") == [1, 2, 3]
 
 
-def test_nobody_is_reported_when_none_is_named_nor_by_other_ranks(
+def test_nothing_is_reported_without_a_server_nor_by_other_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -100,7 +100,7 @@ def test_those_that_are_outliers_are_reported_in_full_whose_turn_ever_it_is() ->
     assert len(reported) <= 64 + 6
 
 
-def test_a_word_that_startles_is_not_lost_to_the_calm_one_after_it() -> None:
+def test_an_alarming_record_is_not_replaced_by_a_later_one() -> None:
     clock = Clock()
     made = world(clock)
     made.take([steps(rank) for rank in range(RANKS)])
@@ -113,7 +113,7 @@ def test_a_word_that_startles_is_not_lost_to_the_calm_one_after_it() -> None:
     assert math.isnan(reported.loss)
 
 
-def test_a_rank_that_stops_is_called_silent_the_longest_first_and_leaves_the_spreads() -> None:
+def test_stopped_ranks_are_stale_the_longest_first_and_leave_the_spreads() -> None:
     clock = Clock()
     made = world(clock)
     for second in range(10):
@@ -126,7 +126,7 @@ def test_a_rank_that_stops_is_called_silent_the_longest_first_and_leaves_the_spr
     assert {item.count for item in tick.spreads} == {RANKS - 2}
 
 
-def test_silence_of_all_is_reported_too() -> None:
+def test_ticks_without_any_rank_are_reported_too() -> None:
     clock = Clock()
     made = world(clock)
     made.take([steps(rank) for rank in range(RANKS)])

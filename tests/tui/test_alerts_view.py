@@ -126,7 +126,7 @@ async def test_a_quiet_screen_paints_nothing_but_ages(cockpit: Open) -> None:
         assert repaints == []
 
 
-def test_a_bar_of_shares_fills_its_width_whatever_is_rounded() -> None:
+def test_a_bar_of_shares_fills_its_width_for_any_rounding() -> None:
     parts = [Part(str(n), 100 / 7, "good") for n in range(7)]
     for width in (1, 5, 20, 33, 100):
         line = bar(parts, width, Symbols.BLOCK)

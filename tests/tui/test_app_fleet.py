@@ -62,7 +62,7 @@ async def test_the_fleet_has_a_row_a_cluster_and_the_reason_of_who_does_not_answ
         assert "degraded" in here
 
 
-async def test_clusters_of_a_context_that_fell_silent_turn_grey_and_stay(cockpit: Open) -> None:
+async def test_clusters_of_a_stale_context_turn_grey_and_stay(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), fleet=fleet(NOW_S), size=(200, 50)) as seen:
         await seen.press("0")
         screen = seen.app.screen

@@ -177,7 +177,7 @@ async def test_what_may_not_be_done_is_refused_with_the_reason(
         assert not isinstance(seen.app.screen, Confirm)
 
 
-async def test_read_only_looks_but_does_not_touch(cockpit: Open) -> None:
+async def test_read_only_changes_nothing(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), read_only=True) as seen:
         await seen.press("9", "C")
         await seen.until(lambda: "Nothing was cordoned." in seen.toasts)

@@ -55,7 +55,7 @@ def test_by_step_two_runs_stand_at_their_steps() -> None:
     assert reach_of(run, [Compared("old", other)], BY_STEP, 5050.0) == (0.0, 490.0, 980.0)
 
 
-def test_a_scene_takes_in_what_comes() -> None:
+def test_curves_include_new_points() -> None:
     run, builder = run_of("r", 0.0, 50), CurveBuilder()
     smooth = Viewport(axis=Axis.STEP, weight=0.9)
     before = builder.curves(LOSS, run, [], smooth)[0]

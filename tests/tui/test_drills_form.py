@@ -50,7 +50,7 @@ def test_every_preset_can_be_asked() -> None:
     assert asked["strict"][-1] == "checkpoint-age"
 
 
-def test_a_line_reports_the_fault_whom_and_how() -> None:
+def test_a_line_reports_the_fault_its_target_and_parameters() -> None:
     line = "pod-delete rank:1 --set grace_s=5 --count=1 --seed 7 --within 45 --lost 3 --probe a>1"
     assert typed(line.split()) == DrillForm(
         "pod-delete", {"grace_s": "5"}, "rank:1", "1", "7", "45", "3", "a>1"
@@ -71,7 +71,7 @@ def test_a_line_that_cannot_be_meant_is_reported(line: str, what: str) -> None:
         typed(line.split())
 
 
-def test_completion_knows_faults_and_whom_they_hit() -> None:
+def test_completion_offers_faults_and_their_targets() -> None:
     simulation = digits()
     simulation.advance(60)
     simulation.session.drain()

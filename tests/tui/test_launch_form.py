@@ -76,7 +76,7 @@ def test_what_is_wrong_is_reported_in_the_order_that_is_shown(form: LaunchForm) 
     assert "batch_size" in names(form)
 
 
-def test_settings_are_found_by_their_names_help_and_words(form: LaunchForm) -> None:
+def test_settings_are_found_by_their_names_help_and_choices(form: LaunchForm) -> None:
     assert names(form, "bf16") == ["precision"]
     assert names(form, "loader-work") == ["loader_workers"]
     assert names(form, "gradient LONGEST") == ["clip_norm"]
@@ -95,7 +95,7 @@ def test_the_likeliest_comes_first(form: LaunchForm) -> None:
     assert [job.name for job in named.found("ddp")] == ["ddp", "ddp_torchrun", "char-gpt"]
 
 
-def test_words_follow_each_other_round(form: LaunchForm) -> None:
+def test_choices_cycle(form: LaunchForm) -> None:
     [line] = [one for one in form.lines("precision") if isinstance(one, Line)]
     assert (line.another(1), line.another(-1)) == ("tf32", "fp16")
     form.put("precision", "wrong")

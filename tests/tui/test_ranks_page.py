@@ -86,7 +86,7 @@ async def page(seen: Seen, *down: str) -> None:
     await seen.pilot.pause()
 
 
-def test_sections_share_the_step_and_what_nobody_reports_is_other() -> None:
+def test_sections_share_the_step_and_the_rest_is_other() -> None:
     found = {section.name: section for section in sections(FULL)}
     assert found["data"].share == pytest.approx(0.1)
     assert found["forward"].seconds == 0.03

@@ -115,7 +115,7 @@ def test_a_filter_that_is_not_understood_reports_it_and_hides_nothing() -> None:
     assert "fast is no number" in shown.problem
 
 
-def test_half_typed_comparisons_are_words_and_equal_is_as_equal_as_typed() -> None:
+def test_incomplete_comparisons_are_text_and_equality_uses_the_typed_digits() -> None:
     assert condition.parsed("gpu<", NAMES).terms == ("gpu<",)
     assert condition.parsed("STALE x", NAMES, MARKS).marks == ("stale",)
     [test] = condition.parsed("loss=0.35", NAMES).tests
@@ -136,7 +136,7 @@ def test_a_rank_of_a_small_world_is_stale_after_seconds() -> None:
     assert is_stale(run, run.ranks[0], START_S + 26)
 
 
-def test_a_rank_of_a_large_world_waits_for_its_turn_and_is_stale_when_it_is_called_silent() -> None:
+def test_rank_of_a_large_world_is_stale_only_when_the_stream_reports_it() -> None:
     simulation = wide(1000, until_s=20)
     simulation.advance(20)
     simulation.session.drain()

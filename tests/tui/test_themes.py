@@ -117,7 +117,7 @@ def test_textuals_own_themes_get_the_semantic_colours(name: str) -> None:
     assert semantic_variables(BUILTIN_THEMES[name]).keys() >= SEMANTIC_COLORS
 
 
-async def test_a_palette_reads_words() -> None:
+async def test_a_palette_parses_styles() -> None:
     app: App[None] = App()
     async with app.run_test():
         palette = Palette.of(app)

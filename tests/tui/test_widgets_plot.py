@@ -262,6 +262,6 @@ def test_a_legend_counts_the_curves_it_has_no_room_for() -> None:
     assert "+5" in picture(curves, width=60).split("\n")[0]
 
 
-def test_fixed_ends_hold_whatever_the_values() -> None:
+def test_fixed_ends_hold_for_any_values() -> None:
     options = ChartOptions(unit="%", low=0, high=100)
     assert "100%" in picture([curve([50.0] * 100)], options=options)

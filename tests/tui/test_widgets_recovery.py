@@ -24,7 +24,7 @@ DONE = Recovery(
 )
 
 
-def test_the_summary_reports_the_whole_story() -> None:
+def test_the_summary_reports_all_stages() -> None:
     assert summary(DONE, T0 + 90) == (
         "pod-kill of demo-worker-x: detected 6.6 s, restarted 14.2 s, first new step 18.5 s, "
         "12 steps lost"
@@ -110,7 +110,7 @@ def test_every_milestone_that_was_seen_ends_a_phase_in_the_order_of_time() -> No
     assert len({phase.name for phase in found}) == len(found)
 
 
-def test_a_pod_that_nobody_waited_for_is_no_phase() -> None:
+def test_a_pod_that_was_not_awaited_is_no_phase() -> None:
     ready = (Milestone.POD_READY, 30.0)
     spare = seen((Milestone.DETECTED, 2.0), (Milestone.WORKERS_STARTED, 8.0), ready)
     assert [phase.name for phase in phases(spare, T0, going=False)] == ["detect", "start workers"]

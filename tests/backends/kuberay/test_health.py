@@ -10,7 +10,7 @@ import pytest
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.objects import summary
 from cockpit.model.cluster import ClusterHealth
-from tests.backends.kuberay.recorded_moment import Moment
+from tests.backends.kuberay.recorded_objects import Moment
 
 
 @pytest.mark.parametrize(

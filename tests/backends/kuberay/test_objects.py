@@ -14,7 +14,7 @@ from cockpit.backends.kuberay.resources.objects import worker_groups
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.model.cluster import NodeType, PodPhase
 from cockpit.model.run import JobStatus
-from tests.backends.kuberay.recorded_moment import Moment
+from tests.backends.kuberay.recorded_objects import Moment
 
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
 

@@ -220,7 +220,7 @@ def test_a_quota_that_is_used_up_is_named_with_its_numbers() -> None:
     )
 
 
-def test_last_words_are_the_last_line_that_reports_something() -> None:
+def test_last_message_is_the_last_informative_line() -> None:
     log = "start\nTraceback:\nValueError: no head\x1b[0m\n\n  \n"
     assert last_log_line(log) == "ValueError: no head"
     assert with_last_log_line("crash loop, 2 restarts: exit code 1", log) == (
@@ -229,7 +229,7 @@ def test_last_words_are_the_last_line_that_reports_something() -> None:
     assert with_last_log_line("exit code 1: boom", "boom") == "exit code 1: boom"
 
 
-def test_events_and_machines_fill_in_what_the_pod_does_not_say() -> None:
+def test_events_and_nodes_complete_the_reason_of_a_pod() -> None:
     warning = "Readiness probe failed: HTTP probe failed with statuscode: 503"
     assert with_context(NOT_READY, warning=warning) == warning
     assert with_context("exit code 1", warning=warning) == "exit code 1"

@@ -9,7 +9,7 @@ import pytest
 from cockpit.backends.kuberay.resources.scale import Plan, forget, plan
 from cockpit.model.error import ReplacedError, UsageError
 from cockpit.model.scale import ScaleRequest
-from tests.backends.kuberay.recorded_moment import Moment
+from tests.backends.kuberay.recorded_objects import Moment
 
 AT = "/spec/workerGroupSpecs/0"
 

@@ -191,7 +191,7 @@ async def test_a_renewed_login_does_not_cut_a_stream(
     await client.aclose()
 
 
-async def test_an_address_where_nobody_listens_is_reported_at_once(tmp_path: Path) -> None:
+async def test_address_without_a_listener_is_reported_immediately(tmp_path: Path) -> None:
     client = client_of(written(tmp_path / "config", {}, {"server": "https://127.0.0.1:1"}, "prod"))
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="prod") as caught:

@@ -65,7 +65,7 @@ async def test_someone_else_is_impersonated(make: Make) -> None:
     assert headers["Impersonate-Group"] == "ml"
 
 
-async def test_groups_that_cannot_be_sent_are_not_dropped_in_silence(make: Make) -> None:
+async def test_groups_that_cannot_be_sent_are_an_error(make: Make) -> None:
     with pytest.raises(UsageError, match="impersonated"):
         await make({"token": "t", "as": "joe", "as-groups": ["ml", "ops"]}).headers()
 
@@ -259,7 +259,7 @@ async def test_certificates_in_the_kubeconfig_leave_no_file_behind(
     assert open_files() == before
 
 
-async def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
+async def test_encrypted_key_is_refused_without_a_password_prompt(
     make: Make, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "pki")

@@ -218,7 +218,7 @@ async def test_a_server_that_agrees_to_no_protocol_is_reported(
         await here(client, place, "true")
 
 
-async def test_an_older_server_speaks_v4(
+async def test_older_server_uses_protocol_v4(
     client: KubeClient, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "V5", "v4.channel.k8s.io")
@@ -293,7 +293,7 @@ async def test_waiting_does_not_need_a_reader(client: KubeClient, place: str) ->
         assert await one.wait() == 0
 
 
-async def test_what_nobody_reads_is_not_kept_here(client: KubeClient, place: str) -> None:
+async def test_unread_output_is_not_buffered(client: KubeClient, place: str) -> None:
     def resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
@@ -342,7 +342,7 @@ async def test_a_port_of_the_pod_is_reached_through_a_socket_of_ours(
         assert forward.error is None
 
 
-async def test_the_socket_is_for_nobody_else_and_goes_with_the_forward(
+async def test_the_socket_is_private_and_is_removed_with_the_forward(
     client: KubeClient, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

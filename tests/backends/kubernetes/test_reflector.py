@@ -169,9 +169,7 @@ async def test_what_parse_leaves_out_is_not_kept(client: KubeClient, maps: Maps)
         await watched.until(lambda: watched.now == {})
 
 
-async def test_an_object_that_nobody_understands_hides_no_other(
-    client: KubeClient, maps: Maps
-) -> None:
+async def test_an_unreadable_object_hides_no_other(client: KubeClient, maps: Maps) -> None:
     def brittle(raw: Any) -> str:
         return {"1": "one", "2": "two"}[value(raw)]
 
@@ -333,7 +331,7 @@ async def test_watch_without_events_is_reconnected(
     assert len(watch_requests(proxy)) >= 2
 
 
-async def test_a_server_that_sends_no_bookmarks_is_not_taken_for_gone(
+async def test_server_without_bookmarks_is_not_considered_dead(
     proxy: FaultyProxy, faulty: KubeClient, maps: Maps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them promises any."""

@@ -1,4 +1,4 @@
-"""A run of many ranks, played: `python played.py RANKS [SECONDS]`, as a job on a cluster.
+"""Simulate a run of many ranks: `python simulated_ranks.py RANKS [SECONDS]`, as a job.
 
 The aggregator is the real one; in place of the ranks one process gives it what they would, at
 1 Hz. Their numbers wander as real ones do, and one rank is a straggler.

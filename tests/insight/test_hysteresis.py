@@ -81,7 +81,7 @@ def test_a_change_of_severity_is_reported_at_once_and_new_numbers_now_and_then()
     assert alert.raised_s == clock.events[1][0], "it counts as raised when it got worse"
 
 
-def test_a_silent_source_neither_raises_nor_clears() -> None:
+def test_a_stale_source_neither_raises_nor_clears() -> None:
     clock = Clock()
     clock.look(20, SLOW)
     clock.telemetry = False
@@ -90,7 +90,7 @@ def test_a_silent_source_neither_raises_nor_clears() -> None:
     assert clock.look(60) == [(CLEARED_AFTER_S, "AlertCleared")]
 
 
-def test_what_began_before_the_silence_starts_again_after_it() -> None:
+def test_condition_from_before_a_gap_starts_again_after_it() -> None:
     clock = Clock()
     clock.look(int(RAISED_AFTER_S) - 2, SLOW)
     clock.telemetry = False

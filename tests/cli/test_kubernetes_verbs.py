@@ -325,7 +325,7 @@ def test_verb_ends_well_though_its_audit_line_could_not_be_written(
     assert len(changes(filling)) == 1
 
 
-def test_a_suspension_names_what_it_takes_away(
+def test_a_suspension_names_what_it_removes(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["suspend", "--dry-run"]) == 0

@@ -1,8 +1,8 @@
 """`training.jobs.checkpointed`, with the time of each rank's steps written to a file.
 
-Runs on the cluster: `python noted.py DIRECTORY WORKERS MUTE`. Every rank counts from a different
-number, so that the UI's output shows whose step it is. With MUTE 1 telemetry is disabled in every
-other epoch.
+Runs on the cluster: `python timed_checkpointed.py DIRECTORY WORKERS MUTE`. Every rank counts from
+a different number, so that the UI's output shows whose step it is. With MUTE 1 telemetry is
+disabled in every other epoch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost of an analysis of a run of 1,000 ranks: `python -m tests.bench.look_cost`.
+"""The cost of an analysis of a run of 1,000 ranks: `python -m tests.bench.diagnosis_cost`.
 
 CPU time of what the UI computes once a second: the findings and the numbers of the diagnosis, and
 the rank table with its distribution.

@@ -60,7 +60,7 @@ def test_yaml_quotes_what_would_read_as_something_else() -> None:
     assert "\x1b" not in yaml({"log": "\x1b[31mred"})
 
 
-def test_order_sorts_numbers_by_size_whatever_their_unit() -> None:
+def test_order_sorts_numbers_by_size_in_any_unit() -> None:
     columns = (Column("took", "TOOK"),)
     texts = ("1 m 05 s", "900 ms", "–", "18.5 s", "1.2 GiB", "900 MiB")
     rows = [Row(text, (Cell(text),)) for text in texts]
@@ -77,7 +77,7 @@ def test_gpu_columns_are_there_only_when_a_rank_has_one() -> None:
         assert {len(row.cells) for row in shown.rows} == {len(table.columns)}
 
 
-def test_pods_say_which_ranks_they_carry() -> None:
+def test_pods_list_their_ranks() -> None:
     simulation = at(wide(16, until_s=20), 20)
     table = PodRows()
     rows = table.rows(simulation.session.store, simulation.now_s, Order())
@@ -100,7 +100,7 @@ def test_a_drill_reports_a_grace_only_where_there_is_one() -> None:
     assert sorted(reported) == ["pod-delete, grace 30 s, hit rank 1", "slow-rank, hit rank 1"]
 
 
-def test_words_of_a_long_command_stand_off_from_it_and_wrap_under_one_another() -> None:
+def test_help_of_a_long_command_is_indented_and_aligned() -> None:
     for width in (66, 40, 5):
         lines = help_text("drills", width).plain.splitlines()
         at_line = next(n for n, line in enumerate(lines) if line.startswith("  :drill ["))

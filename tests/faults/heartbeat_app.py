@@ -1,4 +1,4 @@
-"""A UI that writes a heartbeat: `python -m tests.faults.beating FILE`.
+"""A UI that writes a heartbeat: `python -m tests.faults.heartbeat_app FILE`.
 
 One line per beat of its event loop, with the step that it shows. Its run is ten times as fast as a
 real one. Used to test a terminal that stops reading.
