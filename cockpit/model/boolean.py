@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
-WORDS = {
+VALUES = {
     "1": True, "true": True, "yes": True, "y": True, "on": True,
     "0": False, "false": False, "no": False, "n": False, "off": False,
 }  # fmt: skip
@@ -16,7 +16,7 @@ WORDS = {
 def parse_boolean(text: str) -> bool:
     """Return the value; case and surrounding spaces are ignored. Raises ValueError."""
     try:
-        return WORDS[text.strip().lower()]
+        return VALUES[text.strip().lower()]
     except KeyError:
         raise ValueError("true or false is expected") from None
 

@@ -45,7 +45,7 @@ class PodPast(Struct, frozen=True):
     """When it was first listed; of those in the first list, when they were made."""
     ip: str = ""
     states: tuple[PodState, ...] = ()
-    gone_s: float | None = None
+    removed_s: float | None = None
 
     def left_s(self, since_s: float) -> float | None:
         """When it was first not well, from `since_s` on, having been well before."""
@@ -82,7 +82,7 @@ class Past(Struct):
     deaths: deque[NodeDeath] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     """By source, the newest last."""
-    _heard: dict[str, float] = field(default_factory=dict)
+    _last_update_s: dict[str, float] = field(default_factory=dict)
     """By source: the time until which no data is expected."""
     _removed: dict[str, None] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class Past(Struct):
 
     def take_health(self, event: SourceHealth) -> None:
         """Logs and some backend events may be rare: only a failure is a gap."""
-        source, last_update_s = event.source, self._heard.get(event.source)
+        source, last_update_s = event.source, self._last_update_s.get(event.source)
         gaps = self.gaps.get(source, ())
         is_open = bool(gaps) and gaps[-1].ended_s is None
         if event.ok and not event.absent:
@@ -118,7 +118,7 @@ class Past(Struct):
                 and _is_late(event.at_s, last_update_s)
             ):
                 gaps = (*gaps, Gap(source, last_update_s, event.at_s, "no data"))
-            self._heard[source] = max(event.at_s, event.retry_at_s or -math.inf)
+            self._last_update_s[source] = max(event.at_s, event.retry_at_s or -math.inf)
         elif last_update_s is not None and not is_open:
             why = event.error or ("it was not there" if event.absent else "it failed")
             gaps = (*gaps, Gap(source, min(last_update_s, event.at_s), None, why))
@@ -148,8 +148,8 @@ class Past(Struct):
             self._note_removed(pod.name, pod.ended_s or at_s)
 
     def _note_removed(self, name: str, at_s: float) -> None:
-        if (pod := self.pods[name]).gone_s is None:
-            self.pods[name] = replace(pod, gone_s=at_s)
+        if (pod := self.pods[name]).removed_s is None:
+            self.pods[name] = replace(pod, removed_s=at_s)
             self._removed[name] = None
 
 

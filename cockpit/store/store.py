@@ -131,7 +131,7 @@ class Store(Struct):
     """The UID of the cluster, which changes when it is deleted and created again with its name."""
     groups: dict[str, WorkerGroup] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
-    pods_gone: dict[str, float] = field(default_factory=dict)
+    removed_pods: dict[str, float] = field(default_factory=dict)
     """When a pod was first seen failed or missing."""
     ready_counts: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=500))
     """How many worker pods were ready, at each change of that number."""
@@ -317,12 +317,12 @@ class Store(Struct):
         self.pods_complete = not event.more
         if not event.more:
             for name in self.pods.keys() - pods.keys():
-                self.pods_gone.setdefault(name, event.at_s)
+                self.removed_pods.setdefault(name, event.at_s)
         for pod in event.pods:
             if pod.phase is PodPhase.FAILED:
-                self.pods_gone.setdefault(pod.name, pod.ended_s or event.at_s)
-        while len(self.pods_gone) > REMOVED_KEPT:
-            del self.pods_gone[next(iter(self.pods_gone))]
+                self.removed_pods.setdefault(pod.name, pod.ended_s or event.at_s)
+        while len(self.removed_pods) > REMOVED_KEPT:
+            del self.removed_pods[next(iter(self.removed_pods))]
         self.pods = pods
         if event.more:
             return

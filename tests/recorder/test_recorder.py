@@ -100,7 +100,7 @@ def test_the_store_of_a_recording_is_the_store_that_was_live(tmp_path: Path) -> 
     for name in theirs.curves:
         assert list(mine.curves[name]) == list(theirs.curves[name])
     assert store.pods == live.pods
-    assert store.pods_gone == live.pods_gone
+    assert store.removed_pods == live.removed_pods
     assert store.jobs == live.jobs
     assert store.drills == live.drills
     assert list(store.notices) == list(live.notices)

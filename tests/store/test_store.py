@@ -93,7 +93,7 @@ def test_a_loss_that_is_nan_on_one_rank_shows_in_the_mean() -> None:
 def test_a_pod_that_failed_or_left_the_list_no_longer_exists_since_then() -> None:
     dead = pod(TWO.name, TWO.ip, phase=PodPhase.FAILED, ended_s=7.5)
     store = reduced([pods(1.0, HEAD, ONE, TWO), pods(8.0, HEAD, dead), pods(9.0, HEAD)])
-    assert store.pods_gone == {ONE.name: 8.0, TWO.name: 7.5}
+    assert store.removed_pods == {ONE.name: 8.0, TWO.name: 7.5}
     assert [count for _, count in store.ready_counts] == [2, 0]
 
 

@@ -187,7 +187,7 @@ def test_a_notice_is_part_of_the_snapshot(tmp_path: Path) -> None:
     notice = Notice(run="r", attempt=1, rank=0, reason="CheckpointDamaged", message="c is no good")
     stream = StreamFile(tmp_path / "s.jsonl")
     stream.append(1.0, notice)
-    assert [record.body for record in stream.story.records()] == [notice]
+    assert [record.body for record in stream.snapshot.records()] == [notice]
     stream.close()
 
 
@@ -248,7 +248,7 @@ def test_a_new_writer_continues_in_the_newest_file_with_the_snapshot(tmp_path: P
     last = records(before[-1])[-1].seq
     stream = StreamFile(path, disk_bytes=40_000, segments=4)
     stream.append(9000.0, Run(run="s"))
-    assert [record.body for record in stream.story.records()][-2:] == [STORY[7], Run(run="s")]
+    assert [record.body for record in stream.snapshot.records()][-2:] == [STORY[7], Run(run="s")]
     stream.close()
     assert segments(path)[1:] == before
     assert records(before[-1])[-1] == Record(last + 1, 9000.0, Run(run="s"))

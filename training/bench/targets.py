@@ -162,12 +162,12 @@ def utilization(world: World) -> Iterator[list[float]]:
     gpu = Gpu((f"GPU-{torch.cuda.get_device_properties(world.device).uuid}",))
     over = threading.Event()
 
-    def look() -> None:
+    def poll() -> None:
         while not over.wait(SAMPLED_EACH_S):
             if (percent := gpu.read().utilization_percent) is not None:
                 seen.append(percent)
 
-    thread = threading.Thread(target=look, name="utilization", daemon=True)
+    thread = threading.Thread(target=poll, name="utilization", daemon=True)
     thread.start()
     try:
         yield seen

@@ -24,7 +24,7 @@ from training.telemetry.worker import attempt_observer
 
 PARTS_S = 120.0
 """How long rank 0 waits for the other ranks' parts of a checkpoint."""
-_LOOK_S = 0.02
+_CHECK_EVERY_S = 0.02
 
 
 class FolderCheckpoints:
@@ -99,7 +99,7 @@ class FolderCheckpoints:
         """Wait for the other ranks' parts: until then the previous one must not be deleted."""
         deadline = time.monotonic() + PARTS_S
         while not is_finished(path):
-            if self._is_left.wait(_LOOK_S):
+            if self._is_left.wait(_CHECK_EVERY_S):
                 return False
             if time.monotonic() > deadline:
                 print(f"{path.name} is unfinished after {PARTS_S:.0f} s", flush=True)

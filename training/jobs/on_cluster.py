@@ -36,7 +36,7 @@ from training.telemetry.worker import relay
 from training.telemetry.worker.relay import Hello, RankEvent, Relay
 from training.telemetry.worker.sender import ActorSink
 
-LOOK_S = 0.25
+CHECK_EVERY_S = 0.25
 """Interval of reading the agents' events."""
 PLACE_S = 10.0
 """How long recently available resources may take to be available again."""
@@ -137,7 +137,7 @@ def _watch(
     results: dict[Any, dict[str, Any]] = {}
     waiting = list(runs)
     while waiting:
-        done, waiting = ray.wait(waiting, timeout=LOOK_S)
+        done, waiting = ray.wait(waiting, timeout=CHECK_EVERY_S)
         if telemetry:
             telemetry.on_events(_take_events(agents))
         for one in done:

@@ -57,7 +57,7 @@ def train(
     if world.rank == 0:
         for idle in limits.without_effect(settings, world, uses_ddp=parallel.uses_ddp):
             print(idle, flush=True)
-    groups = parallel.learners
+    groups = parallel.example_groups
     check_shares(data.held_out, groups)
     stages = world.size // groups.size
     batches = feed(data.train, sampler(settings, groups, len(data.train), stages), settings)

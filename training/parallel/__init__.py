@@ -43,7 +43,7 @@ class Parallel(Protocol):
         ...
 
     @property
-    def learners(self) -> World:
+    def example_groups(self) -> World:
         """The ranks that divide the examples of a step. Ranks that process the same examples, such
         as a pipeline's stages, count once.
         """

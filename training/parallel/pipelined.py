@@ -69,7 +69,7 @@ class Pipelined(Whole):
         ]
 
     @property
-    def learners(self) -> World:
+    def example_groups(self) -> World:
         """Every stage gets the same examples, so all stages count as one."""
         return World(0, 1, self._world.local_rank, self._world.device)
 

@@ -41,7 +41,7 @@ class Whole:
         return [item for item in self.model.parameters() if item.requires_grad]
 
     @property
-    def learners(self) -> World:
+    def example_groups(self) -> World:
         return self._world
 
     def optimizer(self, settings: TrainSettings) -> Optimizer:

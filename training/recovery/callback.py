@@ -13,7 +13,7 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 
 from training.recovery import deaths, elastic, spares
-from training.recovery.settings import LOOK_S, SPARES
+from training.recovery.settings import CHECK_EVERY_S, SPARES
 from training.recovery.spares import Spares
 from training.telemetry.failsafe import guarded
 
@@ -67,7 +67,7 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
             return
         if type(previous_state) is not type(current_state):
             elastic.wait_for_the_dead(self._nodes)
-        elif time.monotonic() - self._counted_s < LOOK_S:
+        elif time.monotonic() - self._counted_s < CHECK_EVERY_S:
             return
         elastic.refresh(self._elastic_run)
         self._counted_s = time.monotonic()

@@ -15,7 +15,7 @@ SPARE_MEMORY_BYTES = int(float(os.environ.get("COCKPIT_RECOVERY_SPARE_MB", "1024
 IMPORTS_BYTES = 512 << 20
 """The memory of a run's libraries in a process: 0.49 GB with torch and Ray Train."""
 
-LOOK_S = 2.0
+CHECK_EVERY_S = 2.0
 """How often the controller checks for nodes without spares."""
 
 KEEP_S = 30 * 24 * 3600

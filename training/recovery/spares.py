@@ -27,7 +27,7 @@ from typing import Any
 import ray
 
 from training.recovery.nodes import ANSWER_S, Node, alive
-from training.recovery.settings import IMPORTS_BYTES, KEEP_S, LOOK_S, SPARE_MEMORY_BYTES
+from training.recovery.settings import CHECK_EVERY_S, IMPORTS_BYTES, KEEP_S, SPARE_MEMORY_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Spares:
     def _run(self) -> None:
         try:
             runtime_env = self._wait_for_imports()
-            while runtime_env and not self._end.wait(LOOK_S):
+            while runtime_env and not self._end.wait(CHECK_EVERY_S):
                 self._check(runtime_env)
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
@@ -66,7 +66,7 @@ class Spares:
         if that is too late.
         """
         before = -1
-        while not self._end.wait(LOOK_S):
+        while not self._end.wait(CHECK_EVERY_S):
             runtime_env, names = ray.get(self._workers[0].execute_async(loaded))
             if len(names) == before:
                 _publish(names, lean="GPU" in self._resources)

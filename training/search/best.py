@@ -73,7 +73,7 @@ def chosen(
 
 def commands(job: str, settings: Mapping[str, Any]) -> tuple[str, str]:
     """As commands, with and without cockpit."""
-    texts = {name: _word(value) for name, value in settings.items()}
+    texts = {name: _text(value) for name, value in settings.items()}
     given = [f"--set {shlex.quote(f'{name}={text}')}" for name, text in texts.items()]
     flags = [f"--{name.replace('_', '-')} {shlex.quote(text)}" for name, text in texts.items()]
     return (
@@ -82,5 +82,5 @@ def commands(job: str, settings: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -53,7 +53,7 @@ class Draw:
         return isinstance(self.values[0], int)
 
 
-_WORD = re.compile(r"[^\s(]+(?:\([^)]*\)?)?\S*")
+_TERM = re.compile(r"[^\s(]+(?:\([^)]*\)?)?\S*")
 _PARTS = re.compile(r"(\w+)=(\w+)\(([^()]*)\)")
 
 
@@ -61,7 +61,7 @@ def parse_space(text: str, settings: Iterable[Setting]) -> tuple[Draw, ...]:
     """`settings`: those that may be searched. Raises SpaceError."""
     known = {item.name: item for item in settings}
     draws: dict[str, Draw] = {}
-    for label in _WORD.finditer(text):
+    for label in _TERM.finditer(text):
         parts = _PARTS.fullmatch(label[0])
         if parts is None:
             why = f"{label[0]} is not NAME=KIND(VALUES), as learning_rate=log(1e-4,1e-1)"

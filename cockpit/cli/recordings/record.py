@@ -26,7 +26,7 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import loss_of, step_of
 
 LINE_EVERY_S = 60.0
-LOOK_EVERY_S = 1.0
+CHECK_EVERY_S = 1.0
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -84,7 +84,7 @@ class Watch:
     def until_over(self, *, forever: bool) -> None:
         """Until each run that was recorded is over; with `forever`, until it is ended."""
         while not self.is_ended and (forever or self._begun or not self._is_any_done):
-            self.session.wait(lambda store: False, LOOK_EVERY_S)
+            self.session.wait(lambda store: False, CHECK_EVERY_S)
             self._poll()
             if self.guarding is not None and self.guarding.done():
                 self.guarding.result()

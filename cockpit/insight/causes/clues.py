@@ -246,7 +246,7 @@ def _of_pods(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue]
     for pod in _hosts(store, attempt):
         if not pod.reason:
             continue
-        at_s = pod.ended_s or store.pods_gone.get(pod.name)
+        at_s = pod.ended_s or store.removed_pods.get(pod.name)
         if at_s is None or not _is_near(at_s, attempt, end_s):
             continue
         found = clue_of(pod.reason, "pod status", at_s, pod=pod.name, node=pod.host)

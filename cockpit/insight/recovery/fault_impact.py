@@ -15,7 +15,7 @@ import math
 
 from msgspec import Struct
 
-from cockpit.insight.recovery.pace import LOOK_S, Pace, back_s, stalls
+from cockpit.insight.recovery.pace import CHECK_EVERY_S, Pace, back_s, stalls
 from cockpit.insight.recovery.replacement_pods import ReplacementPods
 from cockpit.model.drill import Drill, Stage
 from cockpit.model.run import Phase, RunState
@@ -207,12 +207,12 @@ def _troubles(
         # A rank without which an attempt was made after the fault is not missing.
         has_rank = bool(drill.ranks) and (not on or not pod.ip or pod.ip in on)
         left_s = pod.left_s(since_s)
-        if left_s is None and pod.gone_s is not None and pod.gone_s >= since_s:
-            left_s = pod.gone_s
+        if left_s is None and pod.removed_s is not None and pod.removed_s >= since_s:
+            left_s = pod.removed_s
         if left_s is not None:
-            again_s = None if pod.gone_s is not None else pod.ready_s(left_s)
+            again_s = None if pod.removed_s is not None else pod.ready_s(left_s)
             ended_s = math.inf if again_s is None else again_s
-            began_s = left_s if pod.gone_s is None else min(left_s, pod.gone_s)
+            began_s = left_s if pod.removed_s is None else min(left_s, pod.removed_s)
             found.append(Trouble(began_s, ended_s, "backend", has_rank))
     if attempt is None:
         return found
@@ -245,7 +245,7 @@ def _silences(
     store: Store, run: RunView, drill: Drill, pace: Pace, attempt: AttemptView, since_s: float
 ) -> list[Trouble]:
     """Of the complete run, and of each rank that was hit."""
-    until = since_s + LOOK_S
+    until = since_s + CHECK_EVERY_S
     if attempt.ended_s is not None:
         until = min(until, attempt.ended_s)
     limit, last_updates = pace.stall_s, last_update_s(store, run)

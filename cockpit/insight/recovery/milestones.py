@@ -19,7 +19,7 @@ from cockpit.insight.recovery.fault_impact import (
     first_step_s,
     next_fault_s,
 )
-from cockpit.insight.recovery.pace import LOOK_S, Pace, back_s, below_s, reached_s
+from cockpit.insight.recovery.pace import CHECK_EVERY_S, Pace, back_s, below_s, reached_s
 from cockpit.insight.recovery.replacement_pods import ReplacementPods
 from cockpit.model.drill import Drill, Instant, Milestone
 from cockpit.model.run import Phase
@@ -41,7 +41,7 @@ CAUSES: tuple[tuple[Milestone, Milestone], ...] = (
     (M.POD_REPLACED, M.POD_READY),
 )
 """(cause, effect), each cause's own cause before it."""
-NOTED_S = 0.05
+CLOCK_TOLERANCE_S = 0.05
 """Smaller differences between two clocks are not noted."""
 
 
@@ -107,7 +107,7 @@ def on_one_clock(
             continue
         early_s = after[cause] - after[effect]
         after[effect] = after[cause]
-        if early_s >= NOTED_S:
+        if early_s >= CLOCK_TOLERANCE_S:
             notes.append(
                 f"{effect.value}: {early_s:.1f} s before {cause.value} by the clock of "
                 f"{seen[effect].source}; shown at the same time"
@@ -170,7 +170,7 @@ def _of_new(
         begun_s = first_step_s(run, view)
         if begun_s is None:
             continue
-        if begun_s >= min(until_s, first_s + LOOK_S):
+        if begun_s >= min(until_s, first_s + CHECK_EVERY_S):
             break
         ranks = len(view.placements)
         other = before and ranks and ranks != before and pace.curve == "samples_per_s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.insight.recovery.fault_impact import FaultImpact, next_fault_s
-from cockpit.insight.recovery.pace import LOOK_S, Pace
+from cockpit.insight.recovery.pace import CHECK_EVERY_S, Pace
 from cockpit.model.drill import Drill, Instant, Milestone
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
@@ -18,7 +18,7 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
 
     While the throughput is not back: up to the end of the search for it.
     """
-    until_s = drill.injected_s + LOOK_S
+    until_s = drill.injected_s + CHECK_EVERY_S
     if _has_all(instants):
         until_s = drill.injected_s + max(i.after_s for i in instants)
     lines = []

@@ -33,9 +33,9 @@ BELOW_RECORDS = 3
 BELOW_SIGMAS = 3.0
 STALL_S = 5.0
 STALL_INTERVALS = 5.0
-LOOK_S = 1_800.0
+CHECK_EVERY_S = 1_800.0
 """The search for a recovered throughput ends then."""
-FIRST_LOOK_S = 120.0
+FIRST_CHECK_S = 120.0
 """Usually enough, since the UI computes it repeatedly."""
 
 
@@ -106,7 +106,7 @@ def below_s(run: RunView, pace: Pace, since_s: float, until_s: float) -> float |
     if pace.rate is None:
         return None
     least = pace.rate - max(pace.rate * (100.0 - BACK_PERCENT) / 100.0, BELOW_SIGMAS * pace.spread)
-    times, rates = records(run, pace, since_s, min(until_s, since_s + 3 * FIRST_LOOK_S))
+    times, rates = records(run, pace, since_s, min(until_s, since_s + 3 * FIRST_CHECK_S))
     for at in range(len(rates) - BELOW_RECORDS + 1):
         if max(rates[at : at + BELOW_RECORDS]) < least:
             return times[at]
@@ -120,7 +120,7 @@ def back_s(
     if pace.rate is None:
         return None
     least = pace.rate * scale * BACK_PERCENT / 100.0
-    for check_s in (FIRST_LOOK_S, LOOK_S):
+    for check_s in (FIRST_CHECK_S, CHECK_EVERY_S):
         found = _back_s(run, pace, since_s, min(until_s, since_s + check_s), least)
         if found is not None:
             return found

@@ -19,7 +19,7 @@ class ReplacementPods(Struct, frozen=True):
     """Unix seconds; None: not yet, or not for all of them."""
 
     hit: tuple[PodPast, ...]
-    gone_s: float | None = None
+    removed_s: float | None = None
     """The first of them."""
     replaced_s: float | None = None
     ready_s: float | None = None
@@ -36,12 +36,12 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     """The replacement of the pods of a drill."""
     hit = tuple(hit_pods(store, drill))
     since_s = drill.injected_s
-    removed = [pod for pod in hit if pod.gone_s is not None]
+    removed = [pod for pod in hit if pod.removed_s is not None]
     replaced_by = _matched(store, removed)
     new: list[PodPast] = []
     ready: list[float | None] = []
     for pod in hit:
-        if pod.gone_s is None and (left_s := pod.left_s(since_s)) is not None:
+        if pod.removed_s is None and (left_s := pod.left_s(since_s)) is not None:
             ready.append(pod.ready_s(left_s))
         elif (other := replaced_by.get(pod.name)) is not None:
             new.append(other)
@@ -51,7 +51,7 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     whole = bool(ready) and len(known) == len(ready) and not missing
     return ReplacementPods(
         hit=hit,
-        gone_s=min((pod.gone_s for pod in hit if pod.gone_s is not None), default=None),
+        removed_s=min((pod.removed_s for pod in hit if pod.removed_s is not None), default=None),
         replaced_s=max(pod.seen_s for pod in new) if new and not missing else None,
         ready_s=max(known) if whole else None,
         waits=bool(missing) or len(known) < len(ready),
@@ -83,7 +83,7 @@ def _matched(store: Store, removed: Sequence[PodPast]) -> dict[str, PodPast]:
 
 def _taken(store: Store) -> list[PodPast]:
     drills = [drill for drill in store.drills if not _scales(drill)]
-    return [pod for drill in drills for pod in hit_pods(store, drill) if pod.gone_s is not None]
+    return [pod for drill in drills for pod in hit_pods(store, drill) if pod.removed_s is not None]
 
 
 def _scales(drill: Drill) -> bool:
@@ -93,8 +93,8 @@ def _scales(drill: Drill) -> bool:
 
 def _went_s(pod: PodPast) -> float:
     """When it was last ready: one list usually contains its end and its replacement."""
-    assert pod.gone_s is not None
+    assert pod.removed_s is not None
     well = [at for at, state in enumerate(pod.states) if state.is_well]
     if well and well[-1] + 1 < len(pod.states):
-        return min(pod.gone_s, pod.states[well[-1] + 1].at_s)
-    return pod.gone_s
+        return min(pod.removed_s, pod.states[well[-1] + 1].at_s)
+    return pod.removed_s

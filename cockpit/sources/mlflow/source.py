@@ -69,15 +69,15 @@ class MlflowSource(PollingSource):
         self._artifacts: dict[str, tuple[float, str, tuple[str, ...]]] = {}
         """By run of MLflow: when they were listed, its status then, and what they are."""
         self._complaint = ""
-        self._told: tuple[TrackedRun, ...] = ()
+        self._same_runs: tuple[TrackedRun, ...] = ()
 
     async def poll(self) -> AsyncGenerator[Event, None]:
         if not self._settings.url:
             yield self.health(ABSENT_S, absent=True, error=self._settings.why_not or NOWHERE)
             return
         found = await self._watched()
-        if _told(found) != _told(self._told):
-            self._told = found
+        if _same_runs(found) != _same_runs(self._same_runs):
+            self._same_runs = found
             yield TrackedRunsListed(at_s=self._clock(), source=self.name, runs=found)
         yield self.health(error=self._complaint)
 
@@ -116,7 +116,7 @@ class MlflowSource(PollingSource):
         return replace(run, artifacts=names)
 
 
-def _told(runs: Sequence[TrackedRun]) -> list[tuple[TrackedRun, str]]:
+def _same_runs(runs: Sequence[TrackedRun]) -> list[tuple[TrackedRun, str]]:
     """The parts that can change. A NaN metric is not equal to itself."""
     return [(replace(run, metrics={}), repr(run.metrics)) for run in runs]
 

@@ -17,7 +17,7 @@ from training.telemetry.metric_table import CURVES
 MOST_POINTS = 2_000
 LEAST_STEP_S = 10
 """How often the Prometheus that Ray sets up looks; finer steps would repeat points."""
-LOOK_BACK_S = 15 * 86_400.0
+HISTORY_S = 15 * 86_400.0
 """Prometheus keeps 15 days by default."""
 MOST_NODES = 256
 """More addresses would make a query too long for the proxies on the way."""

@@ -152,10 +152,10 @@ class PrometheusSource(PollingSource):
     ) -> list[Event]:
         """The curves of the run from its beginning to where they are known."""
         end_s = min(server_s, run.first_point_s or run.ended_s or server_s)
-        coarse_s = history.step_of(history.LOOK_BACK_S)
+        coarse_s = history.step_of(history.HISTORY_S)
         query = history.beginning(run.id, coarse_s, selector)
         # The last step must be the end itself: a run that has just begun is only there.
-        first_s = end_s - history.LOOK_BACK_S // coarse_s * coarse_s
+        first_s = end_s - history.HISTORY_S // coarse_s * coarse_s
         reported = await client.range(query, first_s, end_s, coarse_s)
         begun = [curve.times[0] - coarse_s for curve in reported if curve.times]
         # The run may be older than its first event; its series show when it began.

@@ -27,7 +27,7 @@ from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
 from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.views.drills.catalog_rows import fault_rows
-from cockpit.tui.views.drills.dry_run import game_day_lines, said
+from cockpit.tui.views.drills.dry_run import game_day_lines, preview_lines
 
 if TYPE_CHECKING:
     from cockpit.actions.drills import DrillActions
@@ -88,7 +88,7 @@ async def inject(app: AppBase, actions: DrillActions, form: DrillForm) -> bool:
     question = confirmation(
         app,
         f"Inject {plan.name}?",
-        said(app.store, plan, experiment.seed, armed, notes),
+        preview_lines(app.store, plan, experiment.seed, armed, notes),
         "Inject",
         typed=heads[0] if heads else "",
     )

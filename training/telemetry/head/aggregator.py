@@ -54,7 +54,7 @@ class Aggregator:
         self._worlds: dict[str, World] = {}
         self._hangs: dict[str, HangRound] = {}
         self._phases, self._trial_runs = Phases(), TrialRuns()
-        for record in self._stream.story.records():  # of the aggregator before this one
+        for record in self._stream.snapshot.records():  # of the aggregator before this one
             self._learn(self._phases.wrote(record.body))
             self._trial_runs.wrote(record.body)
         self._meter = meter

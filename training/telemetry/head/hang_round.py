@@ -38,7 +38,7 @@ class HangRound:
         stale_s: float = HEARTBEAT_SILENT_S,
     ) -> None:
         self._run, self._attempt, self._clock = run, attempt, clock
-        self._collect_s, self._silent_s = collect_s, stale_s
+        self._collect_s, self._stale_s = collect_s, stale_s
         self._ranks = ranks
         self._came_s: dict[int, float] = {}
         """By rank with a watchdog: when its newest record arrived."""
@@ -83,7 +83,7 @@ class HangRound:
         if self._since_s is None or now_s - self._since_s < self._collect_s:
             return None
         stale = [
-            rank for rank in self._ranks if now_s - self._came_s.get(rank, now_s) >= self._silent_s
+            rank for rank in self._ranks if now_s - self._came_s.get(rank, now_s) >= self._stale_s
         ]
         record = Hang(
             run=self._run,

@@ -48,7 +48,7 @@ class StreamFile:
             self._end_line()
 
     @property
-    def story(self) -> SegmentSnapshot:
+    def snapshot(self) -> SegmentSnapshot:
         return self._snapshot
 
     def append(self, t: float, body: Body) -> None:

@@ -41,7 +41,7 @@ class World:
     ) -> None:
         self._run, self._clock = run, clock
         self._full_ranks, self._turn_ranks = full_ranks, turn_ranks
-        self._large_tick_s, self._silent_after_s = large_tick_s, silent_after_s
+        self._large_tick_s, self._stale_after_s = large_tick_s, silent_after_s
         self._attempt = 0
         self._began_s = 0.0
         self._ranks: tuple[int, ...] = ()
@@ -146,7 +146,7 @@ class World:
         for rank in set(self._ranks).union(self._newest):
             last_updates = self._newest.get(rank)
             stale_s = at_s - (last_updates.s if last_updates else self._began_s)
-            if stale_s >= self._silent_after_s:
+            if stale_s >= self._stale_after_s:
                 quiet.append((-stale_s, rank))
         return {rank: None for _, rank in sorted(quiet)}
 

@@ -98,7 +98,7 @@ class Sections:
         """On a GPU: record an event on the current stream; the argument is the change of open
         sections.
         """
-        self.asks = True
+        self.needs_more = True
         """Whether `end_step` has more to do than to record the end of a step."""
         self.on_step_end: Callable[[float, Any], None] | None = None
         """Called with the clock at the end of a step and its values. Must not raise."""
@@ -151,9 +151,9 @@ class Sections:
             )
             if self._is_marking:
                 self._needed = self._marked
-        if self.asks:
+        if self.needs_more:
             self._begin_marks()
-            self.asks = self._device is not None or self._is_broken
+            self.needs_more = self._device is not None or self._is_broken
         if len(self.written) > FULL:
             self.make_room()
 
@@ -177,7 +177,7 @@ class Sections:
         """
         self.read()
         self._read_stamps()
-        self.asks = True  # CUDA may be in use now, or another thread execute the steps
+        self.needs_more = True  # CUDA may be in use now, or another thread execute the steps
         with self._lock:
             blocked_s, self._blocked_s = self._blocked_s, None
             sums_s, steps = self._sums_s, self._steps
@@ -293,7 +293,7 @@ class Sections:
         """Stop using events. The host's clock is no substitute: it times how fast kernels are
         queued.
         """
-        self._is_broken, self.asks, self._is_marking = True, True, False
+        self._is_broken, self.needs_more, self._is_marking = True, True, False
         self._device, self.mark = None, None
         self._pending.clear()
 

@@ -142,7 +142,7 @@ class RankTelemetry:
                 sections.end_step()
                 sections.read()
                 self._fold.step(*step_values)
-            elif sections.asks:
+            elif sections.needs_more:
                 sections.end_step(step_values)
             else:  # what `end_step` does on most steps, and no more code than that
                 written = sections.written

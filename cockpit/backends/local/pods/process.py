@@ -30,8 +30,8 @@ CLUSTER_VARIABLE = "COCKPIT_LOCAL_CLUSTER"
 POD_VARIABLE = "COCKPIT_LOCAL_POD"
 
 _PROC = Path("/proc")
-_EXEC_LOOKS = 5
-_EXEC_LOOK_S = 0.002
+_EXEC_CHECKS = 5
+_EXEC_CHECK_S = 0.002
 
 
 class ProcessId(Struct, frozen=True):
@@ -167,10 +167,10 @@ def _environment(pid: int) -> bytes:
     processes started without any variable are empty for good.
     """
     path = _PROC / str(pid) / "environ"
-    for _ in range(_EXEC_LOOKS):
+    for _ in range(_EXEC_CHECKS):
         if (environment := path.read_bytes()) or not (_PROC / str(pid) / "maps").read_bytes():
             return environment
-        time.sleep(_EXEC_LOOK_S)
+        time.sleep(_EXEC_CHECK_S)
     return b""
 
 

@@ -17,7 +17,7 @@ from cockpit.store.store import Store
 MOST_RANKS = 16
 
 
-def said(
+def preview_lines(
     store: Store, plan: DrillPlan, seed: int, armed: Sequence[Armed], notes: Sequence[str]
 ) -> list[str]:
     """`notes`: warnings."""

@@ -36,7 +36,7 @@ MOST_KEPT = 200
 """Earlier drills of this machine that are shown: each is compared with all of its kind."""
 LINGERS_S = 120.0
 """How long a drill that is over stays above the catalogue, unless it is closed before."""
-LOOK_EVERY_S = 2.0
+CHECK_EVERY_S = 2.0
 """How often to check for drills of other cockpit processes."""
 LEAST_TABLE = 4
 """Lines: the title, the columns' titles, and two rows."""
@@ -208,7 +208,7 @@ class DrillsView(SortedView):
         if ended != self._ended:
             self._ended, self._folder, self._asked_s = ended, None, -math.inf
         now_s = time.monotonic()
-        if not self._reading and now_s - self._asked_s >= LOOK_EVERY_S:
+        if not self._reading and now_s - self._asked_s >= CHECK_EVERY_S:
             self._asked_s, self._reading = now_s, True
             self._read()
         both = self._past.all(state.store, self._kept, state.now_s)

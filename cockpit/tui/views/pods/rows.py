@@ -126,7 +126,7 @@ class PodRows:
         self._query: tuple[object, ...] = ()
         self._nodes: dict[str, Node] = {}
         self._ranks: dict[str, tuple[int, ...]] = {}
-        self._words: dict[str, tuple[Pod, str]] = {}
+        self._texts: dict[str, tuple[Pod, str]] = {}
         self._widest: dict[int, int] = {}
         self._keys: list[str] = []
 
@@ -188,18 +188,18 @@ class PodRows:
             pods.sort(key=lambda pod: key(self._line(pod, 0.0)), reverse=order.down)
         elif order.down:
             pods.reverse()
-        if len(self._words) > 2 * len(store.pods):
-            self._words.clear()
+        if len(self._texts) > 2 * len(store.pods):
+            self._texts.clear()
         return pods
 
     def _text(self, pod: Pod) -> str:
         """The text that a filter searches."""
-        known = self._words.get(pod.name)
+        known = self._texts.get(pod.name)
         if known is not None and known[0] is pod:
             return known[1]
         terms = (pod.name, pod.group, pod.phase.value, pod.ip, pod.host, pod.replica, pod.reason)
         text = "\n".join(terms).casefold()
-        self._words[pod.name] = (pod, text)
+        self._texts[pod.name] = (pod, text)
         return text
 
     def _widths(self) -> dict[int, int]:

@@ -25,14 +25,14 @@ def test_a_pod_is_remembered_with_when_it_came_was_ready_and_went() -> None:
         ]
     )
     two, three = store.past.lives([TWO.name, THREE.name])
-    assert (two.seen_s, two.left_s(15.0), two.gone_s) == (1.0, 20.0, 21.0)
-    assert (three.seen_s, three.ready_s(0.0), three.gone_s) == (22.0, 30.0, None)
+    assert (two.seen_s, two.left_s(15.0), two.removed_s) == (1.0, 20.0, 21.0)
+    assert (three.seen_s, three.ready_s(0.0), three.removed_s) == (22.0, 30.0, None)
 
 
 def test_the_first_pages_of_a_list_take_no_pod_away() -> None:
     first = replace(pods(10.0, HEAD, ONE), more=False)
     store = reduced([first, replace(pods(20.0, HEAD), more=True)])
-    assert store.past.pods[ONE.name].gone_s is None
+    assert store.past.pods[ONE.name].removed_s is None
 
 
 def test_pods_that_were_deleted_long_ago_are_dropped() -> None:
