@@ -55,7 +55,7 @@ def test_ratios_are_taken_turn_by_turn_so_that_a_slow_turn_is_in_neither() -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         (seconds(0.0000123), "12.3 µs"),
         (seconds(0.00456), "4.56 ms"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from cockpit.cli.output.run_rows import run_events
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.model.drill import Drill
 from cockpit.model.error import UsageError
@@ -90,6 +91,23 @@ def test_events_come_newest_first_with_unique_keys() -> None:
     times = [row.cells[0][0] for row in rows]
     assert times == sorted(times, reverse=True)
     assert len({row.key for row in rows}) == len(rows)
+
+
+def test_attempts_have_the_same_text_in_the_ui_and_in_cockpit_events() -> None:
+    store = at(digits(), 110).session.store
+    run = current_run(store)
+    assert run is not None
+    assert len(run.attempts) > 1
+    shown = [
+        f"{row.cells[2][0].lower()} {row.cells[3][0]}"
+        for row in event_rows(store)
+        if row.cells[2][0].startswith("Attempt ")
+    ]
+    assert sorted(shown) == sorted(row["message"] for row in run_events(run))
+    assert any(
+        line.startswith("attempt 2 started with 2 ranks, resumed at step ") for line in shown
+    )
+    assert any(line.startswith("attempt 1 ended: ") for line in shown)
 
 
 def test_a_drill_reports_a_grace_only_where_there_is_one() -> None:

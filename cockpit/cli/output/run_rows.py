@@ -11,6 +11,7 @@ from cockpit.insight.metrics.stall import stall
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.model.text import one_line
 from cockpit.store import selectors
+from cockpit.store.attempt_events import attempt_events
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.store import Store
 
@@ -18,25 +19,14 @@ from cockpit.store.store import Store
 def run_events(run: RunView) -> Iterator[dict[str, Any]]:
     """The attempts of a run as events, in the form of the backend's notices."""
     shared = {"source": "telemetry", "kind": "Run", "name": run.name or run.id}
-    for number, attempt in run.attempts.items():
-        if attempt.started_s is not None:
-            where = "" if attempt.first_step is None else f", first step {attempt.first_step}"
-            message = f"attempt {number} with {len(attempt.placements)} ranks{where}"
-            yield {
-                "at_s": attempt.started_s,
-                **shared,
-                "reason": "AttemptStarted",
-                "message": message,
-                "warning": False,
-            }
-        if attempt.ended_s is not None:
-            yield {
-                "at_s": attempt.ended_s,
-                **shared,
-                "reason": "AttemptEnded",
-                "message": f"attempt {number}: {attempt.reason or 'finished'}",
-                "warning": attempt.reason not in ("", "finished"),
-            }
+    for event in attempt_events(run):
+        yield {
+            "at_s": event.at_s,
+            **shared,
+            "reason": "AttemptEnded" if event.is_end else "AttemptStarted",
+            "message": f"attempt {event.number} {event.message}",
+            "warning": event.warning,
+        }
 
 
 def run_row(run: RunView, now_s: float) -> dict[str, Any]:
@@ -100,7 +90,7 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
     if run.phases and not run.state.is_over:
         since_s, _, phase = run.phases[-1]
         if phase is not Phase.RUNNING:
-            parts.append(f"{phase.value} for {max(0.0, now_s - since_s):.0f} s")
+            parts.append(f"{phase.value} for {format.age(now_s - since_s)}")
     stalled = stall(run, now_s)
     if stalled is not None:
         parts.append(f"STALLED for {format.duration(now_s - stalled.since_s)}")
@@ -125,7 +115,7 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
 def _checkpoint(known: Checkpoint, at_s: float | None, now_s: float) -> str:
     parts = [] if known.step is None else [f"step {known.step}"]
     if at_s is not None:
-        parts.append(f"{max(0.0, now_s - at_s):.0f} s ago")
+        parts.append(f"{format.age(now_s - at_s)} ago")
     if known.size_bytes is not None:
         parts.append(_size(known.size_bytes))
     if known.took_s is not None:

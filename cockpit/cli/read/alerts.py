@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cockpit import format
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.tables import as_json, print_json, print_rows
@@ -132,7 +133,7 @@ def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
         )
     if reported.at_risk is not None:
         steps = "" if reported.at_risk.steps is None else f"{reported.at_risk.steps:,} steps, "
-        facts.append(f"Lost if killed now: {steps}{reported.at_risk.seconds:.0f} s")
+        facts.append(f"Lost if killed now: {steps}{format.age(reported.at_risk.seconds)}")
     if reported.cost is not None:
         money = reported.cost.lost_money
         price = "" if money is None else f", {money:,.2f}"

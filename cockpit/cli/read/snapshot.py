@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from cockpit import format
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row, reported_rows, run_events, run_lines, run_row
@@ -247,7 +248,7 @@ def print_status(store: Store, how: str, now_s: float) -> None:
         print("", *run_lines(run, now_s), sep="\n")
         print_ranks(store, now_s)
     for name, age, why in selectors.stale_sources(store, now_s):
-        state = "no data yet" if age is None else f"{age:.0f} s old"
+        state = "no data yet" if age is None else f"{format.age(age)} old"
         print(f"Source {name} is stale ({state}){': ' + why if why else ''}")
 
 

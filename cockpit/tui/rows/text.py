@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from cockpit import format
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
 from cockpit.model.run import JobStatus, RunState
-from cockpit.model.text import one_line
+from cockpit.store import attempt_events
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import stale_sources
 from cockpit.tui.terminal.cells import shorten
@@ -61,8 +61,7 @@ def last_failed_attempt(run: RunView) -> AttemptView | None:
 
 
 def attempt_end(reason: str, at_s: float | None = None) -> str:
-    when = f" at {clock(at_s)}" if at_s is not None else ""
-    return f"ended{when}: {one_line(reason or 'finished', 300)}"
+    return attempt_events.attempt_end(reason, "" if at_s is None else clock(at_s))
 
 
 def number_style(value: float | None, style: str = "") -> str:

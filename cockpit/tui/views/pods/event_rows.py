@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nlargest
 
-from cockpit.format import plural
 from cockpit.model.text import one_line
+from cockpit.store.attempt_events import attempt_events
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.rows.text import attempt_end, clock, run_status, run_style
+from cockpit.tui.rows.text import clock, run_status, run_style
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 EVENT_COLUMNS = (
@@ -87,18 +87,9 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
     run = current_run(store)
     if run is None:
         return
-    for number, attempt in run.attempts.items():
-        name = run.name or run.id
-        if attempt.started_s is not None:
-            text = "started"
-            if count := len(attempt.placements):
-                text += f" with {plural(count, 'rank')}"
-            if attempt.first_step is not None and number > 1:
-                text += f", resumed at step {attempt.first_step:,}"
-            yield attempt.started_s, name, f"Attempt {number}", text, "good"
-        if attempt.ended_s is not None:
-            style = "warning" if attempt.reason else "good"
-            yield attempt.ended_s, name, f"Attempt {number}", attempt_end(attempt.reason), style
+    for event in attempt_events(run):
+        style = "warning" if event.warning else "good"
+        yield event.at_s, run.name or run.id, f"Attempt {event.number}", event.message, style
     if run.ended_s is not None and run.state.is_over:
         yield run.ended_s, run.name or run.id, "Run", _end(run), run_style(run)
 
