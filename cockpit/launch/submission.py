@@ -142,7 +142,7 @@ def script_spec(
     """Any command, run in a copy of `environment.working_dir`, by default of `directory`."""
     if not argv:
         raise UsageError("There is no command to launch", todo="cockpit launch -- python train.py")
-    scripts = [Path(word).stem for word in argv if word.endswith(".py")]
+    scripts = [Path(text).stem for text in argv if text.endswith(".py")]
     name = scripts[0] if scripts else Path(argv[0]).name
     return LaunchSpec(
         entrypoint=argv,

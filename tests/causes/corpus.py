@@ -104,7 +104,7 @@ def worker(rank: int, reason: str, phase: PodPhase = PodPhase.FAILED) -> PodsLis
     )
 
 
-def nodes(dead: int | None = None, said: str = "") -> NodesListed:
+def nodes(dead: int | None = None, text: str = "") -> NodesListed:
     return NodesListed(
         at_s=T0 if dead is None else ENDED_S - 2,
         source="ray",
@@ -115,7 +115,7 @@ def nodes(dead: int | None = None, said: str = "") -> NodesListed:
                 f"w-{rank}",
                 False,
                 rank != dead,
-                state_message=said if rank == dead else "",
+                state_message=text if rank == dead else "",
             )
             for rank, ip in enumerate(WORKER_IPS)
         ),

@@ -136,8 +136,8 @@ def test_disagreeing_clues_are_of_low_confidence() -> None:
 
 def test_lost_node_does_not_contradict_what_led_to_it() -> None:
     disk = event("w-1", "Evicted", "The node was low on resource: ephemeral-storage.")
-    gone = event("w-1", "NodeNotReady", "Node m-1 status is now: NodeNotReady")
-    found = verdict(Case("x", Category.STORAGE, attempt("rank 1: its node died", disk, gone)))
+    removed = event("w-1", "NodeNotReady", "Node m-1 status is now: NodeNotReady")
+    found = verdict(Case("x", Category.STORAGE, attempt("rank 1: its node died", disk, removed)))
     assert (found.category, found.confidence) == (Category.STORAGE, Confidence.HIGH)
 
 

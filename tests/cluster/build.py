@@ -123,10 +123,10 @@ def missing() -> str:
 def _go_lacking() -> str:
     if shutil.which("go") is None:
         return "Go is not installed"
-    said = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"go(\d+)\.(\d+)", said)
+    reported = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", reported)
     if found is None or (int(found[1]), int(found[2])) < GO:
-        return f"Go is older than {GO[0]}.{GO[1]} ({said.strip()})"
+        return f"Go is older than {GO[0]}.{GO[1]} ({reported.strip()})"
     return ""
 
 

@@ -132,8 +132,8 @@ class ControlPlane:
         folder = self.authority.folder
         context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
         with urllib.request.urlopen(request, context=context, timeout=30) as answer:
-            said = answer.read()
-        return json.loads(said) if said[:1] in (b"{", b"[") else said.decode()
+            text = answer.read()
+        return json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
 
     def wait_until_ready(self) -> None:
         """Until the API server is, and the default namespace has its ServiceAccount."""
@@ -151,8 +151,8 @@ class ControlPlane:
                 if ended := self.space.ended():
                     raise RuntimeError(ended) from error
                 if time.monotonic() > deadline:
-                    said = self.space.said("kube-apiserver")
-                    raise RuntimeError(f"no answer to {path}: {error}\n{said}") from error
+                    text = self.space.said("kube-apiserver")
+                    raise RuntimeError(f"no answer to {path}: {error}\n{text}") from error
                 time.sleep(0.1)
 
     def _start_others(self) -> None:

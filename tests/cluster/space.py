@@ -189,8 +189,8 @@ class Space:
 
     def ended(self) -> str:
         """The end of the log of failed background processes; empty when all run."""
-        gone = [name for name in self.processes if not self.alive(name)]
-        return "\n".join(f"{name} ended:\n{self.said(name)}" for name in gone)
+        removed = [name for name in self.processes if not self.alive(name)]
+        return "\n".join(f"{name} ended:\n{self.said(name)}" for name in removed)
 
     def said(self, name: str, lines: int = 15) -> str:
         """The end of a process's output."""

@@ -34,14 +34,14 @@ def own_folder(programs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_down_ends_all_that_up_started() -> None:
-    said = _run("up")
+    text = _run("up")
     [space] = kept()
     plane = ControlPlane.of(space)
-    assert said.splitlines()[-1] == f"export KUBECONFIG={plane.kubeconfig}"
+    assert text.splitlines()[-1] == f"export KUBECONFIG={plane.kubeconfig}"
     assert _run("status") == f"{space.name}: {plane.server}, kubeconfig {plane.kubeconfig}\n"
     _start_pod(plane)
     traces = Traces.of(space)
-    assert {word.split()[0] for word in traces.seen()} == {"process", "group", "folder", "device"}
+    assert {label.split()[0] for label in traces.seen()} == {"process", "group", "folder", "device"}
     assert _run("down") == f"ended {space.name}\n"
     assert traces.seen() == []
     assert _run("status") == ""
@@ -56,11 +56,11 @@ def test_up_clears_what_a_crash_left() -> None:
     for pid in traces.processes():
         _kill(pid)
     _until(lambda: not traces.processes())
-    assert {word.split()[0] for word in traces.seen()} >= {"group", "folder"}
+    assert {text.split()[0] for text in traces.seen()} >= {"group", "folder"}
     _run("up", "--control-plane")
     [space] = kept()
     assert ControlPlane.of(space).ask("GET", "/readyz") == "ok"
-    assert not [word for word in traces.seen() if word.split()[0] in ("group", "folder")]
+    assert not [text for text in traces.seen() if text.split()[0] in ("group", "folder")]
     _run("down")
     assert traces.seen() == []
 

@@ -79,9 +79,9 @@ def test_without_root_it_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_packages_it_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "/nowhere")
-    said = build.missing()
-    assert said.startswith("apt-get install containerd runc ")
-    assert "(containerd, runc, nft, " in said
+    text = build.missing()
+    assert text.startswith("apt-get install containerd runc ")
+    assert "(containerd, runc, nft, " in text
 
 
 def test_without_go_nothing_is_built_and_the_reason_is_printed(

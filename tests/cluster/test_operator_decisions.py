@@ -105,8 +105,8 @@ def test_missing_workers_take_the_lowest_free_indices() -> None:
 @pytest.mark.parametrize(("asked", "made"), [(7, 5), (3, 3), (0, 0)])
 def test_replicas_beyond_the_maximum_are_clamped(asked: int, made: int) -> None:
     assert len(decide(cluster(asked)).creations) == made
-    told = status(cluster(asked), [], None, None, NOW)
-    assert told.get("desiredWorkerReplicas", 0) == made
+    reported = status(cluster(asked), [], None, None, NOW)
+    assert reported.get("desiredWorkerReplicas", 0) == made
 
 
 def test_named_workers_go_first_and_nothing_else_does() -> None:
@@ -153,10 +153,10 @@ def test_a_suspended_group_has_no_pods() -> None:
 
 
 def test_zeros_are_left_out_of_the_status() -> None:
-    told = status(cluster(0), [], None, None, NOW)
-    assert not [name for name in told if name.endswith("WorkerReplicas") and not told[name]]
-    assert "readyWorkerReplicas" not in told
-    assert told["desiredGPU"] == "4"
+    reported = status(cluster(0), [], None, None, NOW)
+    assert not [name for name in reported if name.endswith("WorkerReplicas") and not reported[name]]
+    assert "readyWorkerReplicas" not in reported
+    assert reported["desiredGPU"] == "4"
 
 
 def test_ready_stays_the_state_while_pods_are_dead() -> None:
@@ -164,18 +164,18 @@ def test_ready_stays_the_state_while_pods_are_dead() -> None:
     first = status(wanted, [head(), worker(0)], None, None, NOW)
     assert first["state"] == "ready"
     later = replace(wanted, status=first)
-    told = status(later, [head(), worker(0, ready="False")], None, None, NOW)
-    assert told["state"] == "ready"
-    assert "readyWorkerReplicas" not in told
+    reported = status(later, [head(), worker(0, ready="False")], None, None, NOW)
+    assert reported["state"] == "ready"
+    assert "readyWorkerReplicas" not in reported
 
 
 def test_a_pod_that_cannot_be_made_is_a_condition_until_it_can() -> None:
     refused = Trouble("exceeded quota", "FailedCreateWorkerPod")
     wanted = cluster(1)
-    told = status(wanted, [head()], None, refused, NOW)
-    condition = next(c for c in told["conditions"] if c["type"] == "ReplicaFailure")
+    reported = status(wanted, [head()], None, refused, NOW)
+    condition = next(c for c in reported["conditions"] if c["type"] == "ReplicaFailure")
     assert (condition["status"], condition["message"]) == ("True", "exceeded quota")
-    later = replace(wanted, status=told)
+    later = replace(wanted, status=reported)
     kinds = [c["type"] for c in status(later, [head()], None, None, NOW)["conditions"]]
     assert "ReplicaFailure" not in kinds
 
@@ -184,8 +184,8 @@ def test_suspension_takes_two_steps_there_and_one_back() -> None:
     wanted = cluster(0, suspend=True)
     suspending = status(wanted, [head()], None, None, NOW)
     assert _true(suspending) == {"HeadPodReady", "RayClusterProvisioned", "RayClusterSuspending"}
-    gone = replace(wanted, status=suspending)
-    suspended = status(gone, [], None, None, NOW)
+    removed = replace(wanted, status=suspending)
+    suspended = status(removed, [], None, None, NOW)
     assert _true(suspended) == {"RayClusterSuspended"}
     assert suspended["state"] == "suspended"
     for suspend, held in ((None, {"RayClusterSuspended"}), (False, set())):
@@ -195,18 +195,18 @@ def test_suspension_takes_two_steps_there_and_one_back() -> None:
 
 
 def test_time_alone_is_not_worth_a_request() -> None:
-    told = status(cluster(1), [head()], None, None, NOW)
-    assert not differs(told, {**told, "lastUpdateTime": "later", "observedGeneration": 9})
-    assert differs(told, {**told, "availableWorkerReplicas": 3})
+    reported = status(cluster(1), [head()], None, None, NOW)
+    assert not differs(reported, {**reported, "lastUpdateTime": "later", "observedGeneration": 9})
+    assert differs(reported, {**reported, "availableWorkerReplicas": 3})
 
 
 def test_ray_is_started_with_what_the_container_may_use() -> None:
     resources = {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "4"}
     found = parameters({"block": "false"}, {"limits": resources})
     assert (found["num-cpus"], found["num-gpus"], found["memory"]) == ("2", "4", "1073741824")
-    said = command(found, head=True)
-    assert said.startswith("ray start --head ")
-    assert " --block " in said
+    text = command(found, head=True)
+    assert text.startswith("ray start --head ")
+    assert " --block " in text
     given = parameters({"num-cpus": "0", "log-color": "false"}, {}, address="head")
     assert " --address=head:6379 " in command(given, head=False)
     assert " --log-color=false " in command(given, head=False)
@@ -217,9 +217,9 @@ def test_the_token_reaches_every_container_that_connects_to_ray() -> None:
     pods = [head_pod(secured), worker_pod(secured, secured.groups[0], 0, 0, "")]
     for made in pods:
         for container in (*made["spec"]["containers"], *made["spec"].get("initContainers", ())):
-            said = {variable["name"]: variable for variable in container["env"]}
-            assert said["RAY_AUTH_MODE"]["value"] == "token"
-            reference = said["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
+            data = {variable["name"]: variable for variable in container["env"]}
+            assert data["RAY_AUTH_MODE"]["value"] == "token"
+            reference = data["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
             assert reference == {"name": "demo", "key": "auth_token"}
 
 
@@ -277,5 +277,5 @@ def test_quantities_add_up_and_are_written_as_kubernetes_does(
     assert str(total(Quantity.parse(part) for part in parts)) == sum_
 
 
-def _true(told: dict[str, Any]) -> set[str]:
-    return {c["type"] for c in told["conditions"] if c["status"] == "True"}
+def _true(reported: dict[str, Any]) -> set[str]:
+    return {c["type"] for c in reported["conditions"] if c["status"] == "True"}

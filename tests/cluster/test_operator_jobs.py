@@ -55,9 +55,9 @@ class FakeDashboard:
                     dashboard.jobs[request["submission_id"]] = request
                 self._answer(200, {"stopped": True})
 
-            def _answer(self, status: int, said: Object) -> None:
+            def _answer(self, status: int, text: Object) -> None:
                 dashboard.tokens.add(self.headers.get("X-Ray-Authorization", ""))
-                content = json.dumps(said).encode()
+                content = json.dumps(text).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
@@ -158,9 +158,9 @@ def address(control_plane: Testbed) -> str:
 
 @pytest.fixture
 def dashboard(address: str) -> Iterator[FakeDashboard]:
-    played = FakeDashboard(address)
-    yield played
-    played.close()
+    replayed = FakeDashboard(address)
+    yield replayed
+    replayed.close()
 
 
 @pytest.fixture

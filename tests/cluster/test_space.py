@@ -52,7 +52,7 @@ def test_a_closed_space_leaves_nothing(host_rules: None) -> None:
     space.run("mount", "-t", "tmpfs", "tmpfs", space.folder / "var-work")
     for hierarchy in hierarchies():
         (hierarchy / space.group / "pods" / "pod").mkdir(parents=True)
-    assert {word.split()[0] for word in traces.seen()} == {"process", "group", "folder", "device"}
+    assert {text.split()[0] for text in traces.seen()} == {"process", "group", "folder", "device"}
     space.close()
     assert traces.seen() == []
 
@@ -65,7 +65,7 @@ def test_a_space_ends_with_the_killed_process_that_opened_it() -> None:
         opener.kill()
         opener.wait()
         _until_gone(space.pid)
-    assert [word for word in traces.seen() if word.startswith("process")] == []
+    assert [text for text in traces.seen() if text.startswith("process")] == []
     Space.open().close()
     assert traces.seen() == []
 

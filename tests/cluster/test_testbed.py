@@ -94,11 +94,11 @@ def test_a_port_of_a_pod_is_forwarded(api: CoreV1Api, pods: str) -> None:
     through = forward.socket(80)
     through.setblocking(True)
     through.sendall(b"GET /forwarded HTTP/1.0\r\n\r\n")
-    said = b""
+    text = b""
     while part := through.recv(4096):
-        said += part
+        text += part
     through.close()
-    assert said.endswith(b"you asked /forwarded")
+    assert text.endswith(b"you asked /forwarded")
 
 
 def test_a_service_is_reached_through_the_api_server(kubernetes: Testbed, pods: str) -> None:
@@ -112,13 +112,13 @@ def test_a_pod_reaches_a_service_by_name_and_by_address(
     service = kubernetes.plane.ask("GET", f"/api/v1/namespaces/{pods}/services/{WEB}")
     address = service["spec"]["clusterIP"]
     for host in (WEB, f"{WEB}.{pods}.svc.cluster.local", address):
-        said = _exec(api, pods, sys.executable, "-c", ASK, f"http://{host}:8000/{host}")
-        assert said.strip() == f"you asked /{host}"
+        text = _exec(api, pods, sys.executable, "-c", ASK, f"http://{host}:8000/{host}")
+        assert text.strip() == f"you asked /{host}"
 
 
 def test_a_pod_asks_the_api_server_as_its_service_account(api: CoreV1Api, pods: str) -> None:
-    said = _exec(api, pods, sys.executable, "-c", CALL_HOME)
-    assert said.strip() == f"system:serviceaccount:{pods}:default"
+    text = _exec(api, pods, sys.executable, "-c", CALL_HOME)
+    assert text.strip() == f"system:serviceaccount:{pods}:default"
 
 
 def test_a_container_that_ends_is_started_again(kubernetes: Testbed, pods: str) -> None:
@@ -131,8 +131,8 @@ def test_a_container_that_ends_is_started_again(kubernetes: Testbed, pods: str) 
 
 
 def test_nothing_in_a_pod_reaches_the_world(api: CoreV1Api, pods: str) -> None:
-    said = _exec(api, pods, "bash", "-c", "echo > /dev/tcp/192.0.2.1/80")
-    assert "No route to host" in said
+    text = _exec(api, pods, "bash", "-c", "echo > /dev/tcp/192.0.2.1/80")
+    assert "No route to host" in text
 
 
 def test_a_pod_that_is_evicted_goes(kubernetes: Testbed, pods: str) -> None:
@@ -240,7 +240,7 @@ def _pod(name: str, program: str, *, gpus: int = 0) -> dict[str, Any]:
 
 
 def _exec(api: CoreV1Api, namespace: str, *command: str) -> str:
-    said: str = stream(
+    text: str = stream(
         api.connect_get_namespaced_pod_exec,
         "client",
         namespace,
@@ -250,7 +250,7 @@ def _exec(api: CoreV1Api, namespace: str, *command: str) -> str:
         stdin=False,
         tty=False,
     )
-    return said
+    return text
 
 
 def _phase(testbed: Testbed, namespace: str, name: str) -> str:
@@ -282,8 +282,8 @@ def _status_for(kubeconfig: Path, path: str) -> int:
     context = ssl.create_default_context(cafile=cluster["cluster"]["certificate-authority"])
     context.load_cert_chain(user["user"]["client-certificate"], user["user"]["client-key"])
     try:
-        with urllib.request.urlopen(cluster["cluster"]["server"] + path, context=context) as said:
-            return int(said.status)
+        with urllib.request.urlopen(cluster["cluster"]["server"] + path, context=context) as text:
+            return int(text.status)
     except urllib.error.HTTPError as error:
         return error.code
 

@@ -29,7 +29,7 @@ def conduct(
     journal: Path,
     *,
     at: Stage = Stage.DURING,
-    look: Callable[[Store], None] | None = None,
+    observe: Callable[[Store], None] | None = None,
     abort: bool = False,
 ) -> DrillRecord:
     """Run the drill to its end. `look` is called once, when it has reached the stage `at`.
@@ -43,15 +43,15 @@ def conduct(
     def over(store: Store) -> bool:
         nonlocal looked
         view = store.drilling.get(experiment.id)
-        if view is not None and look is not None and not looked and view.stage is at:
+        if view is not None and observe is not None and not looked and view.stage is at:
             looked = True
-            look(store)
+            observe(store)
             if abort:
                 experiment.abort("seen enough")
         return done.done()
 
     assert session.wait(over, TIMEOUT_S), f"{asked.name} did not end in {TIMEOUT_S:g} s"
-    assert looked == (look is not None), f"not {at.value!r}: {done.result().why}"
+    assert looked == (observe is not None), f"not {at.value!r}: {done.result().why}"
     record = done.result()
     assert not list(journal.glob("*")), "nothing is left to undo"
     return record

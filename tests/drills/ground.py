@@ -108,7 +108,7 @@ class Obedient:
             unavailable=dict.fromkeys(("kuberay", "local", "address"), self.obstacle_here),
         )
 
-    async def prepare(self, ground: DrillContext, victims: Victims, order: Order) -> Prepared:
+    async def prepare(self, context: DrillContext, victims: Victims, order: Order) -> Prepared:
         if self.missing:
             raise CockpitError("It cannot be done.", self.missing)
         self.hit.append(victims)
@@ -154,7 +154,7 @@ def plan(*faults: str, **changes: object) -> DrillPlan:
 
 
 def experiment(
-    ground: ScriptedContext,
+    context: ScriptedContext,
     faults: Fault | Obedient | Mapping[str, Fault | Obedient],
     wanted: DrillPlan | None = None,
     *,
@@ -165,9 +165,9 @@ def experiment(
     given = faults if isinstance(faults, Mapping) else {faults.name: faults}
     known = {name: one.fault if isinstance(one, Obedient) else one for name, one in given.items()}
     return Experiment(
-        ground,
+        context,
         wanted or plan(*known),
-        prober or ContextProber(ground),
+        prober or ContextProber(context),
         journal=journal,
         fault=known.__getitem__,
         timing=timing,
@@ -179,20 +179,20 @@ def trained() -> list[Event]:
     return before_the_kill()
 
 
-def recovering(ground: ScriptedContext) -> Callable[[], Awaitable[None]]:
+def recovering(context: ScriptedContext) -> Callable[[], Awaitable[None]]:
     """A fault that kills: the pod and its attempt end, and the run recovers."""
 
     async def kill() -> None:
         for event in the_recovery()[1:]:
-            ground.dispatch(event)
+            context.dispatch(event)
 
     return kill
 
 
-def pods_back(ground: ScriptedContext) -> None:
+def pods_back(context: ScriptedContext) -> None:
     """A pod is deleted, and its replacement is ready."""
-    ground.dispatch(pods(ground.clock(), HEAD, ONE))
-    ground.dispatch(pods(ground.clock(), HEAD, ONE, THREE))
+    context.dispatch(pods(context.clock(), HEAD, ONE))
+    context.dispatch(pods(context.clock(), HEAD, ONE, THREE))
 
 
 __all__ = ["FREEZE", "HEAD", "ONE", "QUICK", "THREE", "TWO"]

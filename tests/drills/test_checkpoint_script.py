@@ -104,9 +104,9 @@ def test_a_restore_stops_a_copy_that_continues_and_waits_for_its_end(checkpoint:
     eventually((checkpoint.parent / f".{NAME}" / "undone").exists)
     assert undoing.poll() is None
     process.send_signal(signal.SIGCONT)
-    _, said = process.communicate(timeout=20)
+    _, text = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert "undone before it began" in said
+    assert "undone before it began" in text
     assert undoing.wait(timeout=20) == 0
     assert content(checkpoint) == before
     assert left(checkpoint) == ["checkpoint_1"]

@@ -36,11 +36,11 @@ def test_its_command_runs_a_shipped_game_day_with_flags_that_there_are(
     nightly: dict[str, Any],
 ) -> None:
     pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    program, verb, *words = pod["containers"][0]["command"]
+    program, verb, *text = pod["containers"][0]["command"]
     assert (program, verb) == ("cockpit", "drill")
     parser = Parser(prog="cockpit drill", parents=[common_flags()])
     drill.arguments(parser, "drill")
-    args = parser.parse_args(words)
+    args = parser.parse_args(text)
     assert args.what == "run"
     assert args.yes
     plan.require_no_flags_of_a_fault(args)
@@ -75,7 +75,7 @@ def test_what_it_keeps_outlives_the_pod(nightly: dict[str, Any]) -> None:
     claims = {one["name"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
     mounts = {one["mountPath"] for one in container["volumeMounts"] if one["name"] in claims}
     assert kept["XDG_STATE_HOME"] in mounts
-    junit = next(word for word in container["command"] if word.startswith("--junit="))
+    junit = next(text for text in container["command"] if text.startswith("--junit="))
     assert str(Path(junit.partition("=")[2]).parent) in mounts
 
 

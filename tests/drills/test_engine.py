@@ -39,11 +39,11 @@ SAFE = ProbeSpec("safe", "safe")
 
 
 async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None:
-    ground = ScriptedContext(trained())
-    drill = experiment(ground, Obedient(apply=recovering(ground)))
+    context = ScriptedContext(trained())
+    drill = experiment(context, Obedient(apply=recovering(context)))
     record = await drill.conduct()
     assert record.verdict is Verdict.PASSED, record.why
-    assert ground.stages == [
+    assert context.stages == [
         Stage.PREPARING, Stage.BEFORE, Stage.INJECTING, Stage.RECOVERING, Stage.AFTER, Stage.ENDED,
     ]  # fmt: skip
     measured = record.recoveries[0]
@@ -52,65 +52,65 @@ async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None
     assert measured.drill.seed == drill.seed
     assert measured.drill.parameters == {"much": "1.0"}
     assert record.fault == "obedient"
-    assert [event.record for event in ground.ended] == [record]
-    asked = [call[0] for call in ground.backend.asked]
+    assert [event.record for event in context.ended] == [record]
+    asked = [call[0] for call in context.backend.asked]
     assert (asked[0], asked[-1]) == ("hold", "release")
 
 
 async def test_a_run_that_stays_away_fails() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
 
     async def kill() -> None:
-        pods_back(ground)
+        pods_back(context)
 
-    record = await experiment(ground, Obedient(apply=kill)).conduct()
+    record = await experiment(context, Obedient(apply=kill)).conduct()
     assert record.verdict is Verdict.FAILED
     assert "did not come back" in record.why
     assert any("not all was seen within 0.3 s" in note for note in record.notes)
 
 
 async def test_nothing_is_injected_when_the_hypothesis_does_not_hold_before() -> None:
-    ground, fault = ScriptedContext(trained()), Obedient()
+    context, fault = ScriptedContext(trained()), Obedient()
     prober = Scripted({"ready": [(False, "1 of 2 ready")]})
-    drill = experiment(ground, fault, plan(hypothesis=(READY,)), prober=prober)
+    drill = experiment(context, fault, plan(hypothesis=(READY,)), prober=prober)
     record = await drill.conduct()
     assert record.verdict is Verdict.REFUSED
     assert "ready: 1 of 2 ready" in record.why
     assert not record.drills
-    assert not any(isinstance(event, DrillInjected) for event in ground.told)
+    assert not any(isinstance(event, DrillInjected) for event in context.told)
 
 
 async def test_a_run_that_has_just_begun_has_some_time_for_a_steady_state() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     prober = Scripted({"ready": [(None, "2 of 3 losses"), (True, "3 of 3 losses")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
-    drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
+    drill = experiment(context, Obedient(apply=recovering(context)), wanted, prober=prober)
     record = await drill.conduct()
     assert record.verdict is Verdict.PASSED, record.why
-    said = [event.message for event in ground.told if isinstance(event, DrillStaged)]
-    assert "no steady state yet: ready: 2 of 3 losses" in said
-    assert ground.stages[1:3] == [Stage.BEFORE, Stage.BEFORE]
+    lines = [event.message for event in context.told if isinstance(event, DrillStaged)]
+    assert "no steady state yet: ready: 2 of 3 losses" in lines
+    assert context.stages[1:3] == [Stage.BEFORE, Stage.BEFORE]
     assert [stage for stage, _ in record.stages][1:3] == [Stage.BEFORE, Stage.INJECTING]
     assert [probe.value for probe in record.probes if probe.when == "before"] == ["3 of 3 losses"]
 
 
 async def test_a_steady_state_is_not_waited_for_where_no_run_continues() -> None:
-    ground = ScriptedContext([pods(1.0, HEAD, ONE, TWO)])
+    context = ScriptedContext([pods(1.0, HEAD, ONE, TWO)])
     prober = Scripted({"ready": [(None, "there is no run"), (True, "a run")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, before_s=10.0))
-    record = await experiment(ground, Obedient(), wanted, prober=prober).conduct()
+    record = await experiment(context, Obedient(), wanted, prober=prober).conduct()
     assert record.verdict is Verdict.REFUSED
     assert "there is no run" in record.why
 
 
 async def test_a_hypothesis_that_cannot_be_asked_is_not_taken_to_hold() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
 
     class Away(Scripted):
         async def ask(self, *asked: object) -> tuple[bool | None, str]:
             raise UnreachableError("Nobody answers.")
 
-    drill = experiment(ground, Obedient(), plan(hypothesis=(READY,)), prober=Away({}))
+    drill = experiment(context, Obedient(), plan(hypothesis=(READY,)), prober=Away({}))
     record = await drill.conduct()
     assert record.verdict is Verdict.REFUSED
     assert record.probes[0].ok is None
@@ -118,22 +118,22 @@ async def test_a_hypothesis_that_cannot_be_asked_is_not_taken_to_hold() -> None:
 
 
 async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
 
     class Silent(Scripted):
         async def ask(self, *asked: object) -> tuple[bool | None, str]:
             await asyncio.Event().wait()
             raise AssertionError
 
-    drill = experiment(ground, Obedient(), plan(hypothesis=(READY,)), prober=Silent({}))
+    drill = experiment(context, Obedient(), plan(hypothesis=(READY,)), prober=Silent({}))
     assert "no answer within 0.3 s" in (await drill.conduct()).why
 
 
 async def test_hypothesis_is_judged_by_its_last_result_after_the_fault() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     prober = Scripted({"ready": [(True, "2"), (False, "1"), (True, "2 again")]})
     wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, after_s=10.0))
-    drill = experiment(ground, Obedient(apply=recovering(ground)), wanted, prober=prober)
+    drill = experiment(context, Obedient(apply=recovering(context)), wanted, prober=prober)
     record = await drill.conduct()
     assert record.verdict is Verdict.PASSED, record.why
     assert [(probe.when, probe.value) for probe in record.probes] == [
@@ -142,19 +142,19 @@ async def test_hypothesis_is_judged_by_its_last_result_after_the_fault() -> None
 
 
 async def test_a_probe_that_fails_while_the_fault_lasts_fails_the_drill() -> None:
-    ground = ScriptedContext(trained())
-    fault = Obedient(apply=recovering(ground), lasts_s=0.3)
+    context = ScriptedContext(trained())
+    fault = Obedient(apply=recovering(context), lasts_s=0.3)
     prober = Scripted({"steady": [(False, "40 %")]})
-    record = await experiment(ground, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
+    record = await experiment(context, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
     assert record.verdict is Verdict.FAILED
     assert "while the fault lasted: steady: 40 %" in record.why
 
 
 async def test_a_connection_lost_in_the_middle_does_not_end_the_drill() -> None:
-    ground = ScriptedContext(trained())
-    fault = Obedient(apply=recovering(ground), lasts_s=0.3)
+    context = ScriptedContext(trained())
+    fault = Obedient(apply=recovering(context), lasts_s=0.3)
     prober = Scripted({"steady": [(None, "the API server is away")]})
-    record = await experiment(ground, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
+    record = await experiment(context, fault, plan(hypothesis=(STEADY,)), prober=prober).conduct()
     assert record.verdict is Verdict.PASSED, record.why
     assert [(probe.ok, probe.value) for probe in record.probes] == [
         (None, "the API server is away")
@@ -162,37 +162,37 @@ async def test_a_connection_lost_in_the_middle_does_not_end_the_drill() -> None:
 
 
 async def test_the_journal_is_written_before_the_fault_is_applied() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
+    context, journal = ScriptedContext(trained()), Journal()
     seen: list[tuple[Undo, ...]] = []
 
     async def look() -> None:
         seen.extend(entry.undo for entry in journal.entries())
-        await recovering(ground)()
+        await recovering(context)()
 
     fault = Obedient(apply=look, undo=(FREEZE,), lasts_s=0.1)
-    record = await experiment(ground, fault, journal=journal).conduct()
+    record = await experiment(context, fault, journal=journal).conduct()
     assert seen == [(FREEZE,)]
     assert record.verdict is Verdict.PASSED, record.why
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
     assert any("let it run again" in note for note in record.notes)
 
 
 async def test_the_user_can_abort_in_the_middle_and_what_was_done_is_undone() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
-    drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
+    context, journal = ScriptedContext(trained()), Journal()
+    drill = experiment(context, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
     going = asyncio.create_task(drill.conduct())
-    await until(lambda: Stage.DURING in ground.stages)
+    await until(lambda: Stage.DURING in context.stages)
     await asyncio.to_thread(drill.abort)
     record = await asyncio.wait_for(going, 5)
     assert (record.verdict, record.why) == (Verdict.ABORTED, "by the user")
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
     assert record.drills
 
 
 async def test_an_abort_of_an_injection_that_hangs_makes_the_fault_refuse() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
+    context, journal = ScriptedContext(trained()), Journal()
     begun = asyncio.Event()
 
     async def hang() -> None:
@@ -200,32 +200,32 @@ async def test_an_abort_of_an_injection_that_hangs_makes_the_fault_refuse() -> N
         await asyncio.Event().wait()
 
     wanted = plan(timeouts=replace(QUICK, inject_s=0.1))
-    drill = experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), wanted, journal=journal)
+    drill = experiment(context, Obedient(apply=hang, undo=(FREEZE,)), wanted, journal=journal)
     going = asyncio.create_task(drill.conduct())
     await asyncio.wait_for(begun.wait(), 5)
     drill.abort()
     await asyncio.wait_for(going, 5)
-    assert ("exec", ONE.name, "thaw", "refuse") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw", "refuse") in context.backend.asked
     assert journal.entries() == []
 
 
 async def test_an_abort_undoes_a_slow_injection_after_it_has_begun() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
+    context, journal = ScriptedContext(trained()), Journal()
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
         begun.set()
         await may_end.wait()
-        ground.backend.asked.append(("fault",))
+        context.backend.asked.append(("fault",))
 
     fault = Obedient(apply=slow, undo=(FREEZE,), lasts_s=9.0)
-    drill = experiment(ground, fault, journal=journal)
+    drill = experiment(context, fault, journal=journal)
     going = asyncio.create_task(drill.conduct())
     await asyncio.wait_for(begun.wait(), 5)
     drill.abort()
     asyncio.get_running_loop().call_later(0.1, may_end.set)
     assert (await asyncio.wait_for(going, 5)).verdict is Verdict.ABORTED
-    done = [asked for asked in ground.backend.asked if asked[0] in ("fault", "exec")]
+    done = [asked for asked in context.backend.asked if asked[0] in ("fault", "exec")]
     assert done == [("fault",), ("exec", ONE.name, "thaw")]
     assert journal.entries() == []
 
@@ -239,13 +239,13 @@ async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
                     "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
                 )
 
-    ground, journal = ScriptedContext(trained(), Lost()), Journal()
+    context, journal = ScriptedContext(trained(), Lost()), Journal()
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
-    drill = experiment(ground, fault, journal=journal, timing=Timing(renew_s=0.05))
+    drill = experiment(context, fault, journal=journal, timing=Timing(renew_s=0.05))
     record = await asyncio.wait_for(drill.conduct(), 5)
     assert record.verdict is Verdict.ABORTED
     assert record.why == "the lease of the cluster was lost: Held by bob."
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
 
 
@@ -256,11 +256,11 @@ async def test_the_uid_of_the_pod_and_the_answer_are_in_the_journal() -> None:
         else event
         for event in trained()
     ]
-    ground, journal = ScriptedContext(events), Journal()
+    context, journal = ScriptedContext(events), Journal()
     fault = Obedient(undo=(FREEZE, replace(FREEZE, pod=TWO.name)), lasts_s=60.0)
-    drill = experiment(ground, fault, journal=journal)
+    drill = experiment(context, fault, journal=journal)
     going = asyncio.create_task(drill.conduct())
-    await until(lambda: Stage.DURING in ground.stages)
+    await until(lambda: Stage.DURING in context.stages)
     (entry,) = journal.entries()
     hit = fault.hit[0].pods[0]
     assert hit.uid in {undo.uid for undo in entry.undo}
@@ -276,13 +276,13 @@ async def test_an_abort_ends_the_wait_for_another_lease() -> None:
                 "Another drill runs.", "Held by bob.", "", renewal="1", ttl_s=60.0, current=False
             )
 
-    ground, fault = ScriptedContext(trained(), Stale()), Obedient()
-    drill = experiment(ground, fault)
+    context, fault = ScriptedContext(trained(), Stale()), Obedient()
+    drill = experiment(context, fault)
     going = asyncio.create_task(drill.conduct())
     await until(
         lambda: any(
             "waiting 60 s" in event.message
-            for event in ground.told
+            for event in context.told
             if isinstance(event, DrillStaged)
         )
     )
@@ -292,70 +292,70 @@ async def test_an_abort_ends_the_wait_for_another_lease() -> None:
 
 
 async def test_an_abort_condition_ends_the_drill_in_the_middle() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     prober = Scripted({"safe": [(True, "4 GB"), (False, "11 GB")]})
     wanted = plan(abort=(SAFE,))
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
-    going = experiment(ground, fault, wanted, prober=prober).conduct()
+    going = experiment(context, fault, wanted, prober=prober).conduct()
     record = await asyncio.wait_for(going, 10)
     assert record.verdict is Verdict.ABORTED
     assert record.why == "abort condition: safe is 11 GB"
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
 
 
 async def test_an_abort_condition_that_fails_before_lets_nothing_begin() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     prober = Scripted({"safe": [(False, "11 GB")]})
-    record = await experiment(ground, Obedient(), plan(abort=(SAFE,)), prober=prober).conduct()
+    record = await experiment(context, Obedient(), plan(abort=(SAFE,)), prober=prober).conduct()
     assert record.verdict is Verdict.REFUSED
     assert not record.drills
 
 
 async def test_a_fault_that_cannot_be_prepared_is_refused_with_the_reason() -> None:
-    ground = ScriptedContext(trained())
-    record = await experiment(ground, Obedient(missing="There is no tc.")).conduct()
+    context = ScriptedContext(trained())
+    record = await experiment(context, Obedient(missing="There is no tc.")).conduct()
     assert record.verdict is Verdict.REFUSED
     assert "There is no tc." in record.why
 
 
 async def test_a_fault_that_this_kind_of_cluster_has_not_is_wrong_usage() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     with pytest.raises(UsageError) as caught:
-        await experiment(ground, Obedient(obstacle_here="it has no network")).prepare()
+        await experiment(context, Obedient(obstacle_here="it has no network")).prepare()
     assert "It has no network." in caught.value.why
 
 
 async def test_a_fault_that_fails_half_way_is_broken_and_undone() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
+    context, journal = ScriptedContext(trained()), Journal()
 
     async def fail() -> None:
         raise CockpitError("The pod is gone.")
 
     fault = Obedient(apply=fail, undo=(FREEZE,))
-    record = await experiment(ground, fault, journal=journal).conduct()
+    record = await experiment(context, fault, journal=journal).conduct()
     assert record.verdict is Verdict.BROKEN
     assert "The pod is gone." in record.why
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
 
 
 async def test_an_injection_that_takes_too_long_is_broken_and_undone() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
 
     async def hang() -> None:
         await asyncio.Event().wait()
 
     wanted = plan(timeouts=replace(QUICK, inject_s=0.1))
-    record = await experiment(ground, Obedient(apply=hang, undo=(FREEZE,)), wanted).conduct()
+    record = await experiment(context, Obedient(apply=hang, undo=(FREEZE,)), wanted).conduct()
     assert record.verdict is Verdict.BROKEN
     assert "injecting obedient took more than 0.1 s" in record.why
-    assert ("exec", ONE.name, "thaw", "refuse") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw", "refuse") in context.backend.asked
 
 
 async def test_an_undo_that_fails_is_reported_and_kept_in_the_journal() -> None:
-    ground, journal = ScriptedContext(trained(), Refusing()), Journal()
-    fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
-    record = await experiment(ground, fault, journal=journal).conduct()
+    context, journal = ScriptedContext(trained(), Refusing()), Journal()
+    fault = Obedient(apply=recovering(context), undo=(FREEZE,), lasts_s=0.1)
+    record = await experiment(context, fault, journal=journal).conduct()
     assert record.verdict is Verdict.BROKEN
     assert "cockpit drill undo" in record.why
     assert [entry.undo for entry in journal.entries()] == [(FREEZE,)]
@@ -367,26 +367,26 @@ async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
         async def exec(self, pod: str, argv: object, *, uid: str = "") -> None:  # type: ignore[override]
             await asyncio.Event().wait()
 
-    ground, journal = ScriptedContext(trained(), Hanging()), Journal()
+    context, journal = ScriptedContext(trained(), Hanging()), Journal()
     wanted = plan(timeouts=replace(QUICK, undo_s=0.1))
-    fault = Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1)
-    record = await experiment(ground, fault, wanted, journal=journal).conduct()
+    fault = Obedient(apply=recovering(context), undo=(FREEZE,), lasts_s=0.1)
+    record = await experiment(context, fault, wanted, journal=journal).conduct()
     assert record.verdict is Verdict.BROKEN
     assert "took more than 0.1 s" in record.why
     assert len(journal.entries()) == 1
 
 
 async def test_a_cancelled_drill_is_undone_before_the_cancellation_continues() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
-    drill = experiment(ground, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
+    context, journal = ScriptedContext(trained()), Journal()
+    drill = experiment(context, Obedient(undo=(FREEZE,), lasts_s=60.0), journal=journal)
     going = asyncio.create_task(drill.conduct())
-    await until(lambda: Stage.DURING in ground.stages)
+    await until(lambda: Stage.DURING in context.stages)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(going, 5)
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
-    assert ground.ended[0].record.why == "interrupted"
+    assert context.ended[0].record.why == "interrupted"
 
 
 async def test_a_cancellation_in_the_middle_of_the_undo_does_not_stop_it() -> None:
@@ -398,9 +398,9 @@ async def test_a_cancellation_in_the_middle_of_the_undo_does_not_stop_it() -> No
             await may_end.wait()
             return await super().exec(pod, ["thaw"])
 
-    ground, journal = ScriptedContext(trained(), Slow()), Journal()
+    context, journal = ScriptedContext(trained(), Slow()), Journal()
     drill = experiment(
-        ground, Obedient(apply=recovering(ground), undo=(FREEZE,), lasts_s=0.1), journal=journal
+        context, Obedient(apply=recovering(context), undo=(FREEZE,), lasts_s=0.1), journal=journal
     )
     going = asyncio.create_task(drill.conduct())
     await asyncio.wait_for(undoing.wait(), 5)
@@ -416,8 +416,8 @@ def test_a_session_that_is_closed_in_the_middle_leaves_nothing_broken() -> None:
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
     with Session(backend) as session:
         assert session.wait(lambda store: "run-1" in store.runs, 5)
-        ground = session
-        drill = experiment(ground, fault, journal=journal)  # type: ignore[arg-type]
+        context = session
+        drill = experiment(context, fault, journal=journal)  # type: ignore[arg-type]
         session.submit(drill.conduct())
         assert session.wait(
             lambda store: (
@@ -434,8 +434,8 @@ async def test_a_cluster_that_another_drill_holds_is_left_alone() -> None:
         async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
             raise CockpitError("Another drill runs on scripted.", "It is somebody's.")
 
-    ground, fault = ScriptedContext(trained(), Held()), Obedient()
-    record = await experiment(ground, fault).conduct()
+    context, fault = ScriptedContext(trained(), Held()), Obedient()
+    record = await experiment(context, fault).conduct()
     assert record.verdict is Verdict.REFUSED
     assert "Another drill runs" in record.why
     assert fault.hit == []
@@ -446,30 +446,30 @@ async def test_a_lease_that_cannot_be_released_is_noted() -> None:
         async def release(self, holder: str) -> None:
             raise UnreachableError("The API server is away.")
 
-    ground = ScriptedContext(trained(), Sticky())
-    record = await experiment(ground, Obedient(apply=recovering(ground))).conduct()
+    context = ScriptedContext(trained(), Sticky())
+    record = await experiment(context, Obedient(apply=recovering(context))).conduct()
     assert record.verdict is Verdict.PASSED
     assert any("the lease was not released" in note for note in record.notes)
 
 
 async def test_two_faults_at_once_are_both_injected_and_both_undone() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
+    context, journal = ScriptedContext(trained()), Journal()
     thaw_two = replace(FREEZE, pod=TWO.name)
     faults = {
         "first": Obedient("first", undo=(FREEZE,), lasts_s=0.1),
-        "second": Obedient("second", apply=recovering(ground), undo=(thaw_two,), lasts_s=0.2),
+        "second": Obedient("second", apply=recovering(context), undo=(thaw_two,), lasts_s=0.2),
     }
-    record = await experiment(ground, faults, journal=journal).conduct()
+    record = await experiment(context, faults, journal=journal).conduct()
     assert [drill.fault for drill in record.drills] == ["first", "second"]
     assert record.fault == "first+second"
-    assert {asked[1] for asked in ground.backend.asked if asked[0] == "exec"} == {
+    assert {asked[1] for asked in context.backend.asked if asked[0] == "exec"} == {
         ONE.name, TWO.name,
     }  # fmt: skip
     assert journal.entries() == []
 
 
 async def test_the_second_of_two_faults_that_fails_has_the_first_undone() -> None:
-    ground, journal = ScriptedContext(trained()), Journal()
+    context, journal = ScriptedContext(trained()), Journal()
 
     async def fail() -> None:
         raise CockpitError("No right.")
@@ -478,14 +478,14 @@ async def test_the_second_of_two_faults_that_fails_has_the_first_undone() -> Non
         "first": Obedient("first", undo=(FREEZE,), lasts_s=9.0),
         "second": Obedient("second", apply=fail),
     }
-    record = await experiment(ground, faults, journal=journal).conduct()
+    record = await experiment(context, faults, journal=journal).conduct()
     assert record.verdict is Verdict.BROKEN
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
 
 
 async def test_what_continues_while_a_fault_lasts_is_ended_with_it() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     beats = 0
 
     async def beat() -> None:
@@ -494,38 +494,38 @@ async def test_what_continues_while_a_fault_lasts_is_ended_with_it() -> None:
             beats += 1
             await asyncio.sleep(0.01)
 
-    fault = Obedient(apply=recovering(ground), meanwhile=beat, lasts_s=0.2)
-    await experiment(ground, fault).conduct()
+    fault = Obedient(apply=recovering(context), meanwhile=beat, lasts_s=0.2)
+    await experiment(context, fault).conduct()
     seen = beats
     await asyncio.sleep(0.05)
     assert beats == seen > 1
 
 
 async def test_a_fault_does_not_last_longer_when_the_clock_is_set_back() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
 
     async def set_back() -> None:
-        ground.clock_step_s = -3_600.0
+        context.clock_step_s = -3_600.0
 
-    fault = Obedient(apply=recovering(ground), undo=(FREEZE,), meanwhile=set_back, lasts_s=0.2)
+    fault = Obedient(apply=recovering(context), undo=(FREEZE,), meanwhile=set_back, lasts_s=0.2)
     async with asyncio.timeout(10.0):
-        record = await experiment(ground, fault).conduct()
+        record = await experiment(context, fault).conduct()
     assert record.verdict is not Verdict.BROKEN
-    assert ("exec", ONE.name, "thaw") in ground.backend.asked
+    assert ("exec", ONE.name, "thaw") in context.backend.asked
 
 
 async def test_a_recovery_is_not_waited_for_longer_when_the_clock_is_set_back() -> None:
-    ground = ScriptedContext(trained())
-    drill = experiment(ground, fault := Obedient())
+    context = ScriptedContext(trained())
+    drill = experiment(context, fault := Obedient())
 
     async def kill() -> None:
-        ground.dispatch(the_recovery()[0])  # and nothing follows: it never recovers
+        context.dispatch(the_recovery()[0])  # and nothing follows: it never recovers
 
     async def set_back() -> None:
-        while Stage.RECOVERING not in ground.stages:  # noqa: ASYNC110
+        while Stage.RECOVERING not in context.stages:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
-        ground.clock_step_s = -3_600.0
+        context.clock_step_s = -3_600.0
 
     fault.apply = kill
     stepped = asyncio.create_task(set_back())
@@ -536,16 +536,16 @@ async def test_a_recovery_is_not_waited_for_longer_when_the_clock_is_set_back() 
 
 
 async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None:
-    ground = ScriptedContext(trained())
-    drill = experiment(ground, fault := Obedient("again", lasts_s=0.2))
+    context = ScriptedContext(trained())
+    drill = experiment(context, fault := Obedient("again", lasts_s=0.2))
 
     async def kill_twice() -> None:
         own = await drill.prepare()
         for number in (1, 2):
             hit = own[0].victims.pods[0].name
-            told = replace(DRILL, id=f"{drill.id}.1.{number}", target=hit, pods=(hit,))
-            ground.dispatch(DrillInjected(at_s=ground.clock(), source="user", drill=told))
-        await recovering(ground)()
+            reported = replace(DRILL, id=f"{drill.id}.1.{number}", target=hit, pods=(hit,))
+            context.dispatch(DrillInjected(at_s=context.clock(), source="user", drill=reported))
+        await recovering(context)()
 
     fault.meanwhile = kill_twice
     record = await drill.conduct()
@@ -557,8 +557,8 @@ async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None
 async def test_the_same_seed_hits_the_same_pods(seed: int) -> None:
     hit = []
     for _ in range(2):
-        ground, fault = ScriptedContext(trained()), Obedient()
-        await experiment(ground, fault, plan(seed=seed)).prepare()
+        context, fault = ScriptedContext(trained()), Obedient()
+        await experiment(context, fault, plan(seed=seed)).prepare()
         hit.append(fault.hit[0].name)
     assert hit[0] == hit[1]
 
@@ -566,50 +566,50 @@ async def test_the_same_seed_hits_the_same_pods(seed: int) -> None:
 async def test_different_seeds_hit_different_pods() -> None:
     hit = set()
     for seed in range(8):
-        ground, fault = ScriptedContext(trained()), Obedient()
-        await experiment(ground, fault, plan(seed=seed)).prepare()
+        context, fault = ScriptedContext(trained()), Obedient()
+        await experiment(context, fault, plan(seed=seed)).prepare()
         hit.add(fault.hit[0].name)
     assert hit == {ONE.name, TWO.name}
 
 
 async def test_a_dry_run_reports_what_the_drill_then_does_and_changes_nothing() -> None:
-    ground, journal, fault = ScriptedContext(trained()), Journal(), Obedient(undo=(FREEZE,))
+    context, journal, fault = ScriptedContext(trained()), Journal(), Obedient(undo=(FREEZE,))
     fault.apply = partial(_must_not, "apply")
-    drill = experiment(ground, fault, plan(seed=7), journal=journal)
+    drill = experiment(context, fault, plan(seed=7), journal=journal)
     armed = await drill.prepare()
     assert armed[0].prepared.lines
-    assert ground.backend.asked == []
-    assert ground.told == []
+    assert context.backend.asked == []
+    assert context.told == []
     assert journal.entries() == []
-    fault.apply = recovering(ground)
+    fault.apply = recovering(context)
     record = await drill.conduct()
     assert record.drills[0].target == armed[0].victims.name
 
 
 async def test_others_than_those_that_were_reported_are_not_hit() -> None:
     """The selected pod is deleted between the confirmation and its answer."""
-    ground, fault = ScriptedContext(trained()), Obedient()
-    drill = experiment(ground, fault, plan(seed=7))
-    (told,) = await drill.prepare()
+    context, fault = ScriptedContext(trained()), Obedient()
+    drill = experiment(context, fault, plan(seed=7))
+    (reported,) = await drill.prepare()
     fault.apply = partial(_must_not, "apply")
-    gone = told.victims.pods[0].name
-    left = [one for one in (HEAD, ONE, TWO) if one.name != gone]
-    ground.dispatch(pods(ground.clock(), *left))
+    removed = reported.victims.pods[0].name
+    left = [one for one in (HEAD, ONE, TWO) if one.name != removed]
+    context.dispatch(pods(context.clock(), *left))
     record = await drill.conduct()
     assert record.verdict is Verdict.REFUSED
-    assert gone in record.why
+    assert removed in record.why
     assert not record.drills
 
 
 async def test_pod_that_was_replaced_under_its_name_is_not_hit() -> None:
     """The pod in the plan is deleted, and a new one has its name when the drill begins."""
-    ground, fault = ScriptedContext(trained()), Obedient()
-    drill = experiment(ground, fault, plan(seed=7))
-    (told,) = await drill.prepare()
+    context, fault = ScriptedContext(trained()), Obedient()
+    drill = experiment(context, fault, plan(seed=7))
+    (reported,) = await drill.prepare()
     fault.apply = partial(_must_not, "apply")
-    shown = told.victims.pods[0]
+    shown = reported.victims.pods[0]
     now = [replace(one, uid="new") if one.name == shown.name else one for one in (HEAD, ONE, TWO)]
-    ground.dispatch(pods(ground.clock(), *now))
+    context.dispatch(pods(context.clock(), *now))
     record = await drill.conduct()
     assert record.verdict is Verdict.REFUSED
     assert f"Pod {shown.name} was replaced since the plan was shown" in record.why
@@ -620,9 +620,9 @@ async def _must_not(what: str) -> None:
 
 
 async def test_more_targets_than_there_are_is_an_error_and_no_smaller_drill() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     wanted = plan(faults=(FaultSpec("obedient", target=TargetSpec(count=3)),))
-    record = await experiment(ground, Obedient(), wanted).conduct()
+    record = await experiment(context, Obedient(), wanted).conduct()
     assert record.verdict is Verdict.REFUSED
     assert "3 are to be hit" in record.why
 

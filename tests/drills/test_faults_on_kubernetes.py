@@ -54,7 +54,7 @@ def test_a_partition_from_the_head_is_there_and_ends(session: Session, tmp_path:
         tables.append(in_pod(session, pod.name, "/usr/sbin/nft", "list", "tables"))
 
     asked = plan("network-partition", pod.name, peers="head", for_s=4, recover_s=1)
-    record = conduct(session, asked, tmp_path, look=look)
+    record = conduct(session, asked, tmp_path, observe=look)
     assert "cockpit_drill" in tables[0]
     assert in_pod(session, pod.name, "/usr/sbin/nft", "list", "tables") == ""
     assert record.verdict is Verdict.PASSED, record
@@ -71,7 +71,7 @@ def test_packets_are_lost_and_then_no_more(session: Session, tmp_path: Path) -> 
         session,
         plan("network-loss", pod.name, peers="head", percent=20, for_s=3, recover_s=1),
         tmp_path,
-        look=look,
+        observe=look,
     )
     assert record.verdict is Verdict.PASSED, record
     assert "numgen random mod" in rules[0]
@@ -90,7 +90,7 @@ def test_a_pod_sends_no_faster_than_it_is_let(session: Session, tmp_path: Path) 
         session,
         plan("network-rate", pod.name, rate_kbit=5000, for_s=3, recover_s=1),
         tmp_path,
-        look=look,
+        observe=look,
     )
     assert record.verdict is Verdict.PASSED, record
     assert "rate 5Mbit" in shapes[0]
@@ -114,7 +114,7 @@ def test_what_a_pod_sends_is_late_and_then_no_more(session: Session, tmp_path: P
         took_s.extend(connected_s() for _ in range(3))
 
     asked = plan("network-delay", pod.name, delay_ms=150, for_s=6, recover_s=1)
-    record = conduct(session, asked, tmp_path, look=look)
+    record = conduct(session, asked, tmp_path, observe=look)
     assert record.verdict is Verdict.PASSED, record
     assert min(took_s) >= 0.15
     assert min(connected_s() for _ in range(3)) < 0.15
@@ -140,7 +140,7 @@ def test_a_policy_isolates_a_pod_and_is_removed(
         assert pods == [worker(store).name]
         seen.append(len(pods))
 
-    conduct(session, plan("network-isolate", for_s=2, recover_s=1), tmp_path, look=look)
+    conduct(session, plan("network-isolate", for_s=2, recover_s=1), tmp_path, observe=look)
     assert seen == [1]
     assert api.ask("GET", path)["items"] == []
 
@@ -154,7 +154,7 @@ def test_an_evicted_pod_waits_while_its_machine_is_cordoned(
         assert session.wait(lambda s: s.machines[before.host].cordoned, 20.0)
 
     asked = plan("evict", before.name, grace_s=1, for_s=6)
-    record = conduct(session, asked, tmp_path, look=look)
+    record = conduct(session, asked, tmp_path, observe=look)
     assert record.verdict is Verdict.PASSED, record
     assert session.wait(lambda s: not s.machines[before.host].cordoned, 20.0)
     assert worker(session.store).name != before.name
@@ -167,9 +167,9 @@ def test_a_preempted_node_drains_and_then_dies(session: Session, tmp_path: Path)
     before = worker(session.store)
     record = conduct(session, plan("spot-preemption", before.name, notice_s=5), tmp_path)
     assert record.verdict is Verdict.PASSED, record
-    gone_s = record.recoveries[0].pod_gone_s
-    assert gone_s is not None
-    assert gone_s >= 4.0, "it had its notice"
+    removed_s = record.recoveries[0].pod_gone_s
+    assert removed_s is not None
+    assert removed_s >= 4.0, "it had its notice"
     assert worker(session.store).name != before.name
 
 
@@ -188,7 +188,7 @@ def test_a_scale_down_is_taken_back(session: Session, tmp_path: Path) -> None:
         assert session.wait(lambda s: s.groups["gpu"].desired == 0, 20.0)
 
     began = time.time()
-    record = conduct(session, plan("scale-down", before.name, for_s=5), tmp_path, look=look)
+    record = conduct(session, plan("scale-down", before.name, for_s=5), tmp_path, observe=look)
     assert record.verdict is Verdict.PASSED, record
     assert session.wait(lambda s: s.groups["gpu"].desired == 1, 20.0)
     assert time.time() - began > 5

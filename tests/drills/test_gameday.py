@@ -219,7 +219,7 @@ class Hands:
         self,
         spec: LaunchSpec,
         times: int,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         sends: Callable[[str], None],
     ) -> Job:
         self.asked.append(f"stay {times} times")
@@ -247,25 +247,25 @@ def day_of(text: str) -> GameDay:
     return parsed(text, "day.toml", "day")
 
 
-def run_of(ground: ScriptedContext, day: GameDay) -> tuple[GameDayRun, Hands, list[str]]:
-    hands = Hands(ground, Obedient(apply=recovering(ground)))
-    said: list[str] = []
-    return GameDayRun(ground, day, hands, ContextProber(ground), said.append), hands, said
+def run_of(context: ScriptedContext, day: GameDay) -> tuple[GameDayRun, Hands, list[str]]:
+    hands = Hands(context, Obedient(apply=recovering(context)))
+    lines: list[str] = []
+    return GameDayRun(context, day, hands, ContextProber(context), lines.append), hands, lines
 
 
 TWICE = '[[step]]\ndrill = "pod-kill"\n[[step]]\nname = "again"\ndrill = "pod-kill"\n'
 
 
 async def test_a_day_passes_when_all_of_its_steps_do() -> None:
-    ground = ScriptedContext(trained())
-    run, hands, said = run_of(ground, day_of("[[step]]\nwait_s = 0.01\n" + TWICE[:27]))
+    context = ScriptedContext(trained())
+    run, hands, text = run_of(context, day_of("[[step]]\nwait_s = 0.01\n" + TWICE[:27]))
     result = await run.conduct()
     assert result.passed, result.why
     assert result.why == "1 drill passed"
     assert [step.kind for step in result.steps] == ["wait", "drill"]
     assert result.steps[1].record is not None
     assert hands.asked == ["drill pod-kill of day"]
-    assert said[0] == "step 1 of 2: wait 0.01 s"
+    assert text[0] == "step 1 of 2: wait 0.01 s"
 
 
 def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,13 +276,13 @@ def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end() -> None:
-    ground = ScriptedContext()
-    run, hands, _ = run_of(ground, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    context = ScriptedContext()
+    run, hands, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     assert (await run.conduct()).passed
     assert hands.asked == ["launch checkpointed", "stop job-1"]
 
-    ground = ScriptedContext(trained())
-    run, hands, _ = run_of(ground, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    context = ScriptedContext(trained())
+    run, hands, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     result = await run.conduct()
     assert result.passed
     assert "nothing was launched" in result.steps[0].why
@@ -290,9 +290,9 @@ async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end()
 
 
 async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() -> None:
-    ground = ScriptedContext()
+    context = ScriptedContext()
     day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 3\n[[step]]\nwait_s = 0.01\n"
-    run, hands, _ = run_of(ground, day_of(day))
+    run, hands, _ = run_of(context, day_of(day))
     assert (await run.conduct()).passed
     assert hands.asked == ["launch checkpointed", "stay 3 times", "stop job-2"]
 
@@ -300,21 +300,21 @@ async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() 
 async def test_a_job_that_cannot_be_sent_again_is_reported_and_the_day_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ground = ScriptedContext()
+    context = ScriptedContext()
     day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 1\n[[step]]\nwait_s = 0.01\n"
-    run, _, said = run_of(ground, day_of(day))
+    run, _, text = run_of(context, day_of(day))
 
     async def away(*_: object) -> Job:
         raise UnreachableError("Nobody answers.")
 
     monkeypatch.setattr(Hands, "stay", away)
     assert (await run.conduct()).passed
-    assert "the job is not submitted again after a loss: Nobody answers." in said
+    assert "the job is not submitted again after a loss: Nobody answers." in text
 
 
 async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:
-    ground = ScriptedContext(trained())
-    run, hands, _ = run_of(ground, day_of(TWICE))
+    context = ScriptedContext(trained())
+    run, hands, _ = run_of(context, day_of(TWICE))
     hands.verdicts = [Verdict.FAILED, Verdict.PASSED]
     result = await run.conduct()
     assert not result.passed
@@ -324,8 +324,8 @@ async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> No
 
 @pytest.mark.parametrize("verdict", [Verdict.BROKEN, Verdict.ABORTED])
 async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -> None:
-    ground = ScriptedContext(trained())
-    run, hands, _ = run_of(ground, day_of(TWICE))
+    context = ScriptedContext(trained())
+    run, hands, _ = run_of(context, day_of(TWICE))
     hands.verdicts = [verdict]
     result = await run.conduct()
     assert [step.ok for step in result.steps] == [False, None]
@@ -333,25 +333,25 @@ async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -
 
 
 async def test_a_step_between_that_fails_ends_the_day() -> None:
-    ground = ScriptedContext(trained())
-    run, _, _ = run_of(ground, day_of("[[step]]\nscale = 'gpu'\nto = 3\n" + TWICE))
+    context = ScriptedContext(trained())
+    run, _, _ = run_of(context, day_of("[[step]]\nscale = 'gpu'\nto = 3\n" + TWICE))
     result = await run.conduct()
     assert [step.ok for step in result.steps] == [False, None, None]
     assert "cannot be scaled" in result.why
 
 
 async def test_an_expectation_that_does_not_come_true_in_time_reports_what_was_found() -> None:
-    ground = ScriptedContext(trained())
-    run, _, _ = run_of(ground, day_of("[[step]]\nexpect = ['checkpoint-age <= 5']\nwithin_s = 0"))
+    context = ScriptedContext(trained())
+    run, _, _ = run_of(context, day_of("[[step]]\nexpect = ['checkpoint-age <= 5']\nwithin_s = 0"))
     result = await run.conduct()
     assert not result.passed
     assert "checkpoint-age <= 5: no checkpoint was seen" in result.why
 
 
 async def test_a_fault_that_the_cluster_has_not_is_left_out_where_it_is_optional() -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     text = "[[step]]\ndrill = 'container-kill'\noptional = true\n"
-    run, hands, _ = run_of(ground, day_of(text))
+    run, hands, _ = run_of(context, day_of(text))
     result = await run.conduct()
     assert result.passed
     assert result.steps[0].ok is None
@@ -360,11 +360,11 @@ async def test_a_fault_that_the_cluster_has_not_is_left_out_where_it_is_optional
 
 
 async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
-    ground = ScriptedContext(trained())
-    run, hands, _ = run_of(ground, day_of(TWICE))
+    context = ScriptedContext(trained())
+    run, hands, _ = run_of(context, day_of(TWICE))
     hands.fault.lasts_s = 60.0
     going = asyncio.create_task(run.conduct())
-    await until(lambda: bool(ground.store.drills))
+    await until(lambda: bool(context.store.drills))
     await asyncio.to_thread(run.abort)
     result = await asyncio.wait_for(going, 5)
     assert not result.passed
@@ -375,9 +375,9 @@ async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
 
 
 async def test_an_abort_ends_a_wait_at_once() -> None:
-    ground = ScriptedContext()
-    run = GameDayRun(ground, GameDay("d", "", day_of("[[step]]\nwait_s = 60").steps),
-                     Hands(ground, Obedient()), ContextProber(ground))  # fmt: skip
+    context = ScriptedContext()
+    run = GameDayRun(context, GameDay("d", "", day_of("[[step]]\nwait_s = 60").steps),
+                     Hands(context, Obedient()), ContextProber(context))  # fmt: skip
     going = asyncio.create_task(run.conduct())
     await asyncio.sleep(0)
     run.abort("interrupted")
@@ -390,11 +390,11 @@ def test_a_step_is_called_by_what_it_does() -> None:
 
 
 async def test_a_day_that_is_cancelled_stops_the_job_that_it_launched() -> None:
-    ground = ScriptedContext()
+    context = ScriptedContext()
     text = "[[step]]\nlaunch = 'checkpointed'\n[[step]]\nwait_s = 60"
-    run, hands, said = run_of(ground, day_of(text))
+    run, hands, reported = run_of(context, day_of(text))
     going = asyncio.create_task(run.conduct())
-    await until(lambda: "step 2 of 2: wait 60 s" in said)
+    await until(lambda: "step 2 of 2: wait 60 s" in reported)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(going, 5)

@@ -47,18 +47,18 @@ def after(lines: list[str], step: str) -> str:
 
 
 def test_a_step_whose_fault_is_not_there_reports_it_and_that_it_is_left_out() -> None:
-    said = step_lines(game_day("crash"), LOCAL)
-    words = "Left out: there is no container-kill here: a local pod is its processes"
-    assert after(said, "a container crashes (container-kill)").startswith(words)
-    assert after(said, "memory runs out on one pod (memory-hog)").startswith("Left out: ")
-    assert sum(line.startswith("     ") for line in said) == 2
+    text = step_lines(game_day("crash"), LOCAL)
+    message = "Left out: there is no container-kill here: a local pod is its processes"
+    assert after(text, "a container crashes (container-kill)").startswith(message)
+    assert after(text, "memory runs out on one pod (memory-hog)").startswith("Left out: ")
+    assert sum(line.startswith("     ") for line in text) == 2
     assert not [line for line in step_lines(game_day("crash"), KUBERAY) if line[:5] == "     "]
 
 
 def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
     day = day_of("[[step]]\ndrill = 'container-kill'\n")
-    words = "It cannot be done, and the day will not have passed: there is no container-kill here"
-    assert after(step_lines(day, LOCAL), "container-kill").startswith(words)
+    text = "It cannot be done, and the day will not have passed: there is no container-kill here"
+    assert after(step_lines(day, LOCAL), "container-kill").startswith(text)
     at = replace(KUBERAY, rights={"delete_pod": Capability(False, "they are not yours")})
     day = day_of("[[step]]\ndrill = 'pod-kill'\noptional = true\n")
     assert after(step_lines(day, at), "pod-kill").endswith(
@@ -76,13 +76,13 @@ def test_a_run_that_continues_is_what_the_drills_hit_and_nothing_is_launched() -
 
 def test_a_job_that_runs_and_is_no_run_may_keep_the_days_own_waiting() -> None:
     at = replace(LOCAL, jobs=(Job("job-1", "python x.py", JobStatus.RUNNING),))
-    said = step_lines(game_day("smoke"), at)
-    assert after(said, "launch checkpointed").startswith(
+    text = step_lines(game_day("smoke"), at)
+    assert after(text, "launch checkpointed").startswith(
         "Note: job-1 runs there too: a rank waits until"
     )
     always = day_of("[[step]]\nlaunch = 'checkpointed'\nalways = true\nwithin_s = 60\n")
-    said = step_lines(always, replace(at, run="other"))
-    assert said[-1].strip() == "The day ends if it has no checkpoint within 60 s."
+    text = step_lines(always, replace(at, run="other"))
+    assert text[-1].strip() == "The day ends if it has no checkpoint within 60 s."
 
 
 def test_a_plan_on_a_cluster_is_headed_and_knows_what_is_there(
@@ -92,14 +92,14 @@ def test_a_plan_on_a_cluster_is_headed_and_knows_what_is_there(
     backend = ScriptedBackend([*trained(), *spoken])
     monkeypatch.setattr(connect, "backend", lambda *_: backend)
     assert main(["drill", "plan", "crash"]) == 0
-    told = capsys.readouterr().err.splitlines()
-    assert after(told, "launch checkpointed").startswith("Nothing is launched: run ")
-    assert after(told, "a container crashes (container-kill)").startswith("Left out: ")
+    reported = capsys.readouterr().err.splitlines()
+    assert after(reported, "launch checkpointed").startswith("Nothing is launched: run ")
+    assert after(reported, "a container crashes (container-kill)").startswith("Left out: ")
     assert main(["drill", "plan", "pod-kill"]) == 0
-    told = capsys.readouterr().err.splitlines()
-    assert told[:2] == ["Cluster: local cluster scripted.", "The plan:"]
-    assert told[2].startswith("  Delete ")
-    assert told[-1] == "Dry run: nothing was changed."
+    reported = capsys.readouterr().err.splitlines()
+    assert reported[:2] == ["Cluster: local cluster scripted.", "The plan:"]
+    assert reported[2].startswith("  Delete ")
+    assert reported[-1] == "Dry run: nothing was changed."
     assert {asked for asked, *_ in backend.asked} == {"aclose"}, "it changes nothing"
 
 
@@ -114,10 +114,10 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_steps_of_a_day_are_reported_without_a_cluster_too(capsys: Capture) -> None:
     for argv in (["plan", "smoke"], ["run", "preemption", "--dry-run"]):
         assert main(["drill", *argv]) == 0
-        told = capsys.readouterr().err
-        assert "So it is unknown what is available here." in told
-        assert "  1. launch checkpointed" in told
-        assert "Dry run: nothing was changed." in told
+        reported = capsys.readouterr().err
+        assert "So it is unknown what is available here." in reported
+        assert "  1. launch checkpointed" in reported
+        assert "Dry run: nothing was changed." in reported
     assert main(["drill", "run", "smoke", "--yes"]) == 3
     assert main(["drill", "plan", "smoke", "--local"]) == 3
     assert main(["drill", "plan", "pod-kill"]) == 3, "whom it hits is the cluster's to say"
@@ -132,19 +132,19 @@ def test_a_drill_that_was_refused_reports_that_nothing_was_done(capsys: Capture)
 
 
 def test_the_first_line_of_a_drill_reports_that_nothing_is_done_yet(capsys: Capture) -> None:
-    ground = ScriptedContext(trained())
-    refused = experiment(ground, Obedient(missing="no right to it"))
+    context = ScriptedContext(trained())
+    refused = experiment(context, Obedient(missing="no right to it"))
     asyncio.run(refused.conduct())
-    Lines(refused).print_new(ground.store)
+    Lines(refused).print_new(context.store)
     assert capsys.readouterr().err.splitlines() == ["    0.0 s  preparing: nothing is done yet"]
 
 
 def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_reported(capsys: Capture) -> None:
-    ground = ScriptedContext(trained())
-    drill = experiment(ground, Obedient())
+    context = ScriptedContext(trained())
+    drill = experiment(context, Obedient())
     lines = Lines(drill)
     for message in ("", "no steady state yet", "no steady state yet"):
-        ground.dispatch(
+        context.dispatch(
             DrillStaged(
                 at_s=99.5,
                 source="user",
@@ -154,27 +154,27 @@ def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_reported(capsys:
                 message=message,
             )
         )
-        lines.print_new(ground.store)
+        lines.print_new(context.store)
     for event in the_recovery():
         if isinstance(event, DrillInjected):  # a second later than the last step
             later = replace(event.drill, id=f"{drill.id}.1", injected_s=101.5)
             event = replace(event, at_s=101.5, drill=later)
-        ground.dispatch(event)
-    lines.print_new(ground.store)
-    said = capsys.readouterr().err.splitlines()
-    assert said[:2] == [
+        context.dispatch(event)
+    lines.print_new(context.store)
+    parts = capsys.readouterr().err.splitlines()
+    assert parts[:2] == [
         "    0.0 s  checking before", "    0.0 s  checking before: no steady state yet",
     ]  # fmt: skip
-    assert "    1.0 s  -1.0 s training stopped (telemetry: ranks)" in said
+    assert "    1.0 s  -1.0 s training stopped (telemetry: ranks)" in parts
 
 
 @pytest.mark.parametrize(("what", "whom"), [("pod-kill", "worker pod"), ("rank-kill", "rank")])
 def test_random_kills_list_all_possible_targets(what: str, whom: str) -> None:
-    ground = ScriptedContext(trained())
+    context = ScriptedContext(trained())
     kills = fault("random-kills")
     order = Order("d.1", values(kills, {"fault": what}), Random(1))
-    victims = choose(ground.store, kills, TargetSpec(), order.random)
-    prepared = asyncio.run(kills.prepare(ground, victims, order))
+    victims = choose(context.store, kills, TargetSpec(), order.random)
+    prepared = asyncio.run(kills.prepare(context, victims, order))
     assert prepared.lines[1] == f"Each kill draws again: any {whom} there may be hit, also twice."
 
 
@@ -201,9 +201,9 @@ abort_unless = ["command: true %s"]
 
 def test_every_command_that_runs_on_this_machine_is_in_the_plan_whole() -> None:
     long = "x" * 3000
-    said = step_lines(parsed(DAY % long, "day.toml", "day"), None)
+    text = step_lines(parsed(DAY % long, "day.toml", "day"), None)
     runs = "     Runs on this machine: "
-    assert [line.removeprefix(runs) for line in said if line.startswith(runs)] == [
+    assert [line.removeprefix(runs) for line in text if line.startswith(runs)] == [
         "sh -c 'rm -rf /tmp/x'",
         "curl -fsS http://model.example/before",
         "curl -fsS http://model.example/during",

@@ -20,9 +20,9 @@ DRILL = Drill(
 )
 
 
-def recovered(*milestones: Milestone, unseen: tuple[str, ...] = ()) -> Recovery:
+def recovered(*milestones: Milestone, gaps: tuple[str, ...] = ()) -> Recovery:
     instants = tuple(Instant(one, 4.0 + n, "telemetry") for n, one in enumerate(milestones))
-    return Recovery(DRILL, first_step_s=4.5, interrupted=True, instants=instants, unseen=unseen)
+    return Recovery(DRILL, first_step_s=4.5, interrupted=True, instants=instants, unseen=gaps)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def recovered(*milestones: Milestone, unseen: tuple[str, ...] = ()) -> Recovery:
             "first new step after 4.5 s",
         ),
         (
-            recovered(Milestone.FIRST_STEP, unseen=("too few records before the fault",)),
+            recovered(Milestone.FIRST_STEP, gaps=("too few records before the fault",)),
             "first new step after 4.5 s",
         ),
         (

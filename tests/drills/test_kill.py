@@ -40,11 +40,11 @@ from tests.simulated_backend import ScriptedBackend
 
 def test_a_plan_names_the_pod_the_ranks_and_what_will_happen() -> None:
     plan = plan_kill(reduced(before_the_kill()), TWO.name, 0.0)
-    said = " ".join(plan.lines)
-    assert TWO.name in said
-    assert "SIGKILL now" in said
-    assert "rank 1 of 2 of run demo" in said
-    assert "attempt 1 ends near step 50" in said
+    text = " ".join(plan.lines)
+    assert TWO.name in text
+    assert "SIGKILL now" in text
+    assert "rank 1 of 2 of run demo" in text
+    assert "attempt 1 ends near step 50" in text
 
 
 @pytest.mark.parametrize("target", ["1", "rank:1", "rank-1", TWO.name])
@@ -96,8 +96,8 @@ def test_a_job_whose_run_is_over_is_not_one_to_wait_for() -> None:
 
 def test_without_a_checkpoint_the_next_attempt_starts_from_the_beginning() -> None:
     events = before_the_kill()
-    [_, said] = plan_kill(reduced(events), "1", 0.0).lines
-    assert said.endswith(
+    [_, text] = plan_kill(reduced(events), "1", 0.0).lines
+    assert text.endswith(
         "and the next one starts from the beginning: the run has reported no checkpoint."
     )
     saved = MetricsReported(
@@ -108,14 +108,14 @@ def test_without_a_checkpoint_the_next_attempt_starts_from_the_beginning() -> No
         metrics={},
         checkpoint=Checkpoint(50, "c"),
     )
-    [_, said] = plan_kill(reduced([*events, saved]), "1", 0.0).lines
-    assert said.endswith("and resumes from its last checkpoint.")
+    [_, text] = plan_kill(reduced([*events, saved]), "1", 0.0).lines
+    assert text.endswith("and resumes from its last checkpoint.")
 
 
 def test_a_run_that_began_from_a_checkpoint_resumes_from_it() -> None:
     events = [*before_the_kill()[:-2], tick(1, 95.0, 41, 60)]
-    [_, said] = plan_kill(reduced(events), "1", 0.0).lines
-    assert said.endswith("and resumes from its last checkpoint.")
+    [_, text] = plan_kill(reduced(events), "1", 0.0).lines
+    assert text.endswith("and resumes from its last checkpoint.")
 
 
 def test_a_dead_pod_cannot_be_killed_again() -> None:

@@ -66,11 +66,11 @@ async def test_a_live_lease_is_not_taken_by_a_clock_that_is_ahead() -> None:
 
 
 async def test_a_lease_that_is_not_renewed_for_its_duration_is_taken() -> None:
-    lease, said = Leased(), list[str]()
-    await acquire(lease, "ana", said.append, lease.timing)
+    lease, text = Leased(), list[str]()
+    await acquire(lease, "ana", text.append, lease.timing)
     assert lease.owner == "ana"
     assert lease.now_s == 60.0
-    assert said == ["waiting 60 s for a renewal of the lease. Held by bob."]
+    assert text == ["waiting 60 s for a renewal of the lease. Held by bob."]
 
 
 async def test_a_lease_that_is_released_while_it_is_observed_is_taken_at_once() -> None:

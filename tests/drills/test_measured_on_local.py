@@ -201,5 +201,5 @@ def _agree(measured: Recovery, facts: Facts) -> None:
 def _near(measured: Recovery, milestone: Milestone, fact_s: float, within_s: float) -> None:
     after_s = measured.reached(milestone)
     assert after_s is not None, f"{milestone.value} was not seen: {measured.instants}"
-    told = measured.drill.injected_s + after_s
-    assert told == pytest.approx(fact_s, abs=within_s), f"{milestone.value}: {measured.instants}"
+    at_s = measured.drill.injected_s + after_s
+    assert at_s == pytest.approx(fact_s, abs=within_s), f"{milestone.value}: {measured.instants}"

@@ -112,8 +112,8 @@ def round_trips_s(count: int) -> list[float]:
         " print(time.monotonic() - began)"
     )
     with echoing():
-        said = in_namespace(f"cockpit-a{os.getpid()}", sys.executable, "-c", ask).stdout
-    return [float(line) for line in said.splitlines()]
+        text = in_namespace(f"cockpit-a{os.getpid()}", sys.executable, "-c", ask).stdout
+    return [float(line) for line in text.splitlines()]
 
 
 def carried(size: int) -> int:
@@ -243,6 +243,6 @@ def test_a_missing_right_is_reported_as_such(script: Inside) -> None:
     own = f"cockpit-a{os.getpid()}"
     without = ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]
     argv = [sys.executable, *pod_script.argv("network", "check", "partition")[1:]]
-    told = in_namespace(own, *without, *argv)
-    assert told.returncode == pod_script.NOT_ALLOWED
-    assert "NET_ADMIN" in told.stderr
+    reported = in_namespace(own, *without, *argv)
+    assert reported.returncode == pod_script.NOT_ALLOWED
+    assert "NET_ADMIN" in reported.stderr

@@ -78,12 +78,12 @@ def at_start(backend: Backend) -> list[Notice]:
 def test_recent_entry_is_undone_at_the_start_of_the_screen_and_reported() -> None:
     left()
     backend = ScriptedBackend()
-    (told,) = at_start(backend)
+    (reported,) = at_start(backend)
     assert ("exec", FREEZE.pod, "thaw") in backend.asked
     assert any(asked[0] == "release" and "(drill-1)" in asked[1] for asked in backend.asked)
     assert Journal().entries() == []
-    assert (told.reason, told.warning) == ("Undone", False)
-    assert "let it run again" in told.message
+    assert (reported.reason, reported.warning) == ("Undone", False)
+    assert "let it run again" in reported.message
     lines = [json.loads(line) for line in audit.path().read_text().splitlines()]
     assert [line["action"] for line in lines] == ["undo rank-freeze"]
 
@@ -101,12 +101,12 @@ def test_older_entry_or_one_of_another_node_is_only_shown(age_s: float, process:
     entry = left(SCALE, REPLACE, age_s=age_s, process=process)
     assert not is_recent(entry, time.time())
     backend = ScriptedBackend()
-    (told,) = at_start(backend)
+    (reported,) = at_start(backend)
     assert [asked for asked in backend.asked if asked[0] != "aclose"] == []
     assert Journal().entries() == [entry]
-    assert told.warning
-    assert "scale gpu from 2 back to 3" in told.message
-    assert told.message.endswith("cockpit drill undo")
+    assert reported.warning
+    assert "scale gpu from 2 back to 3" in reported.message
+    assert reported.message.endswith("cockpit drill undo")
 
 
 def test_group_that_was_scaled_since_is_left_as_it_is() -> None:
@@ -161,25 +161,25 @@ class Leased(ScriptedBackend):
 
 async def undone_after(backend: Leased, entry: Entry) -> tuple[Undone, list[str]]:
     """With the lines of a wait for the lease's duration, on a simulated clock."""
-    now_s, said = [0.0], list[str]()
+    now_s, text = [0.0], list[str]()
 
     async def sleep(seconds: float) -> None:
         now_s[0] += seconds
 
     timing = Timing(clock=lambda: now_s[0], sleep=sleep)
-    found = undo_entries(backend, Journal(), [entry], said.append, timing)
+    found = undo_entries(backend, Journal(), [entry], text.append, timing)
     (done,) = [one async for one in found]
-    return done, said
+    return done, text
 
 
 async def test_drill_of_another_node_that_renews_its_lease_is_not_undone() -> None:
     entry = left(process=ON_ANOTHER_NODE)
     backend = Leased()
     backend.renews = True
-    done, said = await undone_after(backend, entry)
+    done, text = await undone_after(backend, entry)
     assert isinstance(done.error, LeaseHeldError)
     assert backend.asked == []
-    assert "waiting 60 s for a renewal" in said[0]
+    assert "waiting 60 s for a renewal" in text[0]
     assert Journal().entries() == [entry]
 
 
@@ -192,18 +192,18 @@ async def test_drill_of_another_node_whose_lease_is_not_renewed_is_undone() -> N
 def test_entry_of_another_cluster_is_reported_and_left_alone() -> None:
     left(ref=ELSEWHERE)
     backend = ScriptedBackend()
-    (told,) = at_start(backend)
+    (reported,) = at_start(backend)
     assert not any(asked[0] == "exec" for asked in backend.asked)
     assert len(Journal().orphans()) == 1
-    assert told.warning
-    assert f"left rank-freeze on {ELSEWHERE}: cockpit drill undo" in told.message
+    assert reported.warning
+    assert f"left rank-freeze on {ELSEWHERE}: cockpit drill undo" in reported.message
 
 
 def test_what_cannot_be_undone_stays_in_the_journal_and_is_reported() -> None:
     left()
-    (told,) = at_start(Refusing())
-    assert told.warning
-    assert "NOT all undone" in told.message
+    (reported,) = at_start(Refusing())
+    assert reported.warning
+    assert "NOT all undone" in reported.message
     assert len(Journal().orphans()) == 1
 
 
@@ -237,9 +237,9 @@ def test_defect_in_the_undo_at_the_start_is_reported(monkeypatch: pytest.MonkeyP
         with pytest.raises(ZeroDivisionError):
             DrillActions(session).begin_undo().result(10)
         assert session.wait(lambda store: bool(store.notices), 5)
-        (told,) = notices(session)
-    assert "NOT undone: ZeroDivisionError('a defect')" in told.message
-    assert told.warning
+        (reported,) = notices(session)
+    assert "NOT undone: ZeroDivisionError('a defect')" in reported.message
+    assert reported.warning
 
 
 def test_fault_that_never_answered_is_made_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,10 @@ READING = {DRILL.id: Reading(99.0, 200.0, (1.0,), 2)}
 async def asked(
     text: str, *events: Event, after: bool = False, at_s: float = 101.0
 ) -> tuple[bool | None, str]:
-    ground = ScriptedContext(events)
-    ground.clock = lambda: at_s  # type: ignore[method-assign]
+    context = ScriptedContext(events)
+    context.clock = lambda: at_s  # type: ignore[method-assign]
     drills, readings = ([DRILL], READING) if after else ([], {})
-    return await ContextProber(ground).ask(probe(text), drills, readings)
+    return await ContextProber(context).ask(probe(text), drills, readings)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

@@ -28,11 +28,11 @@ PROCESSES = ("rank-kill", "raylet-kill", "rank-freeze", "slow-rank", "gcs-kill",
 Answer = Callable[[str, str, tuple[str, ...]], ExecResult]
 
 
-def answer(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
+def answer(pod: str, script: str, terms: tuple[str, ...]) -> ExecResult:
     """A pod whose state the test defines."""
     if script == "inspect":
-        return ExecResult(0, "".join(f"{pid}:7\n" for pid in words[1:]) or "21:7\n", "")
-    return ExecResult(0, f"{4 << 30} {1 << 30}\n" if words == ("measure",) else "done\n", "")
+        return ExecResult(0, "".join(f"{pid}:7\n" for pid in terms[1:]) or "21:7\n", "")
+    return ExecResult(0, f"{4 << 30} {1 << 30}\n" if terms == ("measure",) else "done\n", "")
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ async def test_a_freeze_is_undone_by_what_it_is_held_under() -> None:
     backend = Pods(ref=KUBE)
     ready = await prepared("rank-freeze", backend, {"for_s": "9"})
     await ready.apply()
-    held = {(pod, words[0]) for pod, script, *words in backend.ran if script == "stop"}
+    held = {(pod, text[0]) for pod, script, *text in backend.ran if script == "stop"}
     assert held == {(undo.pod, undo.argv[-1]) for undo in ready.undo}
     assert len(held) == 2
     assert all(undo.argv[2] == pod_script.argv("release")[2] for undo in ready.undo)
@@ -149,8 +149,8 @@ async def test_a_freeze_is_undone_by_what_it_is_held_under() -> None:
 async def test_a_slow_rank_stands_still_for_its_part_of_each_moment() -> None:
     backend = Pods(ref=KUBE)
     await (await prepared("slow-rank", backend, {"fraction": "0.8"})).apply()
-    stops = [words for _, script, *words in backend.ran if script == "stop"]
-    assert [words[1:4] for words in stops] == [["30", "0.04", "0.01"]] * 2
+    stops = [text for _, script, *text in backend.ran if script == "stop"]
+    assert [text[1:4] for text in stops] == [["30", "0.04", "0.01"]] * 2
 
 
 @pytest.mark.parametrize(

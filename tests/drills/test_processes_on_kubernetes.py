@@ -51,7 +51,7 @@ def session(
     settings = ("max_failures=-1", f"storage_path={STORAGE}/processes")
     argv = ("launch", "checkpointed", "--workers", "1", "--resubmit", "3", "--yes", *where)
     with (
-        (tmp_path_factory.mktemp("resubmit") / "said").open("w+") as said,
+        (tmp_path_factory.mktemp("resubmit") / "said").open("w+") as text,
         subprocess.Popen(
             [
                 sys.executable,
@@ -62,14 +62,14 @@ def session(
                 *(f"--set={each}" for each in settings),
             ],
             env={**os.environ, "KUBECONFIG": str(ray_on_kubernetes.kubeconfig)},
-            stdout=said,
+            stdout=text,
             stderr=subprocess.STDOUT,
         ) as stays,
         builder.session_on(ray_on_kubernetes.backend()) as session,
     ):
         try:
             begun = session.wait(lambda store: steps(store, 1) >= 20, 480.0)
-            assert begun, Path(said.name).read_text(encoding="utf-8")
+            assert begun, Path(text.name).read_text(encoding="utf-8")
             yield session
         finally:
             stays.terminate()
@@ -164,7 +164,7 @@ def test_busy_processes_take_a_ranks_cores_and_go(
         seen.append(in_pod(session, victim.pod, "python", "-c", argv).split())
 
     asked = plan(name, "rank:0", recover_s=1, for_s=4, **given)
-    record = conduct(session, asked, tmp_path, look=look)
+    record = conduct(session, asked, tmp_path, observe=look)
     assert record.verdict is not Verdict.BROKEN, record
     assert any(name.startswith("cockpit-drill-") for name in seen[0])
     assert len(seen[1]) == 1, "the container may use one core"
@@ -205,8 +205,8 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     (recovery,) = record.recoveries
     assert recovery.recovered, record
     assert restarts(ray_on_kubernetes, victim.pod) > before
-    said = session.call(undo.take_back(session.backend, frozen.undo[0]), 30.0)
-    assert said.startswith("done: ")
+    text = session.call(undo.take_back(session.backend, frozen.undo[0]), 30.0)
+    assert text.startswith("done: ")
 
 
 @pytest.mark.nightly  # Action.RESTART, on a real hang: tests/hangs/test_on_kubernetes.py

@@ -103,7 +103,7 @@ def test_a_frozen_rank_stops_all_and_runs_again_when_the_drill_is_aborted(
         seen.append(run_of(store).step or 0)
 
     asked = plan("rank-freeze", "rank:1", for_s=600, recover_s=1)
-    record = conduct(session, asked, tmp_path, look=look, abort=True)
+    record = conduct(session, asked, tmp_path, observe=look, abort=True)
     assert record.verdict is Verdict.ABORTED, record
     assert state(process) != "T"
     assert on_disk(session, victim.pod) == []
@@ -117,13 +117,13 @@ def test_a_slow_rank_is_waited_for_by_the_others(session: Session, tmp_path: Pat
 
     def look(store: Store) -> None:
         before = list(run_of(store).rank_view(0).curves["step_time_s"].values)[-5:]
-        told = run_of(store).samples_seen
-        assert session.wait(lambda s: run_of(s).samples_seen >= told + 14, 60.0)
+        reported = run_of(store).samples_seen
+        assert session.wait(lambda s: run_of(s).samples_seen >= reported + 14, 60.0)
         after = list(run_of(store).rank_view(0).curves["step_time_s"].values)[-3:]
         took.extend((median(before), median(after)))
 
     asked = plan("slow-rank", "rank:1", for_s=15, fraction=0.95, recover_s=1)
-    record = conduct(session, asked, tmp_path, look=look)
+    record = conduct(session, asked, tmp_path, observe=look)
     assert record.verdict is not Verdict.BROKEN, record
     assert took[1] > 1.5 * took[0], "rank 0 is not slowed down, and yet its steps take longer"
     assert on_disk(session, rank(session, 1).pod) == []
@@ -248,8 +248,8 @@ def test_what_was_held_in_a_pod_that_no_longer_exists_no_longer_exists_too(
     uid = session.store.pods[victim.pod].uid
     session.call(session.backend.delete_pod(victim.pod, uid=uid, grace_s=0), 30.0)
     assert session.wait(lambda store: not is_living(store, victim.pod), 30.0)
-    said = session.call(undo.take_back(session.backend, prepared.undo[0]), 30.0)
-    assert said.startswith(f"ended with pod {victim.pod}")
+    text = session.call(undo.take_back(session.backend, prepared.undo[0]), 30.0)
+    assert text.startswith(f"ended with pod {victim.pod}")
 
 
 def is_living(store: Store, name: str) -> bool:

@@ -80,10 +80,10 @@ def test_a_rank_is_found_by_its_number(start: Start) -> None:
 
 
 def test_what_is_no_rank_is_not_hit(start: Start) -> None:
-    idle, other, gone = start(IDLE), start("python"), start()
-    gone.kill()
-    gone.wait()
-    for child, why in ((idle, "no rank"), (other, "no rank"), (gone, "has ended")):
+    idle, other, removed = start(IDLE), start("python"), start()
+    removed.kill()
+    removed.wait()
+    for child, why in ((idle, "no rank"), (other, "no rank"), (removed, "has ended")):
         looked = run("inspect", "rank", str(child.pid))
         assert looked.returncode == 1
         assert why in looked.stderr

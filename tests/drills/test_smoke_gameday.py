@@ -60,9 +60,9 @@ def test_the_smoke_game_day_passes_and_leaves_nothing(
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "0", "0")
     assert "first new step" in (suite.findall("testcase")[2].findtext("system-out") or "")
 
-    told = done.stderr
-    assert "step 5 passed" in told
-    assert "recovering" in told
+    reported = done.stderr
+    assert "step 5 passed" in reported
+    assert "recovering" in reported
 
     # Nothing is left: no undo, no claim on the cluster, no job; and all of it was noted.
     assert Journal().entries() == []
@@ -70,9 +70,9 @@ def test_the_smoke_game_day_passes_and_leaves_nothing(
     assert [lease.read_text() for lease in leases.iterdir()] == ["{}"]
     assert main(["jobs", "-o", "json", "--local"]) == 0
     assert {job["status"] for job in json.loads(capsys.readouterr().out)} == {"STOPPED"}
-    noted = [json.loads(line)["action"] for line in audit.path().read_text().splitlines()]
-    assert "drill a node is lost" in noted
-    assert noted[-1] == "stop"
+    recorded = [json.loads(line)["action"] for line in audit.path().read_text().splitlines()]
+    assert "drill a node is lost" in recorded
+    assert recorded[-1] == "stop"
 
     # It can be shown afterwards, and reported as a unit.
     assert [one.record.fault for one in DrillHistory().find(day["id"])] == ["pod-kill", "rank-kill"]

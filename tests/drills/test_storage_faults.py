@@ -81,7 +81,7 @@ def test_a_run_outlives_a_storage_that_takes_nothing(session: Session, tmp_path:
             seen.append(type(error).__name__)
 
     asked = plan("storage-read-only", for_s=8, recover_s=300)
-    record = conduct(session, asked, tmp_path, look=look)
+    record = conduct(session, asked, tmp_path, observe=look)
     assert seen == ["PermissionError"]
     assert record.verdict is Verdict.PASSED, record
     assert (storage / "probe").exists() is False

@@ -27,9 +27,9 @@ SAVED = MetricsReported(
 
 def well() -> list[Event]:
     """A run with nothing to warn of."""
-    told = replace(run_seen(90.0, RunState.RUNNING), max_failures=3, max_preemption_failures=-1)
+    reported = replace(run_seen(90.0, RunState.RUNNING), max_failures=3, max_preemption_failures=-1)
     groups = GroupsListed(at_s=1.0, source="backend", groups=(GROUP,))
-    return [*before_the_kill(), told, SAVED, groups]
+    return [*before_the_kill(), reported, SAVED, groups]
 
 
 def job(entrypoint: str) -> Job:

@@ -64,9 +64,9 @@ def test_game_day_measures_the_recovery_that_its_guard_brings(
     file = tmp_path / "frozen.toml"
     file.write_text(FROZEN)
     code = main(["drill", "run", str(file), "--yes", "-o", "json"])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    assert acts()[before:] == ["done"], said.err
-    [step] = json.loads(said.out)["steps"]
+    text = capsys.readouterr()
+    assert code == 0, text.err
+    assert acts()[before:] == ["done"], text.err
+    [step] = json.loads(text.out)["steps"]
     [drill] = step["record"]["drills"]
     assert drill["first_step_s"] <= WHOLE_WITHIN_S, drill

@@ -83,7 +83,7 @@ def _by_jobs(texts: Mapping[str, str]) -> list[tuple[str, str]]:
 def _values(setting: JobSetting) -> str:
     """The choices, or the type with its range."""
     if setting.choices:
-        return ", ".join(f"`{word}`" for word in setting.choices)
+        return ", ".join(f"`{text}`" for text in setting.choices)
     return ", ".join(filter(None, (_TYPES[setting.type], setting.range)))
 
 

@@ -29,8 +29,8 @@ class Cluster(JobsApi):
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.is_deleted:
-            gone = {"kind": "Status", "message": 'services "demo-head-svc" not found'}
-            return httpx.Response(404, text=json.dumps(gone))
+            removed = {"kind": "Status", "message": 'services "demo-head-svc" not found'}
+            return httpx.Response(404, text=json.dumps(removed))
         if request.method == "POST" and not self.takes_jobs:
             return httpx.Response(500, text="RuntimeError: not yet")
         return super().__call__(request) if self.is_up else httpx.Response(503)
@@ -58,21 +58,21 @@ class Cluster(JobsApi):
 
 async def stay(cluster: Cluster, times: int = 3) -> tuple[Any, list[str]]:
     """The job at the end, and the messages."""
-    said: list[str] = []
+    lines: list[str] = []
     spec = submission.bundled_spec("checkpointed", {"epochs": "5"})
     async with Dashboard(
         DashboardRoute("http://ray"), transport=httpx.MockTransport(cluster)
     ) as dashboard:
         await submission.launch(dashboard, spec)
         job = await resubmit.stay(
-            dashboard, spec, times, said.append, on_submit=cluster.told.append, sleep=cluster.sleep
+            dashboard, spec, times, lines.append, on_submit=cluster.told.append, sleep=cluster.sleep
         )
-    return job, said
+    return job, lines
 
 
 async def test_a_job_that_a_new_head_does_not_know_continues_under_the_same_run_name() -> None:
     cluster = Cluster("down", "down", "new head", JobStatus.RUNNING, JobStatus.SUCCEEDED)
-    job, said = await stay(cluster)
+    job, text = await stay(cluster)
     assert job.status is JobStatus.SUCCEEDED
     assert cluster.told == [job.id]
     (sent,) = cluster.jobs.values()
@@ -80,7 +80,7 @@ async def test_a_job_that_a_new_head_does_not_know_continues_under_the_same_run_
     assert sent["submission_id"] != first
     assert f"--run-name={first}" in sent["entrypoint"]
     assert cluster.uploads[0] == cluster.uploads[1], "the new head has no package either"
-    assert any(f"lost {first}; it continues as {sent['submission_id']}" in line for line in said)
+    assert any(f"lost {first}; it continues as {sent['submission_id']}" in line for line in text)
 
 
 async def test_a_driver_that_died_with_its_node_is_sent_again() -> None:
@@ -89,25 +89,25 @@ async def test_a_driver_that_died_with_its_node_is_sent_again() -> None:
 
 
 async def test_a_script_that_failed_by_itself_is_not() -> None:
-    job, said = await stay(Cluster("Job entrypoint command failed with exit code 1"))
+    job, text = await stay(Cluster("Job entrypoint command failed with exit code 1"))
     assert job.status is JobStatus.FAILED
-    assert not said
+    assert not text
 
 
 async def test_a_job_that_is_lost_too_often_is_failed() -> None:
     cluster = Cluster(NODE_DIED, NODE_DIED, NODE_DIED)
-    job, said = await stay(cluster, times=2)
+    job, text = await stay(cluster, times=2)
     assert resubmit.was_lost(job)
     assert len(cluster.jobs) == 3
-    assert len(said) == 2
+    assert len(text) == 2
 
 
 async def test_a_cluster_that_does_not_answer_is_waited_for_without_a_second_job() -> None:
     cluster = Cluster("down", "down", "down", "up", JobStatus.SUCCEEDED)
-    job, said = await stay(cluster)
+    job, text = await stay(cluster)
     assert job.status is JobStatus.SUCCEEDED
     assert len(cluster.jobs) == 1
-    assert said[-1] == "The cluster answers again."
+    assert text[-1] == "The cluster answers again."
 
 
 async def test_a_cluster_that_was_deleted_is_not_taken_for_a_head_that_was() -> None:

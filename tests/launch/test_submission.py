@@ -176,8 +176,8 @@ async def test_a_job_that_is_over_is_resumed_with_the_same_code_and_run(
 async def test_a_job_whose_code_no_longer_exists_reports_it(
     ray: JobsApi, dashboard: Dashboard
 ) -> None:
-    gone = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
-    ray.jobs["old"] = job("old") | gone
+    removed = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
+    ray.jobs["old"] = job("old") | removed
     with pytest.raises(CockpitError, match="not on the cluster any more"):
         await submission.resume(dashboard, "old")
 

@@ -19,9 +19,9 @@ from tests.soak.usage import Sampler, Usage, memory_growth
 
 def test_the_clock_of_a_process_is_stepped_while_it_runs(tmp_path: Path) -> None:
     clock = SteppedClock(tmp_path)
-    reports = "import time\nwhile input(): print(time.time(), time.monotonic(), flush=True)"
+    tells = "import time\nwhile input(): print(time.time(), time.monotonic(), flush=True)"
     with subprocess.Popen(
-        [sys.executable, "-c", reports],
+        [sys.executable, "-c", tells],
         env={**os.environ, **clock.environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -29,14 +29,14 @@ def test_the_clock_of_a_process_is_stepped_while_it_runs(tmp_path: Path) -> None
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        reported = []
+        told = []
         for offset_s in (0.0, 3_600.0, 0.0):
             clock.step(offset_s)
             process.stdin.write("x\n")
             process.stdin.flush()
-            reported.append([float(label) for label in process.stdout.readline().split()])
+            told.append([float(word) for word in process.stdout.readline().split()])
         process.stdin.write("\n")
-    (wall, monotonic), (ahead, later), (back, _) = reported
+    (wall, monotonic), (ahead, later), (back, _) = told
     assert 3_500 < ahead - wall < 3_700
     assert abs(back - wall) < 100
     assert later - monotonic < 100

@@ -12,7 +12,7 @@ from cockpit.drills.faults.fault import Prepared
 
 T = TypeVar("T")
 
-Look = Callable[[], Awaitable[str]]
+ReasonToAbort = Callable[[], Awaitable[str]]
 """Why the drill has to end, or nothing."""
 
 
@@ -21,10 +21,10 @@ class Aborted(Exception):
 
 
 class Abort:
-    """Call `look` every `every_s` while work is guarded and the abort is armed."""
+    """Call `reason_to_abort` every `every_s` while work is guarded and the abort is armed."""
 
-    def __init__(self, look: Look, every_s: float) -> None:
-        self._look, self._every_s = look, every_s
+    def __init__(self, reason_to_abort: ReasonToAbort, every_s: float) -> None:
+        self._reason_to_abort, self._every_s = reason_to_abort, every_s
         self._why = ""
         self._requested = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -53,7 +53,7 @@ class Abort:
 
     async def _watch(self) -> str:
         while not self._why:
-            if self.armed and (why := await self._look()):
+            if self.armed and (why := await self._reason_to_abort()):
                 return f"abort condition: {why}"
             try:
                 async with asyncio.timeout(self._every_s):

@@ -293,8 +293,8 @@ class Experiment:
                 async with asyncio.timeout(limit_s):
                     if answered:
                         entry = self._effective(entry, injection.took_effect)
-                    said = await undo.take_all_back(self._context.backend, self._journal, entry)
-                    self._log.note(*said)
+                    text = await undo.take_all_back(self._context.backend, self._journal, entry)
+                    self._log.note(*text)
             except TimeoutError:
                 left.append(f"undoing {entry.fault} took more than {limit_s:g} s")
             except CockpitError as error:

@@ -41,26 +41,26 @@ async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> lis
     Raises the first error after all of them were tried. Undone effects are removed from the
     journal.
     """
-    said: list[str] = []
+    done: list[str] = []
     failed: CockpitError | None = None
     for undo in reversed(entry.undo):
         try:
-            said.append(await take_back(backend, undo, answered=entry.answered))
+            done.append(await take_back(backend, undo, answered=entry.answered))
         except CockpitError as error:
-            said.append(f"NOT undone: {undo.text}: {one_line(error.what)}")
+            done.append(f"NOT undone: {undo.text}: {one_line(error.what)}")
             failed = failed or error
             continue
         try:
             journal.done(entry.drill_id, undo)
         except CockpitError as error:  # on a full disk the other effects are undone all the same
-            said.append(f"undone, and kept in the journal: {one_line(f'{error.what} {error.why}')}")
+            done.append(f"undone, and kept in the journal: {one_line(f'{error.what} {error.why}')}")
     if failed is not None:
         raise CockpitError(
             f"Drill {entry.drill_id} is not all undone.",
-            one_line("; ".join(line for line in said if line.startswith("NOT"))),
+            one_line("; ".join(line for line in done if line.startswith("NOT"))),
             "Try again with: cockpit drill undo",
         ) from failed
-    return said
+    return done
 
 
 async def _by_api(backend: Backend, undo: Undo) -> str:

@@ -82,7 +82,7 @@ def why_not(fault: Fault, backend: str, rights: Mapping[str, Capability]) -> str
     if why := fault.obstacle(backend):
         return why
     for need in fault.needs:
-        verb = next((verb for words, verb in RIGHTS.items() if need.startswith(words)), "")
+        verb = next((verb for text, verb in RIGHTS.items() if need.startswith(text)), "")
         capability = rights.get(verb)
         if capability is not None and not capability.allowed:
             return f"{need}: {capability.why_not}"

@@ -57,8 +57,8 @@ async def memory_hog(context: DrillContext, victims: Victims, order: Order) -> P
     lines: list[str] = []
     for pod in victims.pods:
         what = f"The memory of {named(pod)} cannot be filled."
-        said = await pod_script.run(context.backend, pod.name, "memory_hog", "measure", what=what)
-        limit, used_bytes = _two_numbers(what, said)
+        text = await pod_script.run(context.backend, pod.name, "memory_hog", "measure", what=what)
+        limit, used_bytes = _two_numbers(what, text)
         first = ", ".join(hit.name for hit in of_pod[pod.name])
         lines.append(
             f"Fill the memory of {named(pod)} from {used_bytes / GIB:.2f} to {percent:g} % of "
@@ -80,11 +80,11 @@ def _release(pod: str, order: Order, text: str) -> Undo:
     return pod_script.undo(f"{text} pod {pod}", pod, "release", order.drill_id)
 
 
-def _two_numbers(what: str, said: str) -> tuple[int, int]:
+def _two_numbers(what: str, text: str) -> tuple[int, int]:
     try:
-        limit, used_bytes = map(int, said.split())
+        limit, used_bytes = map(int, text.split())
     except ValueError as error:
-        raise CockpitError(what, f"The pod's Python answered {one_line(said)[:80]!r}.") from error
+        raise CockpitError(what, f"The pod's Python answered {one_line(text)[:80]!r}.") from error
     return limit, used_bytes
 
 

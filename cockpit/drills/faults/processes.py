@@ -156,12 +156,12 @@ async def inspect(context: DrillContext, pod: str, missing: str, *arguments: str
     """The processes that the script reports, at least as many as requested."""
     what = as_sentence(missing)
     try:
-        said = await pod_script.run(context.backend, pod, "inspect", *arguments, what=what)
+        text = await pod_script.run(context.backend, pod, "inspect", *arguments, what=what)
     except UsageError as error:  # there is no such pod
         raise CockpitError(what, " ".join((error.what, error.why)).strip()) from error
-    found = said.split()
+    found = text.split()
     if len(found) < max(1, len(arguments) - 1):
-        raise CockpitError(what, f"The pod's Python answered {one_line(said)[:80]!r}.")
+        raise CockpitError(what, f"The pod's Python answered {one_line(text)[:80]!r}.")
     return found
 
 

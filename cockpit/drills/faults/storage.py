@@ -56,8 +56,8 @@ async def full(context: DrillContext, victims: Victims, order: Order) -> Prepare
     for pod in victims.pods:
         pids = [str(rank.pid) for rank in victims.ranks if rank.pod == pod.name]
         if pids:
-            said = await pod_script.run(context.backend, pod.name, "filelimit", "check", *pids)
-            known[pod.name] = said.split()
+            text = await pod_script.run(context.backend, pod.name, "filelimit", "check", *pids)
+            known[pod.name] = text.split()
     ranks = ", ".join(str(rank.rank) for rank in victims.ranks)
     on = ("filelimit", "on", name, str(most), f"{for_s:g}")
     off = ("filelimit", "off", name)

@@ -82,8 +82,8 @@ def _marks(step: Step, at: Here) -> Iterator[str]:
 def _of_launch(launch: Launch, at: Here) -> Iterator[str]:
     if at.run and not launch.always:
         yield f"Nothing is launched: run {at.run} continues, and the drills hit that one."
-    elif words := beside(at.jobs):
-        yield f"Note: {words}"
+    elif text := beside(at.jobs):
+        yield f"Note: {text}"
         yield f"The day ends if it has no checkpoint within {launch.within_s:g} s."
 
 

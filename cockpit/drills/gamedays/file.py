@@ -119,14 +119,14 @@ class _File:
 
     def _step(self, raw: Mapping[str, Any], at: At) -> Step:
         read = self._reader
-        said = [kind for kind in KINDS if kind in raw]
-        if len(said) != 1:
-            what = "has no action" if not said else f"is two things: {' and '.join(said)}"
+        lines = [kind for kind in KINDS if kind in raw]
+        if len(lines) != 1:
+            what = "has no action" if not lines else f"is two things: {' and '.join(lines)}"
             keys = next((key for key in raw if key not in KINDS and key != "name"), "")
-            if not said and keys:
+            if not lines and keys:
                 read.known(raw, at, ("name", *{k for of in KEYS.values() for k in of}), "A step")
             raise read.wrong(at, f"Step {_number(at)} {what}.", f"One of: {', '.join(KINDS)}.")
-        kind = said[0]
+        kind = lines[0]
         read.known(raw, at, ("name", *KEYS[kind]), f"A step with {kind}")
         doing = self._doing(kind, raw, at)
         return Step(read.text(raw, at, "name") or _called(doing), doing)

@@ -69,9 +69,9 @@ def main() -> None:
         return
     key, seconds, percent, fill_s = sys.argv[2:6]
     ranks = [parsed(text) for text in sys.argv[6:]]
-    gone = [str(process.pid) for process in ranks if not is_alive(process)]
-    if gone:
-        raise Failed(f"ended before it was hit: {' '.join(gone)}")
+    removed = [str(process.pid) for process in ranks if not is_alive(process)]
+    if removed:
+        raise Failed(f"ended before it was hit: {' '.join(removed)}")
     # Not by the score itself: Ray gives its workers this one (worker_oom_score_adjustment).
     if any(map(is_scored, ranks)):
         raise Failed("another memory fault lasts: two of them could not both be undone")

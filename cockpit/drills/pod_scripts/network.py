@@ -152,8 +152,8 @@ def must(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def reason(done: subprocess.CompletedProcess[str]) -> str:
-    said = (done.stderr or done.stdout).strip().splitlines()
-    return said[-1] if said else "no reason given"
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return lines[-1] if lines else "no reason given"
 
 
 def path() -> str:

@@ -72,16 +72,16 @@ def forward(taken: int, device: str, delay_s: float, goes_on: Callable[[], bool]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:
         out.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
         out.bind((device, 0))
-        look_s = 0.0
+        check_s = 0.0
         while True:
             now_s = time.monotonic()
             while held and held[0][0] <= now_s:
                 _send(out, held.popleft()[1])
-            if now_s >= look_s:
+            if now_s >= check_s:
                 if not goes_on():
                     break
-                look_s = now_s + LOOK_S
-            until_s = min(look_s, held[0][0]) if held else look_s
+                check_s = now_s + LOOK_S
+            until_s = min(check_s, held[0][0]) if held else check_s
             if not select.select([taken], [], [], max(0.0, until_s - now_s))[0]:
                 continue
             for frame in _frames(taken):

@@ -93,7 +93,7 @@ def named(program: str) -> list[Process]:
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             pid = int(entry.name)
             # A program is its own first argument; Python's is among the first, after its options.
-            began = [word.rpartition("/")[2] for word in command_line(pid)[:4]]
+            began = [text.rpartition("/")[2] for text in command_line(pid)[:4]]
             runs = program in (began if program.endswith(".py") else began[:1])
             process = living(pid) if runs and is_ours(pid) else None
             if process is not None:

@@ -66,12 +66,12 @@ def hold(
     os.close(write_end)
     os.waitpid(child, 0)
     # One message, not all until the end: what the effect has started holds the pipe open as well.
-    said = os.read(read_end, 4096).decode()
+    text = os.read(read_end, 4096).decode()
     os.close(read_end)
-    if said.startswith(PermissionError.__name__):
-        raise PermissionError(said)
-    if said != "begun":
-        raise Failed(said or "it did not begin")
+    if text.startswith(PermissionError.__name__):
+        raise PermissionError(text)
+    if text != "begun":
+        raise Failed(text or "it did not begin")
 
 
 def keep(
@@ -83,27 +83,27 @@ def keep(
     begun: int,
 ) -> None:
     """The keeper, which never returns."""
-    said, is_own = b"it has ended", False
+    text, is_own = b"it has ended", False
     try:
         close_streams()
         until = time.monotonic() + seconds
         write(path, stopped, scores)
         is_own = True
         for pause_s in effect:
-            if said:
+            if text:
                 os.write(begun, b"begun")
                 os.close(begun)
-                said = b""
+                text = b""
             left_s = min(pause_s, until - time.monotonic())
             if left_s <= 0 or signal.sigtimedwait({signal.SIGTERM}, left_s):
                 break
         effect.close()
         path.unlink()
     except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
-        said = said and f"{type(error).__name__}: {error}".encode()
+        text = text and f"{type(error).__name__}: {error}".encode()
     finally:
-        if said:
-            os.write(begun, said)
+        if text:
+            os.write(begun, text)
             if is_own:
                 path.unlink(missing_ok=True)
         os._exit(0)

@@ -65,15 +65,15 @@ async def command(spec: ProbeSpec) -> tuple[bool | None, str]:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CockpitError(f"{one_line(argv[0], 80)} cannot be run: {why}.") from error
     try:
-        said = await _output(process)
+        reported = await _output(process)
         code = await process.wait()
     finally:
         # Including its child processes: it is a session leader.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    lines = said.decode(errors="replace").strip().splitlines()
-    words = f"exit code {code}" + (f": {one_line(lines[-1], 120)}" if lines else "")
-    return code == 0, words
+    lines = reported.decode(errors="replace").strip().splitlines()
+    text = f"exit code {code}" + (f": {one_line(lines[-1], 120)}" if lines else "")
+    return code == 0, text
 
 
 async def _output(process: asyncio.subprocess.Process) -> bytes:

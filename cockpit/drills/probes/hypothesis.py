@@ -78,30 +78,30 @@ KINDS = {
 
 def probe(text: str, when: tuple[When, ...] = (), name: str = "") -> ProbeSpec:
     """Parse a probe. Raises UsageError that lists what is allowed."""
-    words = text.strip()
-    found = re.match(r"[a-z-]+", words)
+    typed = text.strip()
+    found = re.match(r"[a-z-]+", typed)
     kind = KINDS.get(found[0] if found else "")
     if kind is None:
         raise UsageError(
             f"{one_line(text, 80)!r} is no probe.", f"Probes: {', '.join(KINDS)}.",
             "For example: throughput >= 80",
         )  # fmt: skip
-    rest = words[len(kind.name) :].strip().removeprefix(":").strip()
+    rest = typed[len(kind.name) :].strip().removeprefix(":").strip()
     asked = when or kind.when
     if kind.name == "command":
-        return _command(kind, rest, asked, name or words)
+        return _command(kind, rest, asked, name or typed)
     if kind.name == "prometheus":
-        return _query(kind, rest, asked, name or words)
+        return _query(kind, rest, asked, name or typed)
     if not kind.operator:
         if rest:
-            raise _wrong(kind, words, "It takes no limit.")
+            raise _wrong(kind, typed, "It takes no limit.")
         return ProbeSpec(kind.name, name, when=asked)
     limit = kind.limit
     if rest:
         split = _COMPARED.fullmatch(rest)
         if split is None or split["left"] or split["operator"] != kind.operator:
-            raise _wrong(kind, words, f"It is compared by {kind.operator}.")
-        limit = _number(kind, words, split["limit"].removesuffix(kind.unit))
+            raise _wrong(kind, typed, f"It is compared by {kind.operator}.")
+        limit = _number(kind, typed, split["limit"].removesuffix(kind.unit))
     return ProbeSpec(kind.name, name, limit, kind.operator, when=asked)
 
 
@@ -131,19 +131,19 @@ def _command(kind: ProbeKind, rest: str, when: tuple[When, ...], name: str) -> P
     return ProbeSpec(kind.name, name, query=rest, when=when)
 
 
-def _number(kind: ProbeKind, words: str, text: str) -> float:
+def _number(kind: ProbeKind, typed: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise _wrong(kind, words, f"{one_line(text.strip(), 40)!r} is no number.")
+        raise _wrong(kind, typed, f"{one_line(text.strip(), 40)!r} is no number.")
     return value
 
 
-def _wrong(kind: ProbeKind, words: str, why: str) -> UsageError:
+def _wrong(kind: ProbeKind, text: str, why: str) -> UsageError:
     return UsageError(
-        f"{one_line(words, 80)!r} is no probe of the kind {kind.name}.",
+        f"{one_line(text, 80)!r} is no probe of the kind {kind.name}.",
         why,
         f"For example: {kind.example}",
     )

@@ -57,12 +57,12 @@ def training(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
         return False, f"the run is {run.state.value}"
     if not len(run.progress):
         return None, "no step was seen yet"
-    silent_s = moment.now_s - run.progress.times[-1]
+    stale_s = moment.now_s - run.progress.times[-1]
     drill = moment.drill
     if drill is not None and run.progress.times[-1] <= drill.injected_s:
         return False, f"no step since the fault, {moment.now_s - drill.injected_s:.0f} s ago"
-    if silent_s > SILENT_S:
-        return False, f"no step for {silent_s:.0f} s"
+    if stale_s > SILENT_S:
+        return False, f"no step for {stale_s:.0f} s"
     return True, f"step {int(run.progress.values[-1])}"
 
 
@@ -75,12 +75,12 @@ def throughput(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
     drill = moment.drill
     since_s = drill.injected_s if drill is not None else 0.0
     if not len(curve) or curve.times[-1] <= since_s:
-        silent_s = moment.now_s - since_s
-        if drill is not None and silent_s > SILENT_S:
-            return False, f"no sample since the fault, {silent_s:.0f} s ago"
+        stale_s = moment.now_s - since_s
+        if drill is not None and stale_s > SILENT_S:
+            return False, f"no sample since the fault, {stale_s:.0f} s ago"
         return None, "no throughput is known yet"
-    if (silent_s := moment.now_s - curve.times[-1]) > SILENT_S:
-        return False, f"no sample for {silent_s:.0f} s"
+    if (stale_s := moment.now_s - curve.times[-1]) > SILENT_S:
+        return False, f"no sample for {stale_s:.0f} s"
     begin_s = max(since_s, curve.times[-1] - WINDOW_S, _attempt_began_s(run))
     rate = median(window(curve, begin_s)[1] or [curve.values[-1]])
     before = moment.readings[drill.id].samples_per_s if drill is not None else None

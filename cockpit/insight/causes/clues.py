@@ -279,13 +279,13 @@ def _of_nodes(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue
         if death.id not in hosting or not _is_near(death.at_s, attempt, end_s):
             continue
         node = store.nodes.get(death.id)
-        said = node.state_message if node is not None else ""
+        text = node.state_message if node is not None else ""
         ranks = tuple(p.rank for p in attempt.placements if p.node_id == death.id)
-        found = clue_of(said, "Ray node", death.at_s, ranks=ranks) if said else None
+        found = clue_of(text, "Ray node", death.at_s, ranks=ranks) if text else None
         if found is None or found.weight < EXCEPTION:
             found = clue_of("its node died", "Ray node", death.at_s, ranks=ranks)
         if found is not None:
-            yield replace(found, quote=one_line(said or f"node {death.id[:8]} is dead", 300))
+            yield replace(found, quote=one_line(text or f"node {death.id[:8]} is dead", 300))
 
 
 def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator[Clue]:
@@ -388,8 +388,8 @@ def _located(store: Store, attempt: AttemptView, clue: Clue) -> Clue:
             ip = ips.pop()
             pod = _pod_at(store, ip)
             node = (pod.host if pod is not None else "") or placed[0].node_id
-            gone = (past.name for past in store.past.pods.values() if ip and past.ip == ip)
-            name = pod.name if pod is not None else next(gone, "")
+            removed = (past.name for past in store.past.pods.values() if ip and past.ip == ip)
+            name = pod.name if pod is not None else next(removed, "")
             return replace(clue, pod=name, node=clue.node or node)
     elif clue.pod and not clue.ranks:
         known = store.past.pods.get(clue.pod)

@@ -82,13 +82,13 @@ class Api:
             if answer.status_code >= 400:
                 raise _error(answer.status_code, await answer.aread())
             async for line in answer.aiter_lines():
-                said = json.loads(line)
-                if said["type"] == "ERROR":
-                    status = said["object"]
+                data = json.loads(line)
+                if data["type"] == "ERROR":
+                    status = data["object"]
                     raise ApiError(
                         status.get("code", 500), status.get("reason", ""), status.get("message", "")
                     )
-                yield Change(said["type"], said["object"])
+                yield Change(data["type"], data["object"])
 
     async def through(
         self, path: str, method: str = "GET", body: Any = None, headers: Mapping[str, str] = {}
@@ -115,16 +115,16 @@ class Api:
         )
         if answer.status_code >= 400:
             raise _error(answer.status_code, answer.content)
-        said: Object = answer.json()
-        return said
+        text: Object = answer.json()
+        return text
 
 
 def _error(status: int, content: bytes) -> ApiError:
     try:
-        said = json.loads(content)
+        data = json.loads(content)
     except ValueError:
         return ApiError(status, "", content.decode(errors="replace")[:200])
-    return ApiError(status, said.get("reason", ""), said.get("message", ""))
+    return ApiError(status, data.get("reason", ""), data.get("message", ""))
 
 
 def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext, str]:

@@ -281,12 +281,12 @@ class Clusters:
         if not differs(cluster.status, after):
             return False
         try:
-            told = await self._api.replace(f"{cluster.path}/status", {**item, "status": after})
+            reported = await self._api.replace(f"{cluster.path}/status", {**item, "status": after})
         except ApiError as error:
             if error.status == 404:
                 return False
             raise
-        self.clusters.learn(told)
+        self.clusters.learn(reported)
         return True
 
 

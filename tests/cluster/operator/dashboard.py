@@ -47,12 +47,12 @@ class Dashboard:
             return None
         if status >= 300:
             raise DashboardError(f"GetJobInfo fail: {status} {_short(content)}")
-        said = json.loads(content)
+        data = json.loads(content)
         return JobInfo(
-            said["status"],
-            said.get("message") or "",
-            said.get("start_time") or 0,
-            said.get("end_time") or 0,
+            data["status"],
+            data.get("message") or "",
+            data.get("start_time") or 0,
+            data.get("end_time") or 0,
         )
 
     async def stop(self, job_id: str) -> None:

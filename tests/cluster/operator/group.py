@@ -36,8 +36,8 @@ class Plan:
 
 def plan(cluster: Cluster, group: Group, pods: Sequence[Pod]) -> Plan:
     if group.suspended:
-        said = f"Deleted all pods for suspended worker group {group.name} in RayCluster "
-        going = [Deletion(pod, f"{said}{cluster.key}") for pod in pods if not pod.going]
+        text = f"Deleted all pods for suspended worker group {group.name} in RayCluster "
+        going = [Deletion(pod, f"{text}{cluster.key}") for pod in pods if not pod.going]
         return Plan(deletions=tuple(going))
     if group.hosts > 1:
         return _replicas(cluster, group, pods)
@@ -68,8 +68,10 @@ def obituary(pod: Pod) -> str:
 def _pods(cluster: Cluster, group: Group, pods: Sequence[Pod]) -> Plan:
     lost = [pod for pod in pods if beyond_help(pod)]
     if lost:
-        told = [Deletion(pod, f"Deleted worker Pod {_place(pod)}; {obituary(pod)}") for pod in lost]
-        return Plan(tuple(told), unfinished=f"delete {len(lost)} unhealthy worker Pods")
+        reported = [
+            Deletion(pod, f"Deleted worker Pod {_place(pod)}; {obituary(pod)}") for pod in lost
+        ]
+        return Plan(tuple(reported), unfinished=f"delete {len(lost)} unhealthy worker Pods")
     named = [pod for pod in pods if pod.name in group.workers_to_delete]
     deletions = [Deletion(pod, f"Deleted pod {_place(pod)}") for pod in named]
     kept = [pod for pod in pods if pod not in named]
@@ -89,8 +91,8 @@ def _replicas(cluster: Cluster, group: Group, pods: Sequence[Pod]) -> Plan:
             replicas.setdefault(pod.replica_name, []).append(pod)
 
     def delete(members: Sequence[Pod], why: str) -> tuple[Deletion, ...]:
-        said = f"for group {group.name}: {why}"
-        return tuple(Deletion(pod, f"Deleted worker Pod {_place(pod)} {said}") for pod in members)
+        text = f"for group {group.name}: {why}"
+        return tuple(Deletion(pod, f"Deleted worker Pod {_place(pod)} {text}") for pod in members)
 
     for name, members in replicas.items():
         if len(members) < group.hosts:

@@ -98,9 +98,9 @@ class Mirror(Generic[Item]):
         selector = {"labelSelector": self._selector} if self._selector else {}
         answer = await self._api.get(self._path, **selector)
         items = {Key.of(item): item for item in answer["items"]}
-        gone = [self._gone[key] for key in self._items.keys() - items.keys()]
+        removed = [self._gone[key] for key in self._items.keys() - items.keys()]
         self.filled.set()
-        self._all(gone, self._drop)
+        self._all(removed, self._drop)
         self._all(items.values(), self._keep)
         version: str = answer["metadata"]["resourceVersion"]
         return version

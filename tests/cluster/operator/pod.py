@@ -111,9 +111,9 @@ def _ended(ray: str, states: list[dict[str, Any]]) -> Terminated | None:
 
 def _waiting(states: list[dict[str, Any]]) -> Waiting | None:
     for state in states:
-        said = state.get("state", {})
+        text = state.get("state", {})
         for kind in ("waiting", "terminated"):
-            if kind in said:
-                why = said[kind]
+            if kind in text:
+                why = text[kind]
                 return Waiting(state["name"], why.get("reason", ""), why.get("message", ""))
     return None

@@ -29,12 +29,12 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: object) -> Quantity:
-        said = str(text).strip()
-        if said[-2:] in _BINARY:
-            return cls(Fraction(said[:-2]) * _BINARY[said[-2:]], True)
-        if said[-1:] in _DECIMAL and not said[-1:].isdigit():
-            return cls(Fraction(said[:-1]) * _DECIMAL[said[-1]])
-        return cls(Fraction(said))
+        message = str(text).strip()
+        if message[-2:] in _BINARY:
+            return cls(Fraction(message[:-2]) * _BINARY[message[-2:]], True)
+        if message[-1:] in _DECIMAL and not message[-1:].isdigit():
+            return cls(Fraction(message[:-1]) * _DECIMAL[message[-1]])
+        return cls(Fraction(message))
 
     @property
     def whole(self) -> int:

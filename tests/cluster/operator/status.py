@@ -117,8 +117,8 @@ def _judge(after: Object, cluster: Cluster, pods: Sequence[Pod], now: str) -> No
             _set(after, PROVISIONED, "False", "RayClusterPodsProvisioning", first, now)
     if suspending:
         if not pods:
-            gone = "RayCluster has been suspended"
-            _set(after, PROVISIONED, "False", "RayClusterPodsProvisioning", gone, now)
+            removed = "RayCluster has been suspended"
+            _set(after, PROVISIONED, "False", "RayClusterPodsProvisioning", removed, now)
             _set(after, SUSPENDING, "False", SUSPENDING, "", now)
             _set(after, SUSPENDED, "True", SUSPENDED, "", now)
     elif suspended:

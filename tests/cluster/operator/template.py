@@ -140,5 +140,5 @@ def _first(resources: Object, *kinds: str) -> str:
 def _digest(cluster: Cluster) -> str:
     """Changes with the templates; the real operator's own value is not reproduced."""
     parts = [cluster.head_template, *(group.template for group in cluster.groups)]
-    said = json.dumps(parts, sort_keys=True).encode()
-    return base64.b32encode(hashlib.sha1(said, usedforsecurity=False).digest()).decode()
+    text = json.dumps(parts, sort_keys=True).encode()
+    return base64.b32encode(hashlib.sha1(text, usedforsecurity=False).digest()).decode()

@@ -22,9 +22,9 @@ class Unsettled(Exception):
 
 
 class WorkQueue:
-    def __init__(self, look: Callable[[Key], Awaitable[float | None]]) -> None:
+    def __init__(self, snapshot: Callable[[Key], Awaitable[float | None]]) -> None:
         """`look` reconciles one key, and may request another call after some seconds."""
-        self._look = look
+        self._look = snapshot
         self._waiting: set[Key] = set()
         self._busy: set[Key] = set()
         self._failures: dict[Key, int] = {}

@@ -94,8 +94,8 @@ class _Summary:
     def _event(self, change: State) -> None:
         message = _DETAIL.sub("", _NAME.sub("POD", change["message"]))
         message = re.sub(r"\b[a-z0-9-]+/", "NAMESPACE/", message)
-        said = (change["reason"], change["type"], change["action"], message)
-        self.parts.setdefault("events", set()).add(said)
+        lines = (change["reason"], change["type"], change["action"], message)
+        self.parts.setdefault("events", set()).add(lines)
 
     def _pod(self, name: str, change: State) -> None:
         if change.get("is") == "added":

@@ -50,7 +50,7 @@ def distil(name: str, lines: Iterable[str]) -> Recording:
             made.setdefault(fact.of, manifests.service(item))
         elif fact.of.startswith("pod "):
             made.setdefault(fact.change.get("role", "worker"), manifests.pod(item))
-    done = tuple(Action(words, tuple(facts)) for words, facts in actions)
+    done = tuple(Action(text, tuple(facts)) for text, facts in actions)
     return Recording(name, cluster, made, done)
 
 

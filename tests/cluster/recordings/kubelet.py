@@ -77,8 +77,8 @@ class Kubelet:
             if reason:
                 condition["reason"] = reason
             if reason == "ContainersNotReady":
-                said = " ".join(unready)
-                condition["message"] = f"containers with unready status: [{said}]"
+                text = " ".join(unready)
+                condition["message"] = f"containers with unready status: [{text}]"
             status["conditions"].append(condition)
         if "address" in state:
             count = len(self._addresses) + 1
@@ -89,8 +89,8 @@ class Kubelet:
 
 
 def _container(name: str, state: State) -> dict[str, Any]:
-    words = state[name].split()
-    kind, rest = words[0], words[1:]
+    terms = state[name].split()
+    kind, rest = terms[0], terms[1:]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     restarts = int(rest[rest.index("restarts") + 1]) if "restarts" in rest else 0
     if kind == "terminated":

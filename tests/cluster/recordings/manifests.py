@@ -49,8 +49,8 @@ def pod(item: Manifest) -> Manifest:
                 variable["value"] = "…"
     for container in spec.get("initContainers", ()):
         # A script: only the address in it is the same everywhere.
-        said = " ".join(container["args"]).replace(";", " ").split()
-        container["args"] = [said[said.index("--address") + 1]]
+        lines = " ".join(container["args"]).replace(";", " ").split()
+        container["args"] = [lines[lines.index("--address") + 1]]
     return _here(kept, item)
 
 
@@ -80,14 +80,14 @@ def _here(kept: Manifest, item: Manifest) -> Manifest:
 
 def _without_folders(spec: Manifest) -> None:
     """Neither the machine's folders nor the token that the API server mounts."""
-    gone = {
+    removed = {
         volume["name"]
         for volume in spec.get("volumes", ())
         if "hostPath" in volume or volume["name"].startswith("kube-api-access-")
     }
-    spec["volumes"] = [v for v in spec.get("volumes", ()) if v["name"] not in gone]
+    spec["volumes"] = [v for v in spec.get("volumes", ()) if v["name"] not in removed]
     for container in (*spec["containers"], *spec.get("initContainers", ())):
-        mounts = [m for m in container.get("volumeMounts", ()) if m["name"] not in gone]
+        mounts = [m for m in container.get("volumeMounts", ()) if m["name"] not in removed]
         container["volumeMounts"] = mounts
     for holder in (spec, *spec["containers"], *spec.get("initContainers", ())):
         for name in ("volumes", "volumeMounts"):

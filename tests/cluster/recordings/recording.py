@@ -36,15 +36,15 @@ class Recording:
 
     @classmethod
     def load(cls, name: str) -> Recording:
-        said = json.loads((FOLDER / f"{name}.json").read_text())
+        data = json.loads((FOLDER / f"{name}.json").read_text())
         actions = tuple(
             Action(
                 action["name"],
                 tuple(Fact(fact.pop("t"), fact.pop("of"), fact) for fact in action["facts"]),
             )
-            for action in said["actions"]
+            for action in data["actions"]
         )
-        return cls(name, said["cluster"], said["made"], actions)
+        return cls(name, data["cluster"], data["made"], actions)
 
     def save(self) -> Path:
         """One fact a line, to be read."""
