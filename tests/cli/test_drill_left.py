@@ -18,7 +18,7 @@ from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec
 from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.session.session import Session
-from tests.drills.ground import QUICK, trained
+from tests.drills.simulated_context import QUICK, trained
 from tests.drills.test_orphans import DAY_S, KILLED, REPLACE, SCALE, left
 from tests.simulated_backend import ScriptedBackend
 

@@ -34,7 +34,7 @@ from cockpit.model.event import GroupsListed, SourceHealth
 from cockpit.session import monitored
 from cockpit.session.session import Session
 from cockpit.tui.commands import drill_form
-from tests.drills.ground import Obedient, ScriptedContext, experiment
+from tests.drills.simulated_context import Obedient, ScriptedContext, experiment
 from tests.events import HEAD, pod, pods, reduced
 from tests.simulated_backend import ScriptedBackend
 
@@ -50,7 +50,7 @@ def group(count: int) -> GroupsListed:
     return GroupsListed(at_s=1.0, source="backend", groups=(there,))
 
 
-def ground(count: int, backend: ScriptedBackend | None = None) -> ScriptedContext:
+def context_of(count: int, backend: ScriptedBackend | None = None) -> ScriptedContext:
     return ScriptedContext([group(count), pods(1.0, HEAD, *workers(count))], backend)
 
 
@@ -82,7 +82,7 @@ def asked(target: TargetSpec, **limits: object) -> DrillPlan:
 async def test_drill_beyond_its_limit_is_refused(
     size: int, target: TargetSpec, limits: dict[str, object], said: str
 ) -> None:
-    drill = experiment(ground(size), Obedient(), asked(target, **limits))
+    drill = experiment(context_of(size), Obedient(), asked(target, **limits))
     if said:
         with pytest.raises(NotAllowedError, match=said):
             await drill.prepare()
@@ -91,7 +91,7 @@ async def test_drill_beyond_its_limit_is_refused(
 
 
 async def test_group_that_has_shrunk_since_the_plan_was_shown_is_counted_again() -> None:
-    there, hit = ground(6), Obedient()
+    there, hit = context_of(6), Obedient()
     drill = experiment(there, hit, replace(asked(TargetSpec(count=2)), seed=1))
     (armed,) = await drill.prepare()
     there.dispatch(pods(2.0, HEAD, *armed.victims.pods))
@@ -110,9 +110,9 @@ async def test_faults_of_one_drill_count_together() -> None:
     )
     faults = {"a": Obedient("a"), "b": Obedient("b")}
     with pytest.raises(NotAllowedError, match="would hit 2 of the 3 pods"):
-        await experiment(ground(3), faults, two).prepare()
+        await experiment(context_of(3), faults, two).prepare()
     same = replace(two, faults=(two.faults[0], replace(two.faults[1], target=two.faults[0].target)))
-    assert len(await experiment(ground(3), faults, same).prepare()) == 2
+    assert len(await experiment(context_of(3), faults, same).prepare()) == 2
 
 
 def test_missing_pods_count_where_kills_continue() -> None:
@@ -147,7 +147,7 @@ def test_targets_that_all_no_longer_exist_are_refused_and_no_defect() -> None:
 
 async def test_random_kills_wait_while_pods_are_missing() -> None:
     backend = ScriptedBackend()
-    there = ground(6, backend)
+    there = context_of(6, backend)
     there.dispatch(pods(2.0, HEAD, *workers(4)))
     kills = fault("random-kills")
     order = Order("d.1", values(kills, {}), Random(1))

@@ -19,7 +19,7 @@ from cockpit.model.cluster import Node, WorkerGroup
 from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError, ReplacedError
 from cockpit.model.event import GroupsListed, NodesListed, PodsListed
-from tests.drills.ground import ScriptedContext, experiment, plan, trained
+from tests.drills.simulated_context import ScriptedContext, experiment, plan, trained
 from tests.events import HEAD, ONE, TWO
 from tests.simulated_backend import ScriptedBackend
 

@@ -16,7 +16,7 @@ from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
 from cockpit.model.event import DrillInjected, DrillStaged, PodsListed
 from cockpit.session.session import Session
-from tests.drills.ground import (
+from tests.drills.simulated_context import (
     FREEZE,
     QUICK,
     Obedient,

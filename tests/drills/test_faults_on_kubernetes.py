@@ -14,7 +14,7 @@ from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
-from tests.drills.conducted import conduct, plan
+from tests.drills.real_drill import conduct, plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 

@@ -26,7 +26,14 @@ from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from cockpit.model.scale import ScaleRequest
-from tests.drills.ground import QUICK, Obedient, ScriptedContext, experiment, recovering, trained
+from tests.drills.simulated_context import (
+    QUICK,
+    Obedient,
+    ScriptedContext,
+    experiment,
+    recovering,
+    trained,
+)
 from tests.local_cluster import until
 
 WRITTEN = """
@@ -191,7 +198,7 @@ def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> N
 class Hands:
     """Records its calls; a job that is launched runs and saves at once."""
 
-    ground: ScriptedContext
+    context: ScriptedContext
     fault: Obedient
     asked: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
@@ -199,16 +206,16 @@ class Hands:
 
     async def submit(self, spec: LaunchSpec) -> Job:
         self.asked.append(f"launch {spec.metadata[BUNDLED]}")
-        at_s = self.ground.clock()
+        at_s = self.context.clock()
         job = Job("job-1", "python", JobStatus.RUNNING)
-        self.ground.dispatch(JobsListed(at_s=at_s, source="ray", jobs=(job,)))
-        self.ground.dispatch(
+        self.context.dispatch(JobsListed(at_s=at_s, source="ray", jobs=(job,)))
+        self.context.dispatch(
             RunSeen(
                 at_s=at_s, source="telemetry", run_id="new", name="new", state=RunState.RUNNING,
                 submission_id="job-1",
             )
         )  # fmt: skip
-        self.ground.dispatch(
+        self.context.dispatch(
             MetricsReported(
                 at_s=at_s, source="telemetry", run_id="new", attempt=1, checkpoint=Checkpoint(1, "")
             )
@@ -229,14 +236,14 @@ class Hands:
     async def stop_job(self, job_id: str) -> None:
         self.asked.append(f"stop {job_id}")
         stopped = Job(job_id, "python", JobStatus.STOPPED)
-        self.ground.dispatch(JobsListed(at_s=self.ground.clock(), source="ray", jobs=(stopped,)))
+        self.context.dispatch(JobsListed(at_s=self.context.clock(), source="ray", jobs=(stopped,)))
 
     async def scale(self, request: ScaleRequest) -> Scaled:
         raise CockpitError(f"Group {request.group} cannot be scaled.")
 
     def experiment(self, plan: DrillPlan) -> Experiment:
         self.asked.append(f"drill {plan.name} of {plan.game_day.partition('/')[0]}")
-        return experiment(self.ground, {"pod-kill": self.fault}, replace(plan, timeouts=QUICK))
+        return experiment(self.context, {"pod-kill": self.fault}, replace(plan, timeouts=QUICK))
 
     async def drill(self, experiment: Experiment) -> DrillRecord:
         record = await experiment.conduct()

@@ -12,7 +12,7 @@ import pytest
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.faults.fault import Undo
 from cockpit.model.error import CockpitError
-from tests.drills.ground import FREEZE
+from tests.drills.simulated_context import FREEZE
 from tests.simulated_backend import ScriptedBackend
 
 HERE = ScriptedBackend().ref

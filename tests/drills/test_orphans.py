@@ -29,7 +29,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import LeaseHeldError
 from cockpit.model.event import Notice
 from cockpit.session.session import Session
-from tests.drills.ground import FREEZE, Refusing
+from tests.drills.simulated_context import FREEZE, Refusing
 from tests.simulated_backend import ScriptedBackend
 
 HERE = ScriptedBackend().ref

@@ -18,7 +18,7 @@ from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import Event, GroupsListed, MetricsReported
 from cockpit.model.run import Checkpoint
 from cockpit.sources.prometheus.settings import PrometheusSettings
-from tests.drills.ground import ScriptedContext, trained
+from tests.drills.simulated_context import ScriptedContext, trained
 from tests.events import DRILL, RUN, tick
 from tests.local_cluster import until
 from tests.sources.prometheus_server import Exporter, PrometheusServer, Sample

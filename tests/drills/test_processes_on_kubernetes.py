@@ -30,7 +30,7 @@ from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
-from tests.drills.conducted import conduct, plan
+from tests.drills.real_drill import conduct, plan
 from tests.insight.test_hang import LOOP, dump
 from tests.local_cluster import LIGHT_FLAGS
 

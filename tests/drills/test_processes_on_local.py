@@ -29,7 +29,7 @@ from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
-from tests.drills.conducted import conduct, plan
+from tests.drills.real_drill import conduct, plan
 from tests.drills.script import eventually
 from tests.local_cluster import LIGHT_FLAGS, running_cluster
 

@@ -16,7 +16,7 @@ from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from tests.drills.conducted import conduct, plan
+from tests.drills.real_drill import conduct, plan
 from tests.local_cluster import LIGHT_RUN, running_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]

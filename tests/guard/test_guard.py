@@ -48,7 +48,7 @@ from cockpit.model.run import RunState
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
-from tests.drills.ground import ScriptedContext
+from tests.drills.simulated_context import ScriptedContext
 from tests.events import HEAD, ONE, REF, RUN, TWO, before_the_kill, started, the_recovery
 from tests.insight.test_hang import IDLE, LOOP, REDUCE, REPORT, WORLD, dump
 from tests.local_cluster import until

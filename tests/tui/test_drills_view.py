@@ -143,7 +143,7 @@ async def test_form_has_presets_shows_mistakes_and_scrolls(cockpit: Open) -> Non
 
 
 @asynccontextmanager
-async def conducted(seen: Seen, line: str) -> AsyncIterator[None]:
+async def running_drill(seen: Seen, line: str) -> AsyncIterator[None]:
     """A drill that was typed and confirmed, until its fault is injected."""
     await seen.press("colon", *line, "enter")
     await seen.until(lambda: isinstance(seen.app.screen, Confirm))
@@ -155,7 +155,7 @@ async def conducted(seen: Seen, line: str) -> AsyncIterator[None]:
 async def test_a_drill_is_followed_from_the_dry_run_to_its_abort(cockpit: Open) -> None:
     async with (
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
-        conducted(seen, "drill pod-kill rank:1"),
+        running_drill(seen, "drill pod-kill rank:1"),
     ):
         assert ("delete_pod", "demo-workers-2", "0") in seen.asked
         await seen.sees("6 Drills", "recovering", "pod-kill of demo-workers-2", "X aborts")
@@ -198,7 +198,7 @@ async def test_a_game_day_is_asked_for_as_a_whole_and_aborted_as_one(
 async def test_quitting_during_a_drill_asks_and_undoes_it_first(cockpit: Open) -> None:
     async with (
         cockpit(simulation=kube()) as seen,
-        conducted(seen, "drill network-isolate"),
+        running_drill(seen, "drill network-isolate"),
     ):
         policy = next(call[2] for call in seen.asked if call[0] == "isolate")
         assert Journal().entries()
@@ -216,7 +216,7 @@ async def test_quitting_during_a_drill_asks_and_undoes_it_first(cockpit: Open) -
 async def test_another_cluster_is_not_looked_at_while_a_drill_continues(cockpit: Open) -> None:
     async with (
         cockpit(simulation=digits(kill_s=None)) as seen,
-        conducted(seen, "drill pod-kill rank:1"),
+        running_drill(seen, "drill pod-kill rank:1"),
     ):
         seen.app.switch(seen.simulation.backend.ref)
         await seen.until(lambda: "A drill is running: pod-kill." in seen.toasts)
@@ -303,7 +303,7 @@ async def test_on_a_small_screen_the_faults_have_what_the_drill_leaves(cockpit: 
 async def test_during_the_first_drill_no_text_reports_that_there_is_none(cockpit: Open) -> None:
     async with (
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
-        conducted(seen, "drill pod-kill rank:1"),
+        running_drill(seen, "drill pod-kill rank:1"),
     ):
         await seen.sees("Earlier drills · 0", "None yet: the first one is running.")
         assert "No drill yet" not in seen.text
@@ -423,7 +423,7 @@ async def test_the_verdict_is_reported_once_where_the_drill_is_looked_at(
     monkeypatch.setattr(CockpitApp, "bell", lambda app: bells.append(1))
     async with (
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
-        conducted(seen, "drill pod-kill rank:1"),
+        running_drill(seen, "drill pod-kill rank:1"),
     ):
         await seen.press("X", "y")
         await seen.sees("aborted by the user", "esc closes")

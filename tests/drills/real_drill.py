@@ -1,4 +1,4 @@
-"""Conducting a drill on a real cluster, and looking at it while it lasts."""
+"""Run a drill on a real cluster, and observe it while it is in progress."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from cockpit.model.drill import Stage, Verdict
 from cockpit.model.event import DrillInjected, DrillStaged, SourceHealth
 from cockpit.model.run import Job, JobStatus
 from cockpit.recorder.drills import DrillHistory
-from tests.drills.ground import Obedient, ScriptedContext, experiment, trained
+from tests.drills.simulated_context import Obedient, ScriptedContext, experiment, trained
 from tests.events import the_recovery
 from tests.recorder.test_drills import kept, record
 from tests.simulated_backend import ScriptedBackend
