@@ -152,7 +152,7 @@ def test_evidence_has_the_node_and_process_of_the_cause() -> None:
     found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)], host="10.0.0.4"))
     assert found.evidence[0] == "rank 1: 10.0.0.4, pid 1; 1 % CPU, kernel state S"
     waiting = [dump(0, 1, 3, waits=True)]
-    silent = judged(hung(waiting, silent=(1,), host="10.0.0.4"))
+    silent = judged(hung(waiting, stale=(1,), host="10.0.0.4"))
     assert "rank 1: 10.0.0.4, pid 1; it sends nothing" in silent.evidence
 
 
@@ -218,7 +218,7 @@ def test_rank_whose_memory_is_swapped_out_is_named_after_twice_its_longest_pause
     mapped = dump(1, 0, 2, waits=False, major_faults_per_s=220.0)  # a data set in a mapped file
     assert judged(hung([mapped, dump(0, 1, 3, waits=True)])).kind is Kind.USER
     waiting = [dump(0, 1, 3, waits=True, longest_s=10.0)]
-    assert judged(hung([late, *waiting], silent=(1,))).kind is Kind.SWAPPED
+    assert judged(hung([late, *waiting], stale=(1,))).kind is Kind.SWAPPED
 
 
 def test_thread_in_uninterruptible_sleep_waits_for_storage() -> None:
@@ -233,7 +233,7 @@ def test_rank_with_an_xid_is_a_gpu_fault_even_if_it_sends_nothing() -> None:
         ([dump(rank, 1, 3, waits=True) for rank in range(4)], (), (1,)),
         ([dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)], (1,), (1,)),
     ):
-        store = hung(dumps, silent=silent)
+        store = hung(dumps, stale=silent)
         sample = RankSample(
             rank=1, attempt=1, at_s=-1.0, step=1, first_step=1, steps_total=1, gpu_xid=79
         )

@@ -34,8 +34,8 @@ def _late(run: RunView, now_s: float) -> Verdict | None:
 def _blocks(store: Store, run: RunView, found: Verdict) -> tuple[Block, ...]:
     facts = (
         Fact("sentence", found.sentence, title="what"),
-        Fact("kind", found.kind.value, Kind.WORD),
-        Fact("confidence", found.confidence.value, Kind.WORD),
+        Fact("kind", found.kind.value, Kind.LABEL),
+        Fact("confidence", found.confidence.value, Kind.LABEL),
         Fact("idle_s", found.idle_s, Kind.SECONDS, "without progress"),
         Fact("bound_s", found.bound_s, Kind.SECONDS, "longest usual time"),
         Fact("todo", "; ".join(actions(found)), title="what to try"),
@@ -52,7 +52,7 @@ def _blocks(store: Store, run: RunView, found: Verdict) -> tuple[Block, ...]:
         columns: tuple[Column, ...] = (
             Column("group", Kind.TEXT),
             Column("sequence", Kind.COUNT, "newest collective called"),
-            Column("operation", Kind.WORD),
+            Column("operation", Kind.LABEL),
             Column("shape", Kind.TEXT),
             Column("ranks", Kind.TEXT),
         )
