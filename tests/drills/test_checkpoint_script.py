@@ -85,6 +85,46 @@ def test_a_copy_that_does_not_fit_damages_nothing_and_is_not_restored(checkpoint
     assert left(checkpoint) == ["checkpoint_1"]
 
 
+RECORDED = """
+import os, sys
+from pathlib import Path
+
+def recorded(name, real, shown):
+    def call(*args):
+        print(name, shown(args[0]), file=sys.stderr)
+        return real(*args)
+    return call
+
+def opened(fd):
+    return os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))
+
+os.fsync = recorded("sync", os.fsync, opened)
+Path.replace = recorded("rename", Path.replace, lambda path: path.name)
+Path.unlink = recorded("remove", Path.unlink, lambda path: path.name)
+"""
+"""Prints what the script syncs, renames and removes."""
+
+
+def test_copies_and_their_marker_are_on_disk_before_a_file_is_removed(checkpoint: Path) -> None:
+    """A power loss at any moment leaves the original, or a whole copy that is marked as such."""
+    source = pod_script.source("checkpoint").replace(
+        "import errno", f"exec({RECORDED!r})\nimport errno", 1
+    )
+    argv = [sys.executable, "-c", source, "delete", NAME, str(checkpoint)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[:8] == [
+        "sync model.pt.part",
+        "rename model.pt.part",
+        "sync rank_0",
+        "sync files",
+        "sync complete.json.part",
+        "rename complete.json.part",
+        f"sync .{NAME}",
+        f"sync {checkpoint.parent.name}",
+    ]
+    assert "remove model.pt" in done.stderr.splitlines()[8:]
+
+
 def test_a_copy_that_was_killed_half_way_is_ignored(checkpoint: Path) -> None:
     before = content(checkpoint)
     process = begun(checkpoint)
