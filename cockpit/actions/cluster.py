@@ -188,23 +188,36 @@ class ClusterActions:
     ) -> list[Finding]:
         """Check the pods that a job would use; `read_only`: without writing to its storage.
 
-        `between_pods`: measure the network between them as well.
+        `between_pods`: measure the network between them as well, which slows the runs on them.
+        Raises NotAllowedError for this in read-only mode.
         """
         from cockpit.preflight.preflight import check
 
-        checking = check(
-            self._backend,
-            target,
-            demand,
-            timeout_s=timeout_s,
-            read_only=read_only,
-            between_pods=between_pods,
-        )
-        if read_only or not demand.storage:
-            return await checking
-        change = self._of_cluster("preflight", after=f"a file in {demand.storage}, and removed")
+        async def checked() -> list[Finding]:
+            return await check(
+                self._backend,
+                target,
+                demand,
+                timeout_s=timeout_s,
+                read_only=read_only,
+                between_pods=between_pods,
+            )
+
+        if read_only and between_pods:
+            raise NotAllowedError(
+                "The network between the pods is not measured.",
+                "That slows the runs on them, and this is read-only mode.",
+            )
+        effects = []
+        if demand.storage and not read_only:
+            effects.append(f"a file in {demand.storage}, and removed")
+        if between_pods:
+            effects.append("all-reduce between pods")
+        if not effects:
+            return await checked()
+        change = self._of_cluster("preflight", after="; ".join(effects))
         with self._noting_failure(change):
-            found = await checking
+            found = await checked()
         self._write(change)
         return found
 

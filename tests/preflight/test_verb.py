@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cockpit.actions import audit
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
+from cockpit.model.cluster import Pod
+from cockpit.preflight.network import Pair
 from tests.preflight.pods import HEAD, ONE, TWO, PodsHere, present
 
 
@@ -72,6 +76,28 @@ def test_warnings_and_read_only_mode_do_not_fail(
     found = rows(capsys)
     assert found["storage"]["state"] == "skipped"
     assert found["ranks on the head"]["state"] == "skipped"
+
+
+def test_measurement_of_the_network_obeys_read_only_mode_and_is_audited(
+    backend: PodsHere, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It slows the runs on the pods, as a profile does."""
+    asked: list[str] = []
+
+    async def measured(_: object, pods: Sequence[Pod], facts: object) -> list[Pair]:
+        asked.extend(pod.name for pod in pods)
+        return []
+
+    monkeypatch.setattr("cockpit.preflight.preflight.measure", measured)
+    monkeypatch.setattr("cockpit.preflight.preflight._has_torch", bool)
+    assert main(["--read-only", "preflight", "--network"]) == 4
+    assert "--network slows the runs on the pods" in capsys.readouterr().err
+    assert not asked
+    assert not audit.path().exists()
+    assert main(["preflight", "--network"]) in (0, 1)
+    assert len(asked) == 3
+    [line] = map(json.loads, audit.path().read_text().splitlines())
+    assert (line["action"], line["after"]) == ("preflight", "all-reduce between pods")
 
 
 def test_wrong_flags_are_refused(backend: PodsHere, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.change import launch_spec
-from cockpit.cli.options import connect
+from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import ExitCode, UsageError
@@ -58,6 +58,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.timeout > 0:
         raise UsageError(f"A timeout of {args.timeout:g} s is too short.", "It is above 0.")
+    if args.network:
+        confirm.refuse_read_only(args, "--network slows the runs on the pods")
     wanted = _demand(args)
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
         connect.wait_for(session, ("backend",))
