@@ -155,7 +155,7 @@ def test_address_of_no_model_version_is_refused(path: str) -> None:
 
 
 def test_missing_model_version_is_reported_with_the_message_of_the_server() -> None:
-    with pytest.raises(NoModel, match="cannot be had: RESOURCE_DOES_NOT_EXIST"):
+    with pytest.raises(NoModel, match="is not available: RESOURCE_DOES_NOT_EXIST"):
         Registered("models:/nothing@best").newest(CPU)
 
 

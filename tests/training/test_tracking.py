@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -124,12 +126,35 @@ def test_a_server_that_is_not_there_costs_one_warning(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        removed = f"http://127.0.0.1:{free.getsockname()[1]}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", removed)
+        gone = f"127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:s3same@{gone}")
     assert run(replace(SMALL, max_steps=30), tmp_path)["step"] == 30
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "mlflow" in line]
-    assert line.startswith(f"mlflow at {removed}: ")
+    said = capsys.readouterr().out
+    (line,) = [line for line in said.splitlines() if "mlflow" in line]
+    assert line.startswith(f"mlflow at http://{gone}: ")
     assert line.endswith("; training continues")
+    assert "s3same" not in said, "everyone who may read the job's log sees it"
+
+
+def test_password_in_a_servers_address_is_not_logged_with_the_settings() -> None:
+    teller = object.__new__(tracking._Teller)
+    teller._settings = replace(SMALL, mlflow="https://me:s3same@host/path?a=b@c")
+    teller.id = "1"
+    client = Mock()
+    teller._attach(client)
+    found = SimpleNamespace(data=SimpleNamespace(params={}), info=SimpleNamespace(run_id="1"))
+    teller._tell_settings(client, found, {})
+    found.data.params = {"mlflow": "another"}
+    teller._tell_settings(client, found, {})
+    logged = str([vars(each) for call in client.log_batch.mock_calls for each in logs_of(call)])
+    assert "s3same" not in logged + str(client.log_dict.mock_calls)
+    assert logged.count("https://host/path?a=b@c") == 2
+    assert "https://host/path?a=b@c" in str(client.log_dict.mock_calls)
+
+
+def logs_of(call: Any) -> list[Any]:
+    """Parameters and tags of a call of `log_batch`."""
+    return [*call.kwargs.get("params", ()), *call.kwargs.get("tags", ())]
 
 
 def test_what_a_server_did_not_take_is_sent_when_it_answers_again(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections import deque
@@ -39,6 +40,7 @@ REQUEST = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "5", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 """MLflow's own are 120 s and 7 times; ours comes back by itself."""
 QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"}
 """A progress bar fills a log."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]+@")
 _LONGEST = 500
 """The maximum length of a tag; a parameter may have 6,000."""
 
@@ -85,6 +87,11 @@ class Tracking:
 def server(settings: RunSettings) -> str:
     """The tracking URI of a run; empty without one."""
     return address(settings.mlflow) or os.environ.get("MLFLOW_TRACKING_URI", "")
+
+
+def without_credentials(text: str) -> str:
+    """The text without user name and password of an address: logs and runs have other readers."""
+    return _CREDENTIALS.sub("", text)
 
 
 def address(named: str) -> str:
@@ -153,7 +160,8 @@ class _Teller:
     def _warn(self, error: object) -> None:
         if not self._has_warned:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            print(f"mlflow at {self._uri}: {first[:_LONGEST]}; training continues", flush=True)
+            line = f"mlflow at {self._uri}: {first[:_LONGEST]}; training continues"
+            print(without_credentials(line), flush=True)
         self._has_warned = True
 
     def _report(self) -> None:
@@ -206,7 +214,9 @@ class _Teller:
         from training.bench.environment import recorded
 
         try:
-            client.log_dict(self.id, {"settings": asdict(self._settings)}, SETTINGS)
+            settings = asdict(self._settings)
+            settings["mlflow"] = without_credentials(self._settings.mlflow)
+            client.log_dict(self.id, {"settings": settings}, SETTINGS)
             client.log_dict(self.id, recorded(os.environ), ENVIRONMENT)
         except Exception as error:  # noqa: BLE001 - of the store, whose clients have their own
             self._warn(f"no files are logged: {error}")
@@ -235,7 +245,9 @@ class _Teller:
         from mlflow.entities import Param, RunTag
 
         known = found.data.params
-        settings = {name: str(value) for name, value in asdict(self._settings).items()}
+        settings = {
+            name: without_credentials(str(value)) for name, value in asdict(self._settings).items()
+        }
         new = [Param(name, value) for name, value in settings.items() if name not in known]
         changed = {
             name: value for name, value in settings.items() if known.get(name, value) != value

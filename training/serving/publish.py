@@ -18,7 +18,7 @@ import torch
 
 from training.loop.progress import COUNTS
 from training.loop.settings import RunSettings
-from training.loop.tracking import QUIET, server
+from training.loop.tracking import QUIET, server, without_credentials
 from training.serving.mlflow_model import save
 from training.serving.weights import Weights, loaded
 from training.stop import Stop
@@ -59,7 +59,8 @@ def publish(settings: RunSettings, candidates: Iterable[Candidate]) -> None:
         print(f"the model of {best.name} is not logged to MLflow: {why}", flush=True)
     except Exception as error:  # noqa: BLE001 - whatever a server, or mlflow itself, does
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        print(f"mlflow at {uri}: the model of {best.name} is not logged: {first}", flush=True)
+        line = f"mlflow at {uri}: the model of {best.name} is not logged: {first}"
+        print(without_credentials(line), flush=True)
 
 
 def _log(uri: str, settings: RunSettings, best: Candidate) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from training.loop.tracking import without_credentials
 from training.serving.mlflow_model import WEIGHTS, read
 from training.serving.weights import Run, Weights
 from training.stop import Stop
@@ -36,7 +37,7 @@ class Registered:
     def newest(self, device: torch.device, known: str = "") -> Weights | None:
         """None when it still is the version `known`.
 
-        Raises NoModel when it cannot be had just now, Stop when no model can be made of it.
+        Raises NoModel when it is not available now, Stop when no model can be made of it.
         """
         import mlflow.artifacts
         from mlflow import MlflowClient
@@ -58,7 +59,7 @@ class Registered:
                 return read(Path(at), name, device)
         except (MlflowException, OSError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise NoModel(f"{self.path} cannot be had: {first}") from error
+            raise NoModel(f"{self.path} is not available: {without_credentials(first)}") from error
 
 
 def source(path: str) -> Run | Registered:
