@@ -51,7 +51,7 @@ def measured() -> Table:
         lines.append(polling(f"a poll with {GROUPS} process groups"))
         for _ in range(MANY_GROUPS - GROUPS):
             dist.new_group([0])
-        lines.append(polling(f"a poll with {MANY_GROUPS:,} process groups, of which 512 are read"))
+        lines.append(polling(f"a poll with {MANY_GROUPS:,} process groups (it reads 512)"))
         for _ in range(FULL):
             dist.all_reduce(torch.ones(1024))
         record = dumping(lines)
