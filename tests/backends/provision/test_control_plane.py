@@ -30,11 +30,16 @@ def exists(testbed: Testbed, path: str) -> bool:
 
 
 def apply_as_kubectl(testbed: Testbed, each: Object) -> None:
-    """Again while a controller writes the object's status at the same time, as kubectl does."""
-    path, content = f"{path_of(each)}?fieldManager=kubectl", "application/apply-patch+yaml"
+    """As `kubectl apply` without `--server-side`: a patch with an annotation.
+
+    Again while a controller writes the object's status at the same time, as kubectl does.
+    """
+    path = f"{path_of(each)}?fieldManager=kubectl-client-side-apply"
+    note = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(each)}
+    body = {**each, "metadata": {**each["metadata"], "annotations": note}}
     while True:
         try:
-            testbed.plane.ask("PATCH", path, each, content=content)
+            testbed.plane.ask("PATCH", path, body, content="application/merge-patch+json")
             return
         except HTTPError as error:
             message = error.read().decode()
@@ -71,7 +76,7 @@ def test_cluster_is_created_changed_by_others_shown_and_deleted(
     assert main(up) == 1
     what, why, todo = capsys.readouterr().err.splitlines()
     assert what == "ConfigMap ray-settings was changed by another client, so nothing was applied."
-    assert "kubectl" in why
+    assert "kubectl-edit" in why
     assert "--force-conflicts" in todo
     assert main((*up, "--force-conflicts")) == 0
     assert plane.ask("GET", settings)["data"]["RAY_USAGE_STATS_ENABLED"] == "0"
