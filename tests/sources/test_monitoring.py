@@ -15,7 +15,12 @@ import yaml
 from cockpit.sources.prometheus import dcgm
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
-from tests.sources.prometheus_server import PrometheusServer, need_prometheus
+from tests.sources.prometheus_server import (
+    Exporter,
+    PrometheusServer,
+    Sample,
+    need_prometheus,
+)
 from training.telemetry.head.metrics import PREFIX, Meter
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -41,6 +46,11 @@ class Dashboard:
         return [panel for panel in self.raw["panels"] if panel["type"] != "row"]
 
     @property
+    def variables(self) -> list[Any]:
+        listed: list[Any] = self.raw["templating"]["list"]
+        return listed
+
+    @property
     def questions(self) -> list[str]:
         return [target["expr"] for panel in self.panels for target in panel["targets"]]
 
@@ -51,20 +61,34 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServe
         yield running
 
 
-def names_of_telemetry() -> set[str]:
-    """As Ray exports them."""
-    gauges: list[str] = []
-    counters: list[str] = []
+def names_of_telemetry() -> dict[str, tuple[str, ...]]:
+    """The tags of each metric, by its name as Ray exports it."""
+    found: dict[str, tuple[str, ...]] = {}
 
     def gauge(name: str, description: str, tag_keys: tuple[str, ...]) -> None:
-        gauges.append(name)
+        found[f"ray_{name}"] = tag_keys
 
     def counter(name: str, description: str, tag_keys: tuple[str, ...]) -> None:
-        counters.append(name)
+        found[f"ray_{name}_total"] = tag_keys
 
     Meter(gauge, counter)
-    assert all(name.startswith(PREFIX) for name in (*gauges, *counters))
-    return {f"ray_{name}" for name in gauges} | {f"ray_{name}_total" for name in counters}
+    assert all(name.startswith(f"ray_{PREFIX}") for name in found)
+    return found
+
+
+def scraped(large: bool) -> list[Sample]:
+    """Every metric that the dashboard may ask for, of a run of two ranks, or of a large one."""
+    ranks = ("min", "mean", "max") if large else ("0", "1")
+    samples = []
+    for name, tags in names_of_telemetry().items():
+        labels = {"run": "ab12", "name": "digits"}
+        for more in [{"rank": rank} for rank in ranks] if "rank" in tags else [{}]:
+            samples.append(Sample(name, {**labels, **more}, 1.0))
+    samples += [Sample(name, {"ip": "10.0.0.1", "GpuIndex": "0"}, 1.0) for name in RAYS_OWN]
+    of_gpu = {"Hostname": "node-1", "gpu": "0"}
+    for name in (dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID):
+        samples.append(Sample(name, of_gpu, 79.0))
+    return samples
 
 
 async def test_every_question_of_the_dashboard_is_promql(server: PrometheusServer) -> None:
@@ -73,8 +97,22 @@ async def test_every_question_of_the_dashboard_is_promql(server: PrometheusServe
         assert await client.instant(question.replace("$run", ".*")) == (), question
 
 
+@pytest.mark.parametrize("large", [False, True])
+async def test_every_question_of_the_dashboard_has_an_answer(tmp_path: Path, large: bool) -> None:
+    with Exporter(scraped(large)).serve() as exporter:
+        targets = [f"127.0.0.1:{exporter.port}"]
+        with PrometheusServer(tmp_path, targets).running() as running:
+            running.await_series(dcgm.XID)
+            client = Prometheus(PrometheusSettings(running.url))
+            for question in Dashboard().questions:
+                assert await client.instant(question.replace("$run", "ab12")), question
+            [runs] = [each["definition"] for each in Dashboard().variables if "definition" in each]
+            metric = runs.removeprefix("label_values(").partition(",")[0]
+            assert await client.instant(f"group by (run) ({metric})")
+
+
 def test_every_question_is_for_a_metric_that_exists() -> None:
-    known = names_of_telemetry() | RAYS_OWN | {dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID}
+    known = names_of_telemetry().keys() | RAYS_OWN | {dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID}
     asked = {
         name
         for question in Dashboard().questions
@@ -106,10 +144,18 @@ def test_no_two_panels_have_one_id_or_one_place() -> None:
         taken |= cells
 
 
-def test_the_configuration_is_one_that_prometheus_takes() -> None:
+@pytest.mark.parametrize("name", ["prometheus.yml", "kubernetes.yml"])
+def test_the_configuration_is_one_that_prometheus_takes(name: str, tmp_path: Path) -> None:
+    """Debian's has no service discovery of Kubernetes: tests/cluster/test_monitoring.py has it."""
     need_prometheus()
+    config = yaml.safe_load((FOLDER / name).read_text())
+    for scraped in config["scrape_configs"]:
+        scraped.pop("kubernetes_sd_configs", None)
+    (tmp_path / name).write_text(json.dumps(config))
+    for rules in config.get("rule_files", ()):
+        (tmp_path / rules).write_text((FOLDER / rules).read_text())
     done = subprocess.run(
-        ["promtool", "check", "config", str(FOLDER / "prometheus.yml")],
+        ["promtool", "check", "config", str(tmp_path / name)],
         capture_output=True,
         text=True,
         check=False,
@@ -124,3 +170,32 @@ def test_the_pod_monitor_takes_the_pods_that_kuberay_makes() -> None:
     assert wanted == {"key": "ray.io/node-type", "operator": "In", "values": ["head", "worker"]}
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["port"] == "metrics"
+
+
+def test_service_monitors_take_the_services_of_the_exporter_and_of_the_operator() -> None:
+    monitors = list(yaml.safe_load_all(MONITOR.with_name("servicemonitor.yaml").read_text()))
+    exporter = list(yaml.safe_load_all((FOLDER / "dcgm" / "exporter.yaml").read_text()))
+    [service] = [each for each in exporter if each["kind"] == "Service"]
+    [dcgm_monitor, _] = monitors
+    assert dcgm_monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
+    [endpoint] = dcgm_monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+
+
+def test_exporter_has_the_fields_that_cockpit_and_the_dashboard_read() -> None:
+    lines = (FOLDER / "dcgm" / "counters.csv").read_text().splitlines()
+    fields = {line.partition(",")[0] for line in lines if not line.startswith("#")}
+    assert {dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID} <= fields
+
+
+def test_grafana_finds_the_dashboard_and_the_data_source_that_are_provisioned() -> None:
+    grafana = list(yaml.safe_load_all((FOLDER / "kubernetes" / "grafana.yaml").read_text()))
+    [container] = grafana[1]["spec"]["template"]["spec"]["containers"]
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    [provider] = yaml.safe_load((FOLDER / "grafana" / "dashboards.yaml").read_text())["providers"]
+    assert mounts[provider["options"]["path"]]["name"] == "dashboards"
+    [source] = yaml.safe_load((FOLDER / "grafana" / "datasources.yaml").read_text())["datasources"]
+    prometheus = list(yaml.safe_load_all((FOLDER / "kubernetes" / "prometheus.yaml").read_text()))
+    [service] = [each for each in prometheus if each["kind"] == "Service"]
+    [port] = service["spec"]["ports"]
+    assert source["url"] == f"http://{service['metadata']['name']}:{port['port']}"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
+from cockpit.insight.detectors import stuck_start
+from cockpit.model.run import RunState
 from tests.training.cluster import Cluster, drive
+from training.telemetry.head import metrics
 from training.telemetry.head.metrics import Meter
-from training.telemetry.wire import AttemptStart, Report, Run, Steps, Worker
+from training.telemetry.ray_train.end_reason import lacking
+from training.telemetry.wire import AttemptEnd, AttemptStart, Report, Run, Steps, Worker
 
 
 class Fake:
@@ -78,11 +83,14 @@ def test_a_large_world_has_three_series_of_each_number(made: Made) -> None:
 
 
 def test_attempts_reports_and_checkpoints_are_counted(made: Made) -> None:
-    meter = Meter(Fake, Fake, Clock())
+    now = Clock()
+    meter = Meter(Fake, Fake, Clock(), now=now)
     meter.wrote(AttemptStart(run="ab", attempt=1, workers=(Worker(rank=0), Worker(rank=1))))
     meter.wrote(Report(run="ab", attempt=1))
     saved = Report(run="ab", attempt=1, checkpoint="/c", checkpoint_bytes=12, checkpoint_took_s=0.5)
+    now.s += 7
     meter.wrote(saved)
+    now.s += 1
     meter.wrote(AttemptStart(run="ab", attempt=2, workers=(Worker(rank=0),)))
     key = ("ab", "")
     assert {name: series[key] for name, series in made.items() if series} == {
@@ -92,7 +100,53 @@ def test_attempts_reports_and_checkpoints_are_counted(made: Made) -> None:
         "cockpit_train_checkpoints": 1,
         "cockpit_train_checkpoint_bytes": 12,
         "cockpit_train_checkpoint_seconds": 0.5,
+        "cockpit_train_running": 1,
+        "cockpit_train_attempt_timestamp_seconds": 108,
+        "cockpit_train_report_timestamp_seconds": 107,
+        "cockpit_train_report_interval_seconds": 7,
+        "cockpit_train_checkpoint_timestamp_seconds": 107,
     }
+    now.s += 3
+    meter.wrote(saved)
+    assert made["cockpit_train_checkpoint_interval_seconds"][key] == 4
+
+
+def test_state_of_a_run_is_since_when_it_starts_and_whether_ranks_are_up(made: Made) -> None:
+    now, key = Clock(), ("ab", "")
+    meter = Meter(Fake, Fake, Clock(), now=now)
+    since, running = made["cockpit_train_starting_timestamp_seconds"], made["cockpit_train_running"]
+    meter.wrote(Run(run="ab", state="SCHEDULING"))
+    now.s += 5
+    meter.wrote(Run(run="ab", state="RESCHEDULING"))
+    assert since[key] == 100, "without interruption"
+    meter.wrote(Run(run="ab", state="SCHEDULING", message="waits for resources: 2 workers need"))
+    assert since[key] == 0
+    meter.wrote(AttemptStart(run="ab", attempt=1))
+    meter.wrote(Run(run="ab", state="RUNNING"))
+    assert (since[key], running[key]) == (0, 1)
+    meter.wrote(AttemptEnd(run="ab", attempt=1))
+    meter.wrote(Run(run="ab", state="RESTARTING"))
+    assert (since[key], running[key]) == (105, 0)
+    meter.wrote(AttemptStart(run="ab", attempt=2))
+    meter.wrote(Run(run="ab", state="FINISHED"))
+    assert (since[key], running[key]) == (0, 0)
+
+
+def test_states_and_message_are_those_that_cockpits_own_alert_knows() -> None:
+    assert {state.value for state in stuck_start.BETWEEN} == metrics.STARTING
+    assert {state.value for state in RunState if state.is_over} == metrics.ENDED
+    assert metrics.LACKING == stuck_start.LACKING
+    assert lacking(2, {"CPU": 1.0}, {}).startswith(metrics.LACKING)
+
+
+def test_time_of_the_newest_step_is_by_rank_and_of_a_large_world_once(made: Made) -> None:
+    series = made["cockpit_train_step_timestamp_seconds"]
+    Meter(Fake, Fake, Clock()).tick("ab", [steps(0), replace(steps(1), t=3.0)])
+    assert series == {("ab", "", "0"): 0.0, ("ab", "", "1"): 3.0}
+    series.clear()
+    many = [replace(steps(rank), t=float(rank)) for rank in range(1000)]
+    Meter(Fake, Fake, Clock(), full_ranks=256).tick("ab", many)
+    assert series == {("ab", "", "max"): 999.0}
 
 
 def test_gauges_are_not_set_more_often_than_ray_exports(made: Made) -> None:

@@ -1,4 +1,4 @@
-"""`cockpit config show|path|edit`, `cockpit keys`, `cockpit themes`: settings of this user."""
+"""`cockpit config`, `cockpit keys`, `cockpit themes`: settings of this user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from cockpit.model.secret import without_credentials
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     if verb == "config":
-        parser.add_argument("what", nargs="?", choices=("show", "path", "edit"), default="show")
+        parser.add_argument(
+            "what", nargs="?", choices=("show", "path", "edit", "rules"), default="show"
+        )
     tables.arguments(parser)
 
 
@@ -36,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "path":
         print(file.path())
         return int(ExitCode.DONE)
+    if args.what == "rules":
+        return _rules()
     found = file.read()
     settings = settle_all(args.given, found)
     values: dict[str, object] = {name: _shown(getattr(settings.where, name)) for name in FLAGS}
@@ -64,6 +68,15 @@ def _keys(args: argparse.Namespace) -> int:
         for key in KEYS
     ]
     tables.print_rows(rows, ("key", "name", "help"), args.output)
+    return int(ExitCode.DONE)
+
+
+def _rules() -> int:
+    """Print the alerts as rules of Prometheus, with the thresholds of the configuration."""
+    from cockpit.alerts import prometheus_rules
+    from cockpit.insight.detectors.thresholds import parse
+
+    print(prometheus_rules.text(parse(file.read().tables.get("alerts", {}))), end="")
     return int(ExitCode.DONE)
 
 

@@ -34,7 +34,7 @@ WINDOW_S = 120.0
 CHECKPOINT_WINDOW_S = 1_800.0
 CHECKPOINT_LEAST_S = 600.0
 """One checkpoint a minute after the start is not yet a share of the time."""
-_MOSTLY = 50.0
+MOSTLY_PERCENT = 50.0
 _TRY = {
     "input": "More data-loader workers, prefetching, or local and packed files",
     "communication": (
@@ -181,7 +181,7 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
         Finding(
             kind,
             f"run {run.id}",
-            Severity.WARNING if share >= _MOSTLY else Severity.INFO,
+            Severity.WARNING if share >= MOSTLY_PERCENT else Severity.INFO,
             f"{share:.0f} % of the time is spent {doing}",
             f"The last {found.window_s:.0f} s, steps of {found.step_time_s:.3g} s, mean over ranks;"
             f" threshold {limit:g} %",

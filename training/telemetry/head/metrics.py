@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from training.telemetry.failsafe import guarded
 from training.telemetry.metric_table import METRICS
 from training.telemetry.settings import FULL_RANKS, METRICS_S
-from training.telemetry.wire import AttemptStart, Body, Report, Run, Steps
+from training.telemetry.wire import AttemptEnd, AttemptStart, Body, Report, Run, Steps
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,13 @@ PREFIX = "cockpit_train_"
 
 GAUGES = {metric.gauge: metric for metric in METRICS if metric.gauge}
 """By name, after PREFIX."""
+
+
+STARTING = frozenset({"SCHEDULING", "RESCHEDULING", "RESTARTING", "RESIZING"})
+"""The states of a run whose worker group is starting."""
+ENDED = frozenset({"ERRORED", "FINISHED", "ABORTED"})
+LACKING = "waits for resources"
+"""The beginning of the message of a run that needs more than the complete cluster has."""
 
 
 class Instrument(Protocol):
@@ -36,7 +43,12 @@ class Instrument(Protocol):
 @dataclass(slots=True)
 class _Run:
     name: str = ""
-    reported_s: float = -math.inf
+    exported_s: float = -math.inf
+    """When the gauges of its ranks were last set, by the monotonic clock."""
+    starting_s: float = 0.0
+    """When it began to start a worker group, in Unix seconds; 0 while it does not."""
+    reported_s: float = 0.0
+    saved_s: float = 0.0
 
 
 class Meter:
@@ -53,6 +65,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
         full_ranks: int = FULL_RANKS,
         every_s: float = METRICS_S,
+        now: Callable[[], float] = time.time,
     ) -> None:
         by_rank, by_run = ("run", "name", "rank"), ("run", "name")
         self._gauges = {
@@ -68,22 +81,62 @@ class Meter:
         self._took = gauge(
             PREFIX + "checkpoint_seconds", "From the report to the acceptance.", by_run
         )
+        self._stepped = gauge(
+            PREFIX + "step_timestamp_seconds", "When the rank made its newest step.", by_rank
+        )
+        self._running = gauge(
+            PREFIX + "running", "1 while the ranks of an attempt are up, else 0.", by_run
+        )
+        self._started = gauge(
+            PREFIX + "attempt_timestamp_seconds", "When the newest attempt came up.", by_run
+        )
+        self._starting = gauge(
+            PREFIX + "starting_timestamp_seconds",
+            "Since when no attempt is up although the cluster has the resources; else 0.",
+            by_run,
+        )
+        self._reported = gauge(
+            PREFIX + "report_timestamp_seconds", "When the newest report was accepted.", by_run
+        )
+        self._report_every = gauge(
+            PREFIX + "report_interval_seconds", "Between the two newest reports.", by_run
+        )
+        self._saved = gauge(
+            PREFIX + "checkpoint_timestamp_seconds", "When the newest checkpoint came.", by_run
+        )
+        self._save_every = gauge(
+            PREFIX + "checkpoint_interval_seconds", "Between the two newest checkpoints.", by_run
+        )
         self._clock, self._full_ranks, self._every_s = clock, full_ranks, every_s
+        self._now = now
         self._runs: dict[str, _Run] = {}
 
     @guarded
     def wrote(self, body: Body) -> None:
         match body:
             case Run():
-                self._runs.setdefault(body.run, _Run()).name = body.name
+                self._state(body)
             case AttemptStart():
-                self._attempts.inc(1, self._tags(body.run))
-                self._world_size.set(len(body.workers), self._tags(body.run))
-            case Report():
                 tags = self._tags(body.run)
+                self._attempts.inc(1, tags)
+                self._world_size.set(len(body.workers), tags)
+                self._started.set(self._now(), tags)
+                self._running.set(1, tags)
+            case AttemptEnd():
+                self._running.set(0, self._tags(body.run))
+            case Report():
+                tags, known, now_s = self._tags(body.run), self._runs[body.run], self._now()
                 self._reports.inc(1, tags)
+                self._reported.set(now_s, tags)
+                if known.reported_s:
+                    self._report_every.set(now_s - known.reported_s, tags)
+                known.reported_s = now_s
                 if body.checkpoint:
                     self._checkpoints.inc(1, tags)
+                    self._saved.set(now_s, tags)
+                    if known.saved_s:
+                        self._save_every.set(now_s - known.saved_s, tags)
+                    known.saved_s = now_s
                 if body.checkpoint_bytes is not None:
                     self._size.set(body.checkpoint_bytes, tags)
                 if body.checkpoint_took_s is not None:
@@ -91,16 +144,33 @@ class Meter:
             case _:
                 pass
 
+    def _state(self, body: Run) -> None:
+        known = self._runs.setdefault(body.run, _Run())
+        known.name = body.name
+        tags = self._tags(body.run)
+        if body.state not in STARTING or body.message.startswith(LACKING):
+            known.starting_s = 0.0
+        elif not known.starting_s:
+            known.starting_s = self._now()
+        self._starting.set(known.starting_s, tags)
+        if body.state in ENDED:
+            self._running.set(0, tags)
+
     @guarded
     def tick(self, run: str, steps: Sequence[Steps]) -> None:
         """Only the newest record of each rank, because Ray exports the values some seconds later
         anyway.
         """
         known, now_s = self._runs.setdefault(run, _Run()), self._clock()
-        if now_s - known.reported_s < self._every_s:
+        if now_s - known.exported_s < self._every_s:
             return
-        known.reported_s = now_s
+        known.exported_s = now_s
         tags = self._tags(run)
+        if len(steps) <= self._full_ranks:
+            for item in steps:
+                self._stepped.set(item.t, {**tags, "rank": str(item.rank)})
+        else:
+            self._stepped.set(max(item.t for item in steps), {**tags, "rank": "max"})
         for field, gauge in self._gauges.items():
             get = self._get[field]
             values = [(value, item.rank) for item in steps if (value := get(item)) is not None]
