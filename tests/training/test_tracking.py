@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine imports MLflow for longer than such a run trains."""
-    monkeypatch.setattr(tracking, "LAST_WORD_S", 300.0)
+    monkeypatch.setattr(tracking, "END_TIMEOUT_S", 300.0)
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def silent() -> Iterator[str]:
 def test_a_server_that_never_answers_costs_the_end_timeout_and_one_warning(
     silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tracking, "LAST_WORD_S", 0.2)
+    monkeypatch.setattr(tracking, "END_TIMEOUT_S", 0.2)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
     began_s = time.perf_counter()
     assert run(replace(SMALL, max_steps=30, mlflow=silent), tmp_path)["step"] == 30

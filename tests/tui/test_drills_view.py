@@ -360,7 +360,7 @@ async def test_a_curve_of_a_drill_that_is_over_has_the_number_at_its_end(cockpit
 async def test_drills_that_another_cockpit_keeps_appear_by_themselves(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drills, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(drills, "CHECK_EVERY_S", 0.0)
     monkeypatch.setattr("cockpit.tui.app.AT_LEAST_EVERY_S", 0.0)
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation, size=(120, 40)) as seen:
@@ -374,7 +374,7 @@ async def test_drills_that_another_cockpit_keeps_appear_by_themselves(
 async def test_drills_are_not_read_again_while_none_is_added(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drills, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(drills, "CHECK_EVERY_S", 0.0)
     simulation = digits(kill_s=None)
     reads = 0
 
@@ -523,7 +523,7 @@ async def test_a_recording_shows_the_drill_as_it_was_and_starts_none(path: Path)
 async def test_a_drill_that_another_cockpit_holds_is_reported(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drills, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(drills, "CHECK_EVERY_S", 0.0)
     monkeypatch.setattr("cockpit.tui.app.AT_LEAST_EVERY_S", 0.0)
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation) as seen:
