@@ -137,15 +137,15 @@ def test_a_server_that_is_not_there_costs_one_warning(
 
 
 def test_password_in_a_servers_address_is_not_logged_with_the_settings() -> None:
-    teller = object.__new__(tracking._Teller)
-    teller._settings = replace(SMALL, mlflow="https://me:s3same@host/path?a=b@c")
-    teller.id = "1"
+    reporter = object.__new__(tracking._Teller)
+    reporter._settings = replace(SMALL, mlflow="https://me:s3same@host/path?a=b@c")
+    reporter.id = "1"
     client = Mock()
-    teller._attach(client)
+    reporter._attach(client)
     found = SimpleNamespace(data=SimpleNamespace(params={}), info=SimpleNamespace(run_id="1"))
-    teller._tell_settings(client, found, {})
+    reporter._report_settings(client, found, {})
     found.data.params = {"mlflow": "another"}
-    teller._tell_settings(client, found, {})
+    reporter._report_settings(client, found, {})
     logged = str([vars(each) for call in client.log_batch.mock_calls for each in logs_of(call)])
     assert "s3same" not in logged + str(client.log_dict.mock_calls)
     assert logged.count("https://host/path?a=b@c") == 2
