@@ -65,7 +65,7 @@ class AllLogs:
         self._known: set[tuple[str, str]] = set()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._behind: set[int] = set()
-        """Logs that are followed and of which nothing has arrived yet."""
+        """Followed logs without any data so far."""
         self._caught_up = asyncio.Event()
 
     @property

@@ -52,7 +52,7 @@ _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 def masked(text: str) -> str:
     """Return the text with `***` in place of secrets: values of secret names, and known forms.
 
-    A value follows its name after `=`, `:` or `=>`, or as the next word of an option
+    A value follows its name after `=`, `:` or `=>`, or as the next argument
     (`--token abc`). In case of doubt, more is masked than the value.
     """
     return _NAMED.sub(_hidden, without_credentials(text))

@@ -25,7 +25,7 @@ LIMIT_S = 120.0
 WAIT_S = 30.0
 """For a peer, which may still import torch."""
 MOST_ROUNDS = 15
-"""Each pod is measured with at most so many others."""
+"""The maximum number of other pods that each pod is measured with."""
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Above the ports of Ray's workers, and below those that the kernel gives to connections."""
 Number = Annotated[float, msgspec.Meta(ge=0)]

@@ -288,7 +288,7 @@ def _sweep(rank: int, _: Path) -> None:
 
 
 def _resized(rank: int, folder: Path) -> None:
-    """An elastic run goes on with fewer ranks, and later with all of them again."""
+    """An elastic run continues with fewer ranks, and later with all of them again."""
     world = dist.get_world_size()
     steps()
     for size, name in ((max(1, world - 1), "fewer"), (world, "all")):

@@ -26,7 +26,7 @@ def in_utc_and_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ranks(fake: FakeDashboard) -> FakeDashboard:
-    """A run of three ranks, of which one is on a dead node."""
+    """A run of three ranks, one of them on a dead node."""
     fake.nodes = [node(), node(WORKER, head=False), node(DEAD, head=False, alive=False)]
     fake.add_job("j1")
     fake.fail(RUNS, Fault(200, run()))

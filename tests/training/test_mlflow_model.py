@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
 def of_the_server(server: MlflowServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a launched job has it."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
-    monkeypatch.setattr(tracking, "LAST_WORD_S", 300.0)  # a busy host imports MLflow for long
+    monkeypatch.setattr(tracking, "END_TIMEOUT_S", 300.0)  # a busy host imports MLflow for long
     monkeypatch.setitem(tracking.REQUEST, "MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
 
 

@@ -17,7 +17,7 @@ DRIVER = (Log(Kind.DRIVER, "driver"),)
 
 
 class AllLogs:
-    """A source of 60 rows, of which one is the first error."""
+    """A source of 60 rows, one of them the first error."""
 
     name = f"all:{RUN}"
 

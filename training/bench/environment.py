@@ -17,7 +17,6 @@ import torch.distributed as dist
 
 from training.bench import units
 from training.bench.section import Finding, Level, Section, Table
-from training.bench.settings import BenchSettings
 from training.loop.world import World
 from training.telemetry.gpu import nvml
 
@@ -84,7 +83,7 @@ class Environment:
     hosts: tuple[Host, ...]
 
 
-def measure(world: World, settings: BenchSettings) -> Environment:
+def measure(world: World, _: object) -> Environment:
     """Call on all ranks."""
     every: list[Any] = [None] * world.size
     dist.all_gather_object(every, (world.rank, host(os.environ)))
@@ -106,7 +105,7 @@ def measure(world: World, settings: BenchSettings) -> Environment:
 
 
 def recorded(environment: Mapping[str, str]) -> dict[str, Any]:
-    """This host, its software and the version of each package, for whoever repeats a run."""
+    """This host, its software and the version of each package, to repeat a run."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),

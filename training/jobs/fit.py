@@ -107,7 +107,7 @@ def fit(
     if stopped := (result.return_value or {}).get("stopped"):
         raise SystemExit(f"stopped: {stopped}; its checkpoints are in {result.path}")
     publish(settings, kept(result))
-    # A run that was finished before does nothing, and its newest checkpoint says it all.
+    # A run that had already finished does nothing, and its newest checkpoint has the result.
     if newest := result.metrics:
         print(f"accuracy {newest['accuracy']:.4f} after {newest['step']:.0f} steps", flush=True)
     return result

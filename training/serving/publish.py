@@ -57,7 +57,7 @@ def publish(settings: RunSettings, candidates: Iterable[Candidate]) -> None:
         _log(uri, settings, best)
     except Stop as why:
         print(f"the model of {best.name} is not logged to MLflow: {why}", flush=True)
-    except Exception as error:  # noqa: BLE001 - whatever a server, or mlflow itself, does
+    except Exception as error:  # noqa: BLE001 - any error of a server, or of mlflow
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         line = f"mlflow at {uri}: the model of {best.name} is not logged: {first}"
         print(without_credentials(line), flush=True)

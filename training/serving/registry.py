@@ -37,7 +37,7 @@ class Registered:
     def newest(self, device: torch.device, known: str = "") -> Weights | None:
         """None when it still is the version `known`.
 
-        Raises NoModel when it is not available now, Stop when no model can be made of it.
+        Raises NoModel if it is unavailable at the moment, Stop if it contains no usable model.
         """
         import mlflow.artifacts
         from mlflow import MlflowClient

@@ -399,7 +399,7 @@ def _place(dump: RankDump) -> Place:
     if swapped >= SWAPPED_BYTES and faults >= SWAPPED_FAULTS_PER_S:
         return Place.SWAPPED
     found = place(dump.stack(dump.training))
-    # In uninterruptible sleep a thread waits for a disk or a file system, whatever called it.
+    # In uninterruptible sleep a thread waits for a disk or a file system, for any caller.
     is_waiting = dump.training.state == "D" and found in (Place.USER, Place.LOCK)
     return Place.STORAGE if is_waiting else found
 

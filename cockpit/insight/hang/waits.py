@@ -92,7 +92,7 @@ def _waiting(by_rank: Mapping[int, Collective], but: set[int]) -> dict[int, Coll
 
 
 def _reached(view: HangView) -> dict[ProcessGroup, dict[int, int]]:
-    """A rank that is in a collective has called it, whatever else it reports."""
+    """A rank that is in a collective has called it, even if it reports otherwise."""
     found: dict[ProcessGroup, dict[int, int]] = defaultdict(dict)
     for rank, dump in view.dumps.items():
         for one in dump.dump.reached:

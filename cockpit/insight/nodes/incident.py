@@ -56,7 +56,7 @@ _OF_ALERT = {
     "hang": Kind.HANG,
 }
 _HANGS_OF_NODES = (HangKind.FROZEN, HangKind.SWAPPED, HangKind.STORAGE, HangKind.GPU)
-"""Other kinds of hang are caused by the code, whatever the node."""
+"""Other kinds of hang are caused by the code, on any node."""
 _RANK = re.compile(r"[Rr]anks? (\d+)")
 _DEATH = re.compile(r"ranks? (\d+(?:, \d+)*): (?:its process died|its node died|killed, its node)")
 """The message of `training.telemetry.ray_train.end_reason` for the death of a rank."""

@@ -105,7 +105,7 @@ SHARED = "cockpit.ray.io/shared"
 
 
 def labels(kind: Kind, namespace: str, cluster: str) -> dict[str, str]:
-    """The labels by which the object is found again, to be removed."""
+    """The labels that identify the object for its removal."""
     if kind.shared:
         return MANAGED_BY | {SHARED: "true"}
     where = {} if kind.namespaced else {IN_NAMESPACE: namespace}
