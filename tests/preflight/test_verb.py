@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from cockpit.actions import audit
+from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from cockpit.model.cluster import Pod
+from cockpit.preflight.finding import failed
 from cockpit.preflight.network import Pair
-from tests.preflight.pods import HEAD, ONE, TWO, PodsHere, present
+from tests.preflight.pods import HEAD, ONE, TWO, CannedPods, PodsHere, present, target
 
 
 @pytest.fixture
@@ -98,6 +100,19 @@ def test_measurement_of_the_network_obeys_read_only_mode_and_is_audited(
     assert len(asked) == 3
     [line] = map(json.loads, audit.path().read_text().splitlines())
     assert (line["action"], line["after"]) == ("preflight", "all-reduce between pods")
+
+
+async def test_files_written_to_storage_are_in_the_audit_log_and_reads_are_not() -> None:
+    backend = CannedPods()
+    actions = ClusterActions(backend)
+    wanted = actions.demand("checkpointed", {"workers": "2", "storage_path": "/mnt/shared"})
+    assert (wanted.workers, wanted.storage) == (2, "/mnt/shared")
+    await actions.preflight(target(), wanted, timeout_s=5.0, read_only=True)
+    assert not audit.path().exists()
+    found = await actions.preflight(target(), wanted, timeout_s=5.0)
+    assert not failed(found), found
+    [line] = map(json.loads, audit.path().read_text().splitlines())
+    assert (line["action"], line["after"]) == ("preflight", "a file in /mnt/shared, and removed")
 
 
 def test_wrong_flags_are_refused(backend: PodsHere, capsys: pytest.CaptureFixture[str]) -> None:

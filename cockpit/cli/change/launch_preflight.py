@@ -24,8 +24,8 @@ KINDS = ("cluster", "pods")
 def passes(session: Session, spec: LaunchSpec, *, may_ask: bool) -> bool:
     """Print the findings that need attention; whether to launch. Takes LAUNCH_S at most.
 
-    Raises CockpitError if a check failed and there is no terminal to confirm. Without a head
-    nothing is checked: the launch reports what is wrong.
+    Raises CockpitError where a check failed and no confirmation is possible. Without a head nothing
+    is checked: the launch reports what is wrong.
     """
     ends_s = time.monotonic() + LAUNCH_S
     wanted = demand(spec)

@@ -36,7 +36,7 @@ def clocks(answers: Mapping[str, Answer]) -> Iterator[Finding]:
 
 
 def offset(answer: Answer) -> tuple[float, float] | None:
-    """The bounds, in seconds, of how far the pod's clock is ahead of this host's.
+    """Return how far the pod's clock is ahead of this host's: at least and at most, in seconds.
 
     The probe began after the request was sent, and ended before its answer was received.
     """
