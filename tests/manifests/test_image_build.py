@@ -130,16 +130,18 @@ def test_cluster_of_built_images_trains_recovers_and_is_seen_from_a_pod(
     assert main((*up, "--image", f"{TRAIN}:{VERSION}", "--host-path", str(shared), *where)) == 0, (
         capsys.readouterr().err
     )
-    launched = ("launch", "checkpointed", "--workers", "1", "--yes", "--set", "epochs=2000")
+    launched = ("launch", "checkpointed", "--workers", "1", "--yes", "--set", "epochs=20000")
     assert main((*launched, "--set", "storage_path=/shared/checkpoints", *where)) == 0
     until_a_rank_steps(where, capsys)
     assert main(("kill", "0", "--yes", "-o", "json", *where)) == 0
     recovery = json.loads(capsys.readouterr().out)
     assert recovery["recovered"]
-    assert "SUCCEEDED" not in in_pod(kubernetes, "jobs")
-    assert '"health": "ready"' in in_pod(kubernetes, "status")
-    assert main(("down", "--on", "kubernetes", "--yes", *where)) == 0
+    assert in_pod(kubernetes, "status")["cluster"]["health"] == "ready"
+    assert [job["status"] for job in in_pod(kubernetes, "jobs")] == ["RUNNING"]
+    assert main(("down", "--on", "kubernetes", "--yes", *where)) == 0, capsys.readouterr().err
     assert "Delete Namespace images." in capsys.readouterr().err
+    with pytest.raises(HTTPError):
+        plane.ask("GET", f"/api/v1/namespaces/{NAMESPACE}")
 
 
 def until_a_rank_steps(where: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,8 +156,8 @@ def until_a_rank_steps(where: tuple[str, ...], capsys: pytest.CaptureFixture[str
         time.sleep(1)
 
 
-def in_pod(kubernetes: Testbed, verb: str) -> str:
-    """What the verb prints in a pod of the image `cockpit`, with its account's permissions."""
+def in_pod(kubernetes: Testbed, verb: str) -> Any:
+    """The JSON that the verb prints in a pod of `cockpit`, with its account's permissions."""
     pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
     container = {
         "name": "cockpit",
@@ -173,10 +175,10 @@ def in_pod(kubernetes: Testbed, verb: str) -> str:
     while (found := phase(kubernetes, f"{pods}/{name}")) not in ("Succeeded", "Failed"):
         assert time.monotonic() < deadline, found
         time.sleep(0.5)
-    text = str(kubernetes.plane.ask("GET", f"{pods}/{name}/log"))
-    assert found == "Succeeded", text
+    printed = kubernetes.plane.ask("GET", f"{pods}/{name}/log")
+    assert found == "Succeeded", printed
     kubernetes.plane.ask("DELETE", f"{pods}/{name}")
-    return text
+    return printed
 
 
 def phase(kubernetes: Testbed, path: str) -> Any:
