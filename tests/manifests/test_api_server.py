@@ -38,7 +38,7 @@ PLURALS = {
 }
 """Of the kinds whose plural is not the name with an s."""
 NO_NAMESPACE = {"Namespace", "ClusterRole", "PersistentVolume", "PriorityClass", "StorageClass"}
-NOT_INSTALLED = {"PodMonitor"}
+NOT_INSTALLED = {"PodMonitor", "PrometheusRule", "ServiceMonitor"}
 """Of the Prometheus operator."""
 
 

@@ -39,6 +39,7 @@ class Kind(Struct, frozen=True):
 
 
 _RBAC, _NETWORK = "rbac.authorization.k8s.io/v1", "networking.k8s.io/v1"
+_PROMETHEUS = "monitoring.coreos.com/v1"
 KINDS = (
     Kind("v1", "Namespace", "namespaces", "namespace", namespaced=False),
     Kind("v1", "ResourceQuota", "resourcequotas", "quota"),
@@ -54,7 +55,9 @@ KINDS = (
     Kind("v1", "PersistentVolume", "persistentvolumes", "claim", namespaced=False),
     Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "claim"),
     Kind("v1", "ConfigMap", "configmaps"),
-    Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors"),
+    Kind(_PROMETHEUS, "PodMonitor", "podmonitors"),
+    Kind(_PROMETHEUS, "ServiceMonitor", "servicemonitors"),
+    Kind(_PROMETHEUS, "PrometheusRule", "prometheusrules"),
     Kind("ray.io/v1", "RayCluster", "rayclusters"),
 )  # fmt: skip
 """In the order in which they are created: the pods of the RayCluster need the other objects."""
