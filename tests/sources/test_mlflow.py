@@ -10,13 +10,17 @@ from contextlib import aclosing
 
 import pytest
 
+from cockpit.cli.main import main
+from cockpit.model.error import UsageError
 from cockpit.model.event import Event, SourceHealth, TrackedRunsListed
 from cockpit.model.tracking import RunRef
-from cockpit.sources.mlflow.api import Mlflow
+from cockpit.sources.mlflow.api import Mlflow, Stored
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.mlflow.source import MlflowSource, context
 from cockpit.sources.polling.backoff import Backoff
+from tests.cli.test_report import record
 from tests.events import watched_runs
+from tests.report.runs import RUN
 from tests.sources.mlflow_server import MlflowServer
 
 """The server migrates a new database, and is started again by one test."""
@@ -230,3 +234,51 @@ async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
     assert down[0].retry_at_s is not None
     assert down[0].retry_at_s > down[0].at_s
     assert sum(isinstance(event, TrackedRunsListed) for event in seen) == 1, "nothing has changed"
+
+
+TAGGED = """
+import sys, mlflow
+with mlflow.start_run(run_name="reported", tags={"cockpit.run": sys.argv[1]}) as run:
+    print("ID", run.info.run_id)
+"""
+READ = """
+import sys, mlflow
+print(mlflow.artifacts.load_text(f"runs:/{sys.argv[1]}/{sys.argv[2]}"))
+"""
+
+
+def test_report_of_a_recorded_run_becomes_an_artifact_of_its_mlflow_run(
+    server: MlflowServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record("llama-ft")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+    assert main(["report", "llama-ft", "--mlflow"]) == 1
+    assert f"MLflow at {server.url} has no run of run {RUN}" in capsys.readouterr().err
+    said = server.script(TAGGED, RUN)
+    [run_id] = [line.split()[1] for line in said.splitlines() if line.startswith("ID ")]
+    assert main(["report", "llama-ft", "--mlflow", "-o", "md"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Added report.md to {server.url}/#/experiments/")
+    assert run_id in out
+    assert "5,100 steps" in server.script(READ, run_id, "report.md")
+
+
+def test_report_is_not_added_in_read_only_mode_nor_without_a_server(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record("llama-ft")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert main(["report", "llama-ft", "--mlflow"]) == 2
+    assert "There is no MLflow server." in capsys.readouterr().err
+    assert main(["report", "llama-ft", "--mlflow", "--out", "x.html"]) == 2
+    capsys.readouterr()
+    monkeypatch.setenv("COCKPIT_READ_ONLY", "1")
+    assert main(["report", "llama-ft", "--mlflow"]) == 4
+    assert "changes a run of MLflow" in capsys.readouterr().err
+
+
+async def test_files_of_a_server_without_a_store_are_not_sent(server: MlflowServer) -> None:
+    client = Mlflow(MlflowSettings(server.url))
+    with pytest.raises(UsageError, match="does not store the files of this run itself"):
+        await client.store(Stored("page", "s3://bucket/1"), "report.html", b"")
+    await client.aclose()

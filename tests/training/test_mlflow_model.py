@@ -15,6 +15,9 @@ import torch
 from cockpit.launch.job import bundled_job
 from cockpit.launch.settings_file import read as settings_file
 from tests.sources.mlflow_server import MlflowServer
+from tests.sources.prometheus_server import free_port
+from tests.training.cluster import Cluster, drive
+from tests.training.test_serve import until
 from training.data import load
 from training.jobs.baseline import Settings
 from training.jobs.plain import folder, work
@@ -24,7 +27,7 @@ from training.loop.world import alone
 from training.parallel.single_device import whole
 from training.serving.publish import Candidate, publish
 from training.serving.registry import NoModel, Registered, source
-from training.serving.server import logits_of
+from training.serving.server import Server, Serving, logits_of
 from training.serving.weights import Run
 
 CPU = torch.device("cpu")
@@ -66,12 +69,15 @@ assert "code" in training.__file__, training.__file__
 
 
 def test_best_checkpoint_is_a_model_version_with_signature_that_serve_loads_and_follows(
-    server: MlflowServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: MlflowServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     import mlflow.models
     from mlflow import MlflowClient
 
-    client = MlflowClient()
+    client = MlflowClient(server.url, server.url)
     good = trained(tmp_path, run_name="good", epochs=2)
     first = client.get_model_version_by_alias(NAME, "best")
     assert client.get_model_version_by_alias(NAME, "newest").version == first.version == "1"
@@ -103,10 +109,17 @@ def test_best_checkpoint_is_a_model_version_with_signature_that_serve_loads_and_
     assert client.get_model_version_by_alias(NAME, "best").version == "1"
     assert client.get_model_version_by_alias(NAME, "newest").version == "2"
     assert served.newest(CPU, loaded.checkpoint) is None
-    client.set_registered_model_alias(NAME, "best", "2")
-    moved = served.newest(CPU, loaded.checkpoint)
-    assert moved is not None
-    assert (moved.name, moved.made.step) == ("digits-v2", 1)
+    serving = Serving(f"models:/{NAME}@best", "false", 1, 0.0, poll_s=0.05, tracking_uri=server.url)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    replica = Server(serving)
+    try:
+        assert replica._weights.name == "digits-v1"
+        client.set_registered_model_alias(NAME, "best", "2")
+        until(lambda: replica._weights.name == "digits-v2", 30)
+        assert replica._weights.made.step == 1
+    finally:
+        replica._ended.set()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
 
     # Launched again, a finished run makes no version.
     capsys.readouterr()
@@ -178,3 +191,16 @@ def test_server_that_fails_costs_one_line_and_no_run(
     publish(replace(given, log_model=True), [candidate])
     [line] = capsys.readouterr().out.splitlines()
     assert line.endswith(f"the model of {path.name} is not logged: no space left")
+
+
+@pytest.mark.nightly
+@pytest.mark.ray
+def test_serve_answers_requests_from_a_model_version(
+    cluster: Cluster, server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(tmp_path, run_name="served", register_as="served", max_steps=20)
+    monkeypatch.setitem(cluster.environment, "MLFLOW_TRACKING_URI", server.url)
+    argv = ["-m", "training.jobs.serve", "--run-path=models:/served@newest", "--check=20"]
+    ran = drive(cluster, [*argv, f"--port={free_port()}", "--gpu=false"], limit_s=300)
+    assert ran.code == 0, ran.output[-4000:]
+    assert "convnet of served-v1 (step 20) answers at" in ran.output

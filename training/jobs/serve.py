@@ -12,6 +12,7 @@ checkpoint describes its model and data. A newer checkpoint is loaded while requ
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from dataclasses import dataclass
@@ -111,6 +112,7 @@ def run(settings: Settings, weights: Weights) -> None:
         settings.max_batch,
         settings.batch_wait_ms / 1e3,
         settings.poll_s,
+        os.environ.get("MLFLOW_TRACKING_URI", ""),
     )
     serve.start(
         proxy_location="HeadOnly", http_options={"host": settings.host, "port": settings.port}

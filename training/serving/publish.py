@@ -68,7 +68,7 @@ def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
 
-    client = MlflowClient(uri)
+    client = MlflowClient(uri, uri)
     with best.opened() as directory:
         run_id = _tracked(Path(directory))
         if not run_id:

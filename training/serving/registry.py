@@ -24,9 +24,9 @@ class NoModel(Stop):
 class Registered:
     """`models:/NAME@ALIAS`, which may move to another version, or `models:/NAME/VERSION`."""
 
-    def __init__(self, path: str) -> None:
-        """Raises NoModel for what is neither."""
-        self.path = path
+    def __init__(self, path: str, uri: str = "") -> None:
+        """`uri` of the server; empty: MLFLOW_TRACKING_URI. Raises NoModel for what is neither."""
+        self.path, self._uri = path, uri or None
         self._name, at, self._alias = path.removeprefix(SCHEME).partition("@")
         self._version = ""
         if not at:
@@ -44,7 +44,7 @@ class Registered:
         from mlflow.exceptions import MlflowException
 
         try:
-            client = MlflowClient()
+            client = MlflowClient(self._uri, self._uri)
             found: Any = (
                 client.get_model_version_by_alias(self._name, self._alias)
                 if self._alias
@@ -54,14 +54,16 @@ class Registered:
             if name == known:
                 return None
             with TemporaryDirectory(prefix="model-") as folder:
-                uri = f"{SCHEME}{self._name}/{found.version}/{WEIGHTS}"
-                at = mlflow.artifacts.download_artifacts(uri, dst_path=folder)
+                uri = f"{found.source}/{WEIGHTS}"  # of models:/… the server would be another
+                at = mlflow.artifacts.download_artifacts(
+                    uri, dst_path=folder, tracking_uri=self._uri
+                )
                 return read(Path(at), name, device)
         except (MlflowException, OSError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise NoModel(f"{self.path} is not available: {without_credentials(first)}") from error
 
 
-def source(path: str) -> Run | Registered:
-    """Of `models:/…`, or of the directory of a run."""
-    return Registered(path) if path.startswith(SCHEME) else Run(path)
+def source(path: str, uri: str = "") -> Run | Registered:
+    """Of `models:/…` on the server `uri`, or of the directory of a run."""
+    return Registered(path, uri) if path.startswith(SCHEME) else Run(path)

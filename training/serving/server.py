@@ -28,12 +28,14 @@ class Serving:
     max_batch: int
     batch_wait_s: float
     poll_s: float
+    tracking_uri: str = ""
+    """Of the driver, for a model of MLflow: a replica does not have its environment."""
 
 
 class Server:
     def __init__(self, serving: Serving) -> None:
         """Raises Stop or RuntimeError when there is nothing to serve."""
-        self._run, self._poll_s = source(serving.run_path), serving.poll_s
+        self._run, self._poll_s = source(serving.run_path, serving.tracking_uri), serving.poll_s
         self._device = device(0, serving.gpu)
         weights = self._run.newest(self._device)
         if weights is None:

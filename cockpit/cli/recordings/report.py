@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import re
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING
 
 from cockpit.config import paths
 from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.text import one_line
 
 if TYPE_CHECKING:
     from cockpit.report.document import Document
 
 ENDINGS = {"html": ".html", "md": ".md", "json": ".json"}
+IN_QUERY = re.compile(r"[A-Za-z0-9_-]+")
+"""Ids that need no quoting in a query of MLflow."""
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -36,12 +40,27 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         metavar="PATH",
         help="file or directory (default: here, named after the run); - for standard output",
     )
+    parser.add_argument(
+        "--mlflow",
+        action="store_true",
+        help="add it to the MLflow run of this run, as the artifact report.html",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     how = form(args.output, args.out)
-    stem, document = _read(args.recording)
+    if args.mlflow:
+        from cockpit.cli.options import confirm
+
+        confirm.refuse_read_only(args, "changes a run of MLflow")
+        if args.out:
+            raise UsageError("--mlflow and --out cannot be combined.", todo="Use one of them.")
+    stem, run_id, document = _read(args.recording)
     text = written(document, how)
+    if args.mlflow:
+        page = asyncio.run(_log(run_id, f"report{ENDINGS[how]}", text))
+        print(f"Added report{ENDINGS[how]} to {page}")
+        return int(ExitCode.DONE)
     if args.out == "-":
         sys.stdout.write(text)
         return int(ExitCode.DONE)
@@ -76,8 +95,36 @@ def written(document: Document, how: str) -> str:
     return html(document)
 
 
-def _read(name: str) -> tuple[str, Document]:
-    """The report, and what a file of it is called: by the run's name and its recording's."""
+async def _log(run_id: str, name: str, text: str) -> str:
+    """Add the report to the newest MLflow run of this run; its page."""
+    from cockpit.config import file
+    from cockpit.sources.mlflow.api import Mlflow
+    from cockpit.sources.mlflow.settings import parse
+    from cockpit.sources.mlflow.source import NOWHERE, RUN_TAGS
+
+    settings = parse(file.read().tables.get("mlflow", {}), os.environ)
+    if not settings.url:
+        raise UsageError("There is no MLflow server.", f"{settings.why_not or NOWHERE}.")
+    client = Mlflow(settings)
+    try:
+        experiments = await client.experiments()
+        for tag in RUN_TAGS if IN_QUERY.fullmatch(run_id) else ():
+            for run in await client.tagged(experiments, tag, run_id):
+                await client.store(run, name, text.encode())
+                return run.page
+    finally:
+        await client.aclose()
+    raise CockpitError(
+        f"MLflow at {settings.url} has no run of run {one_line(run_id)}.",
+        f"No run there has its id in a tag: {', '.join(RUN_TAGS)}.",
+        "cockpit report without --mlflow writes it to a file.",
+    )
+
+
+def _read(name: str) -> tuple[str, str, Document]:
+    """What a file of the report is called, by the run's name and its recording's; the run's id,
+    and the report.
+    """
     from cockpit.recorder.file import is_held
     from cockpit.recorder.reading.library import Library
     from cockpit.recorder.reading.recording import opened
@@ -102,13 +149,17 @@ def _read(name: str) -> tuple[str, Document]:
             late = recording.begin_s - run.started_s
             trouble.append(f"It was recorded from {late:,.0f} s after its start on.")
         text = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
-        return _plain(text), report(
-            store,
-            run,
-            past=library.summaries(),
-            read_from=path.name,
-            trouble=trouble,
-            left=not is_held(path),
+        return (
+            _plain(text),
+            run.id,
+            report(
+                store,
+                run,
+                past=library.summaries(),
+                read_from=path.name,
+                trouble=trouble,
+                left=not is_held(path),
+            ),
         )
 
 

@@ -11,10 +11,11 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
+from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 from cockpit.model.tracking import TrackedRun
 from cockpit.model.value_range import moment_s
@@ -35,6 +36,14 @@ class Found(Struct, frozen=True):
 
     run: TrackedRun
     tags: Mapping[str, str]
+
+
+class Stored(Struct, frozen=True):
+    """A run, and where its artifacts are."""
+
+    page: str
+    """In MLflow's UI."""
+    artifact_uri: str
 
 
 class Mlflow:
@@ -76,6 +85,43 @@ class Mlflow:
                     with _understood(self._http):
                         found.append(self._found(raw, experiments))
         return tuple(found)
+
+    async def tagged(
+        self, experiments: Mapping[str, str], tag: str, value: str
+    ) -> tuple[Stored, ...]:
+        """Runs with the tag, newest first. `value` may contain no quote."""
+        if not experiments:
+            return ()
+        body = {
+            "experiment_ids": list(experiments),
+            "filter": f"tags.`{tag}` = '{value}'",
+            "order_by": ["attributes.start_time DESC"],
+            "max_results": RUNS_A_PAGE,
+        }
+        page = await self._http.ask("POST", "runs/search", body=body)
+        found = []
+        for raw in self._listed(page, "runs"):
+            with _understood(self._http):
+                info = raw["info"]
+                experiment_id, run_id = str(info["experiment_id"]), str(info["run_id"])
+                place = str(info.get("artifact_uri") or "")
+                found.append(Stored(one_line(self.page_of(experiment_id, run_id)), place))
+        return tuple(found)
+
+    async def store(self, run: Stored, name: str, content: bytes) -> None:
+        """Add a file to the artifacts of a run, or replace it.
+
+        Raises UsageError if the server does not store the files of the run itself.
+        """
+        scheme, _, path = run.artifact_uri.partition(":")
+        if scheme != "mlflow-artifacts":
+            raise UsageError(
+                f"{self._http.where} does not store the files of this run itself.",
+                f"They are in {one_line(scheme)}: storage that only jobs reach.",
+                "Start it with --serve-artifacts, or add the file with MLflow's own client.",
+            )
+        path = urlsplit(run.artifact_uri).path if path.startswith("//") else path
+        await self._http.put(quote(f"{path.strip('/')}/{name}"), content)
 
     async def artifacts(self, run_id: str) -> tuple[str, ...]:
         """The first level below the artifact root, sorted; a folder ends with a slash."""

@@ -27,6 +27,7 @@ TIMEOUT_S = 15.0
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_LIMIT_BYTES = 16 << 20
 API = "/api/2.0/mlflow/"
+FILES = "/api/2.0/mlflow-artifacts/artifacts/"
 
 
 class MlflowHttp:
@@ -64,12 +65,7 @@ class MlflowHttp:
 
         Raises UnreachableError, NotAllowedError and AnswerError.
         """
-        with self._explained():
-            # httpx's timeouts apply between two bytes: a slow response would never time out.
-            async with asyncio.timeout(self._timeout_s):
-                status, answer = await self._fetch(method, path, params, body)
-        if status >= 300:
-            raise self._refused(path, status, answer)
+        answer = await self._asked(method, API + path, params=params, json=body)
         try:
             decoded = loads(answer, max_bytes=self._limit_bytes)
         except LimitError as error:
@@ -80,21 +76,27 @@ class MlflowHttp:
             raise self.strange(f"a {type(decoded).__name__}")
         return decoded
 
-    async def _fetch(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
-    ) -> tuple[int, bytes]:
-        url = self._settings.url + API + path
-        async with self._open().stream(method, url, params=params, json=body) as response:
+    async def put(self, path: str, content: bytes) -> None:
+        """Store a file by the server's artifact proxy. Raises as `ask`."""
+        await self._asked("PUT", FILES + path, content=content)
+
+    async def _asked(self, method: str, path: str, **sent: Any) -> bytes:
+        with self._explained():
+            # httpx's timeouts apply between two bytes: a slow response would never time out.
+            async with asyncio.timeout(self._timeout_s):
+                status, answer = await self._fetch(method, path, sent)
+        if status >= 300:
+            raise self._refused(path, status, answer)
+        return answer
+
+    async def _fetch(self, method: str, path: str, sent: Mapping[str, Any]) -> tuple[int, bytes]:
+        async with self._open().stream(method, self._settings.url + path, **sent) as response:
             try:
                 return response.status_code, await bounded_body.body(response, self._limit_bytes)
             except bounded_body.AnswerTooLargeError as error:
                 raise AnswerError(
                     f"an answer of {self.where} is too large",
-                    f"more than {self._limit_bytes >> 20} MiB on {path}",
+                    f"more than {self._limit_bytes >> 20} MiB on {path.removeprefix(API)}",
                     "name the experiments to look at under [mlflow]",
                     status=response.status_code,
                 ) from error
@@ -183,7 +185,7 @@ class MlflowHttp:
             return UnreachableError(f"{self.where} is not ready", why, "it is tried again")
         if status < 400:
             return self.strange(f"{why}: it sends elsewhere")
-        return AnswerError(f"{self.where} failed on {path}", why, status=status)
+        return AnswerError(f"{self.where} failed on {path.removeprefix(API)}", why, status=status)
 
 
 def _message(answer: bytes) -> str:
