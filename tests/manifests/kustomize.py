@@ -14,6 +14,7 @@ import yaml
 from tests.cluster.build import program
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "kubernetes"
+MONITORING = FOLDER.parent / "monitoring"
 OVERLAYS = tuple(sorted(folder.name for folder in (FOLDER / "overlays").iterdir()))
 STORAGE = tuple(sorted(folder.name for folder in (FOLDER / "components").glob("storage-*")))
 IMAGE = "cockpit-train:0.1.0"

@@ -16,6 +16,7 @@ from tests.cluster.testbed import Testbed
 from tests.manifests.kustomize import (
     FOLDER,
     IMAGE,
+    MONITORING,
     OVERLAYS,
     STORAGE,
     Object,
@@ -37,7 +38,14 @@ PLURALS = {
     "StorageClass": "storageclasses",
 }
 """Of the kinds whose plural is not the name with an s."""
-NO_NAMESPACE = {"Namespace", "ClusterRole", "PersistentVolume", "PriorityClass", "StorageClass"}
+NO_NAMESPACE = {
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "PersistentVolume",
+    "PriorityClass",
+    "StorageClass",
+}
 NOT_INSTALLED = {"PodMonitor", "PrometheusRule", "ServiceMonitor"}
 """Of the Prometheus operator."""
 
@@ -140,7 +148,7 @@ def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: 
             assert name_of(storage) == claim["storageClassName"]
 
 
-def test_mlflow_server_is_accepted_and_each_job_uses_its_address(
+def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
     served: Testbed, tmp_path: Path
 ) -> None:
     objects = in_namespace(with_component("mlflow", tmp_path), "manifests-mlflow")
@@ -168,6 +176,41 @@ def test_mlflow_server_is_accepted_and_each_job_uses_its_address(
         assert inbound["podSelector"]["matchLabels"] == labels
         assert inbound["ingress"][0]["from"] == [{"podSelector": outbound["podSelector"]}]
         assert outbound["egress"][0]["to"] == [{"podSelector": inbound["podSelector"]}]
+
+
+def test_mlflow_server_with_postgres_is_accepted_with_its_address_from_a_secret(
+    served: Testbed, tmp_path: Path
+) -> None:
+    namespace = "manifests-postgres"
+    objects = in_namespace(with_component("mlflow-postgres", tmp_path), namespace)
+    with applied(served, objects):
+        template = one(objects, "Deployment")["spec"]["template"]
+        made = admitted(served, namespace, template, template["metadata"]["labels"])
+        (container,) = made["spec"]["containers"]
+        assert not any("backend-store-uri" in argument for argument in container["args"])
+        (uri,) = [each for each in container["env"] if each["name"] == "MLFLOW_BACKEND_STORE_URI"]
+        assert uri["valueFrom"]["secretKeyRef"] == {"name": "mlflow-database", "key": "uri"}
+
+
+def test_each_object_of_the_monitoring_is_accepted_and_each_pod_finds_its_files(
+    served: Testbed,
+) -> None:
+    objects = build(MONITORING) + build(MONITORING / "dcgm")
+    namespace = served.namespace("monitoring")
+    with applied(served, objects):
+        maps = {name_of(each): each["data"] for each in of_kind(objects, "ConfigMap")}
+        for each in (*of_kind(objects, "Deployment"), *of_kind(objects, "DaemonSet")):
+            template = each["spec"]["template"]
+            template["spec"].pop("serviceAccountName", "")  # its token is made later
+            labels = template["metadata"]["labels"]
+            admitted(served, namespace, template, labels)
+            volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+            (container,) = template["spec"]["containers"]
+            for mount in container["volumeMounts"]:
+                mapped = volumes[mount["name"]].get("configMap", {}).get("name")
+                assert mapped is None or mount.get("subPath") in (None, *maps[mapped])
+        for service in of_kind(objects, "Service"):
+            assert name_of(service) == service["spec"]["selector"]["app.kubernetes.io/name"]
 
 
 def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(

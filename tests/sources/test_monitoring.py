@@ -146,7 +146,7 @@ def test_no_two_panels_have_one_id_or_one_place() -> None:
 
 @pytest.mark.parametrize("name", ["prometheus.yml", "kubernetes.yml"])
 def test_the_configuration_is_one_that_prometheus_takes(name: str, tmp_path: Path) -> None:
-    """Debian's has no service discovery of Kubernetes: tests/cluster/test_monitoring.py has it."""
+    """Without the service discovery of Kubernetes, which Debian's program does not have."""
     need_prometheus()
     config = yaml.safe_load((FOLDER / name).read_text())
     for scraped in config["scrape_configs"]:
