@@ -39,7 +39,11 @@ def test_changelog_states_current_format_versions() -> None:
 def test_ci_workflow_runs_the_lanes_of_ci_run() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     steps = workflow["jobs"]["lanes"]["steps"]
-    assert [step["run"] for step in steps if "run" in step][-1] == ".ci/run"
+    commands = [(step["run"], step.get("if")) for step in steps if "run" in step]
+    assert (".ci/run", None) in commands
+    nightly, when = commands[-1]
+    assert nightly.endswith(".ci/task test-nightly")
+    assert when == "github.event_name == 'schedule'"
 
 
 def test_task_runner_lists_documented_tasks() -> None:
