@@ -46,6 +46,17 @@ def of_the_server(server: MlflowServer, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
     monkeypatch.setattr(tracking, "END_TIMEOUT_S", 300.0)  # a busy host imports MLflow for long
     monkeypatch.setitem(tracking.REQUEST, "MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
+    enter = tracking.Tracking.__enter__
+
+    def entered(self: tracking.Tracking) -> tracking.Tracking:
+        """Train only when the server knows the run: a checkpoint contains the id known by then."""
+        enter(self)
+        reporter = self._teller
+        assert reporter is not None
+        until(lambda: bool(reporter.id), 120)
+        return self
+
+    monkeypatch.setattr(tracking.Tracking, "__enter__", entered)
 
 
 def trained(storage: Path, **settings: Any) -> TrainSettings:
