@@ -56,7 +56,7 @@ async def test_scrolling_up_holds_still_and_counts_what_is_new() -> None:
         await pilot.press("G")
         await pilot.pause()
         assert view.following
-        assert view.unseen == 0
+        assert view.unread == 0
         assert lines(view)[9] == "step 111"
 
 
