@@ -12,7 +12,9 @@ import asyncio
 import contextlib
 import copy
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tests.cluster.operator.api import Api, ApiError
@@ -103,6 +105,13 @@ class Replay:
                 elif fact.of.startswith("service "):
                     self._expect(fact)
             await self._settled(None)
+            # Events have a watch of their own, which may be later than that of pods.
+            recorded = _reasons(action.facts)
+            await self._until(partial(self._has_seen, recorded), f"the events of {action.name!r}")
+
+    def _has_seen(self, reasons: set[object]) -> str:
+        """Return something when an event with each of the reasons was seen during this action."""
+        return "yes" if reasons <= _reasons(self.seen[-1].facts) else ""
 
     async def _cluster(self, fact: Fact) -> None:
         path = f"/apis/ray.io/v1/namespaces/{self._namespace}/rayclusters"
@@ -323,6 +332,10 @@ class Replay:
             self.made.setdefault(fact.of, manifests.service(item))
         elif fact.of.startswith("pod "):
             self.made.setdefault(fact.change.get("role", "worker"), manifests.pod(item))
+
+
+def _reasons(facts: Iterable[Fact]) -> set[object]:
+    return {fact.change.get("reason") for fact in facts if fact.of == "event"}
 
 
 def _identity(state: State) -> str:
