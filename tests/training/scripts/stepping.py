@@ -13,6 +13,7 @@ from typing import Any
 
 import ray.train
 from ray.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig
+from ray.train.collective import barrier
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from training import telemetry
@@ -36,6 +37,8 @@ def loop(config: dict[str, Any]) -> None:
                 step = int((Path(directory) / "step").read_text())
             write("restored", step)
             telemetry.resume(step=step)
+        # As the first collective of a training step: no rank makes a step while rank 0 still reads.
+        barrier()
         while True:
             time.sleep(STEP_S)
             step += 1
