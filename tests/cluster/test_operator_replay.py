@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -91,12 +92,13 @@ def _as_seen(recording: Recording) -> list[Seen]:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize("name", NAMES)
 async def test_an_operator_agrees_with_the_recording(
     control_plane: Testbed, tmp_path: Path, name: str
 ) -> None:
     recording = Recording.load(name)
-    namespace = control_plane.namespace(f"replay-{name}")
+    namespace = control_plane.namespace(f"replay-{name}-{secrets.token_hex(2)}")
     api = Api(control_plane.kubeconfig)
     replay = Replay(api, namespace, recording)
     try:

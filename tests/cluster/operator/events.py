@@ -32,7 +32,8 @@ class Events:
     def __init__(self, api: Api, controller: str) -> None:
         self._api = api
         self._controller = controller
-        self._queue: asyncio.Queue[tuple[Occurrence, str]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[Occurrence, str, str]] = asyncio.Queue()
+        """With the note, and the time of the occurrence."""
         self._names: dict[Occurrence, str] = {}
         self._repeated: set[Occurrence] = set()
 
@@ -49,25 +50,25 @@ class Events:
             meta["resourceVersion"],
         )
         occurrence = Occurrence(meta["namespace"], reference, kind, reason, action)
-        self._queue.put_nowait((occurrence, note[:LONGEST_NOTE]))
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self._queue.put_nowait((occurrence, note[:LONGEST_NOTE], now))
 
     async def run(self) -> None:
         while True:
-            occurrence, note = await self._queue.get()
+            occurrence, note, at = await self._queue.get()
             try:
-                await self._send(occurrence, note)
+                await self._send(occurrence, note, at)
             except (ApiError, httpx.HTTPError) as error:
                 log.debug("event %s: %s", occurrence.reason, error)
 
-    async def _send(self, occurrence: Occurrence, note: str) -> None:
+    async def _send(self, occurrence: Occurrence, note: str, at: str) -> None:
         """The first one creates an event, the second a series; further ones are not reported."""
         path = f"/apis/events.k8s.io/v1/namespaces/{occurrence.namespace}/events"
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if occurrence in self._repeated:
             return
         if name := self._names.get(occurrence):
             self._repeated.add(occurrence)
-            series = {"count": 2, "lastObservedTime": now}
+            series = {"count": 2, "lastObservedTime": at}
             await self._api.merge(f"{path}/{name}", {"series": series})
             return
         if len(self._names) >= REMEMBERED:
@@ -85,7 +86,7 @@ class Events:
         }
         event = {
             "metadata": {"name": name, "namespace": occurrence.namespace},
-            "eventTime": now,
+            "eventTime": at,
             "reportingController": self._controller,
             "reportingInstance": self._controller,
             "action": occurrence.action,

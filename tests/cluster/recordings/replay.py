@@ -14,6 +14,7 @@ import copy
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -45,6 +46,8 @@ class Seen:
 
     action: str
     facts: list[Fact] = field(default_factory=list)
+    begun_s: float = field(default_factory=time.time)
+    """Unix seconds."""
 
 
 class Replay:
@@ -112,6 +115,14 @@ class Replay:
     def _has_seen(self, reasons: set[object]) -> str:
         """Return something when an event with each of the reasons was seen during this action."""
         return "yes" if reasons <= _reasons(self.seen[-1].facts) else ""
+
+    def _during(self, event: dict[str, Any]) -> Seen:
+        """Return the action during which an event occurred: events may arrive in the next one."""
+        at = (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")
+        if not at:
+            return self.seen[-1]
+        at_s = datetime.fromisoformat(at).timestamp()
+        return next((done for done in reversed(self.seen) if done.begun_s <= at_s), self.seen[0])
 
     async def _cluster(self, fact: Fact) -> None:
         path = f"/apis/ray.io/v1/namespaces/{self._namespace}/rayclusters"
@@ -310,10 +321,11 @@ class Replay:
         fact = self._reader.read(time.monotonic(), change, item)
         if fact is None:
             return
+        if fact.of == "event":
+            self._during(item).facts.append(fact)
+            return
         if self.seen:
             self.seen[-1].facts.append(fact)
-        if fact.of == "event":
-            return
         if fact.change.get("is") == "deleted":
             self._live.pop(fact.of, None)
             return
