@@ -208,7 +208,7 @@ def drive_each(cluster: Cluster, programs: Mapping[str, list[str]]) -> Outcome:
     script's path, and its arguments. `Outcome.of` separates them.
     """
     argv = json.dumps([[name, *argv] for name, argv in programs.items()])
-    outcome = drive(cluster, ["-c", EACH, argv], limit_s=1100)
+    outcome = drive(cluster, ["-c", EACH, argv], limit_s=2200)
     assert outcome.code == 0, outcome.output[-4000:]
     return outcome
 

@@ -22,7 +22,7 @@ from training.telemetry.wire import (
     Tick,
 )
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(2400)]
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32"]
 EPOCHS = ["--epochs", "16", "--checkpoint-every-steps"]

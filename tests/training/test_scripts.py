@@ -10,7 +10,7 @@ import pytest
 from tests.training.cluster import Cluster, Outcome, drive, drive_each
 from training.telemetry.wire import AttemptEnd, AttemptStart, Phase, Record, Report, Run, Trials
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(2400)]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from training.parallel.single_device import MODEL, whole
 from training.search.folder import BEST
 from training.telemetry.wire import AttemptStart, Record, Run, Tick, Trial, Trials
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(2400)]
 
 SMALL = ["--width", "8", "--batch-size", "64"]
 RATES = "learning_rate=log(1e-5,1e-1)"
