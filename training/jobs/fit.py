@@ -80,8 +80,8 @@ def fit(
         worker_runtime_env={"env_vars": variables} if variables else None,
     )
     run = run_config.storage_context
-    for mended in RunDirectory(run.storage_filesystem, run.experiment_fs_path).repair():
-        print(mended, flush=True)
+    for repaired in RunDirectory(run.storage_filesystem, run.experiment_fs_path).repair():
+        print(repaired, flush=True)
 
     trainer = TorchTrainer(
         train_on_ray,
