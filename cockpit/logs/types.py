@@ -50,6 +50,8 @@ class Row(Struct, frozen=True):
     @property
     def writers(self) -> str:
         """`ranks 0-3, 7, driver`."""
+        if len(self.logs) == 1 and (rank := self.logs[0].rank) is not None:
+            return f"rank {rank}"
         ranks = self.ranks
         others = sorted(log.name for log in self.logs if log.rank is None)
         named = [f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}"] if ranks else []
