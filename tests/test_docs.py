@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from cockpit.cli.drill.progress import as_row
-from cockpit.cli.main import Parser, common_flags
+from cockpit.cli.options.parser import Parser, common_flags
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.cluster import Node, Pod, WorkerGroup
 from cockpit.model.drill import Drill, Recovery

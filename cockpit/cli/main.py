@@ -10,44 +10,25 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
 
 from cockpit import __version__
 from cockpit.cli.options import process_arguments
+from cockpit.cli.options.parser import Parser, common_flags, settled
 from cockpit.cli.output import streams
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.error import CockpitError, ExitCode, NotAllowedError, UsageError
-from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 
 LASTING = frozenset({"demo", "guard", "record", "replay", "watch"})
 """Verbs that run for hours."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Argparse whose complaint is one of our errors."""
-
-    def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments"):  # it quotes them
-            message = masked(message)
-        raise UsageError(f"{self.prog}: {message}.", todo=f"See: {self.prog} --help")
-
-    def format_help(self) -> str:
-        """The usage without the flags that every verb has: these are in separate groups."""
-        shared = {flag.dest for flag in common_flags()._actions} | {"help"}
-        own = [action for action in self._actions if action.dest not in shared]
-        formatter = self._get_formatter()
-        formatter.add_usage(None, own, [])
-        usage = formatter.format_help().rstrip()
-        # By the groups' names below, as options: alone they would look like arguments.
-        groups = "[options: where, how]"
-        if len(usage.splitlines()[-1]) + 1 + len(groups) > formatter._width:
-            usage += "\n" + " " * len(f"usage: {self.prog}")
-        return super().format_help().replace(self.format_usage().rstrip(), f"{usage} {groups}")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code of the process."""
+    if argv is None and "_ARGCOMPLETE" in os.environ:
+        from cockpit.cli.shell import completion
+
+        completion.answer(os.environ)
     streams.prepare()
     if argv is None:
         process_arguments.hide_secrets()
@@ -136,49 +117,6 @@ def _run(argv: list[str]) -> int:
         args.command = command
     args.verb = name
     return int(module.run(settled(args)))
-
-
-def common_flags() -> argparse.ArgumentParser:
-    """Flags that every verb takes, before or after its name. Unset ones are absent."""
-    flags = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    where = flags.add_argument_group("where")
-    where.add_argument("--local", action="store_true", help="a local cluster on this machine")
-    where.add_argument("--context", metavar="NAME", help="Kubernetes: a context of the kubeconfig")
-    where.add_argument("--namespace", "-n", metavar="NAME", help="Kubernetes: the namespace")
-    where.add_argument("--cluster", metavar="NAME", help="the cluster's name")
-    where.add_argument("--address", metavar="URL", help="any Ray cluster: its dashboard's URL")
-    where.add_argument("--kubeconfig", metavar="FILE", help="in place of KUBECONFIG")
-    where.add_argument(
-        "--dashboard-url", metavar="URL", help="Kubernetes: the dashboard, not through the API"
-    )
-    where.add_argument(
-        "--token-secret",
-        metavar="NAME",
-        help="Kubernetes: a Secret to read Ray's token from, if KubeRay did not make it",
-    )
-    where.add_argument("--profile", metavar="NAME", help="a profile of cockpit config")
-    how = flags.add_argument_group("how")
-    how.add_argument(
-        "--read-only", action="store_true", help="refuse everything that changes the cluster"
-    )
-    how.add_argument("--theme", metavar="NAME", help="the theme of the UI: see cockpit themes")
-    how.add_argument("--debug", action="store_true", help="show tracebacks")
-    return flags
-
-
-def settled(args: argparse.Namespace) -> argparse.Namespace:
-    """With `where`, `theme` and `read_only` as flags, environment and profile have them."""
-    args.given = dict(vars(args))
-    args.debug = args.given.get("debug", False)
-    if args.given.get("verb") == "config":
-        return args  # it must also work when the file is broken
-    from cockpit.cli.options.settings import settle_all
-    from cockpit.config import file
-
-    settings = settle_all(args.given, file.read())
-    args.where, args.theme, args.profile = settings.where, settings.theme, settings.profile
-    args.read_only, args.protected = settings.read_only, settings.protected
-    return args
 
 
 def help_text() -> str:

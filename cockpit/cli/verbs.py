@@ -66,5 +66,8 @@ VERBS = (
     Verb("config", "read.config", "the settings in effect, and where each is from", "About"),
     Verb("keys", "read.config", "the keys of the UI", "About"),
     Verb("themes", "read.config", "the themes of the UI", "About"),
+    Verb("version", "shell.version", "the versions of cockpit and of its formats", "About"),
+    Verb("completion", "shell.completion", "the script for bash, zsh or fish", "About"),
+    Verb("manual", "shell.manual", "the manual page, for man", "About"),
 )
 BY_NAME = {verb.name: verb for verb in VERBS}

@@ -14,6 +14,7 @@ from cockpit.cli.change import launch_list
 from cockpit.cli.change.launch import arguments as launch_arguments
 from cockpit.cli.change.launch_spec import spec as spec_of
 from cockpit.cli.options import connect
+from cockpit.cli.options.parser import Parser
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
 from cockpit.launch.room import beside, shortage
 from cockpit.launch.submission import LaunchSpec
@@ -26,7 +27,7 @@ from tests.simulated_backend import ScriptedBackend
 
 def spec(*argv: str) -> LaunchSpec:
     """The submission for these arguments."""
-    parser = cli.Parser()
+    parser = Parser()
     launch_arguments(parser, "launch")
     return spec_of(parser.parse_args(argv))
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cockpit.cli.drill import drill, plan
-from cockpit.cli.main import Parser, common_flags
+from cockpit.cli.options.parser import Parser, common_flags
 from cockpit.drills.gamedays.file import game_day
 from cockpit.drills.gamedays.gameday import Launch
 from tests.cluster.testbed import Testbed

@@ -91,7 +91,6 @@ def each(cluster: Cluster) -> Outcome:
     scripts = {
         "other": ["plain_torch.py", "--epochs", "1"],
         "lightning": ["lightning_fit.py"],
-        "transformers": ["transformers_fit.py"],
         "tuned": ["tuned.py"],
     }
     storage = ["--storage-path", str(cluster.directory / "results")]
@@ -135,9 +134,10 @@ def test_a_lightning_script_shows_all_of_it(each: Outcome) -> None:
         assert (report.checkpoint_took_s or 0) > 0
 
 
+@pytest.mark.nightly  # of another library: test_a_lightning_script_shows_all_of_it
 @pytest.mark.slow
-def test_a_transformers_script_shows_all_of_it(each: Outcome) -> None:
-    outcome = each.of("transformers")
+def test_a_transformers_script_shows_all_of_it(cluster: Cluster) -> None:
+    outcome = run(cluster, "transformers_fit.py", "transformers")
     assert outcome.code == 0, outcome.output[-4000:]
     assert phases(outcome.records) == [(1, p) for p in (*UP, "running", "shutting down")]
     reports = bodies(outcome.records, Report)

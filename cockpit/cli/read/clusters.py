@@ -53,13 +53,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.verb == "contexts":
         return _contexts(args)
-    where: Place = args.where
-    found: list[ClusterSummary] = []
-    answers: list[Answer] = []
-    if where.kind in ("", "local"):
-        found += local_clusters()
-    if where.kind == "kuberay" or (where.kind == "" and cluster_choice.kubernetes_is_meant()):
-        answers = _ask(where)
+    found, answers = listed(args.where)
     rows = [row(cluster) for cluster in found]
     for answer in answers:
         rows += [row(cluster) for cluster in answer.clusters]
@@ -106,6 +100,15 @@ def _failed(context: str, error: CockpitError) -> dict[str, Any]:
         "context": context,
         "error": one_line(str(error)),
     }
+
+
+def listed(where: Place) -> tuple[list[ClusterSummary], list[Answer]]:
+    """The clusters of this machine, and the answer of each context; of `where` alone if named."""
+    on_kubernetes = where.kind == "kuberay" or (
+        where.kind == "" and cluster_choice.kubernetes_is_meant()
+    )
+    found = local_clusters() if where.kind in ("", "local") else []
+    return found, _ask(where) if on_kubernetes else []
 
 
 def local_clusters() -> list[ClusterSummary]:

@@ -1,0 +1,1 @@
+"""What shells and manual readers ask for: completion, the manual page, versions."""
