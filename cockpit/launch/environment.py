@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from cockpit.launch.settings_file import decoded
-from cockpit.model import limited_yaml
+from cockpit.model.decoding import limited_yaml
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.error import UsageError
 from cockpit.model.text import as_sentence, one_line

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from cockpit.launch.job import BundledJob
-from cockpit.model import limited_json
+from cockpit.model.decoding import limited_json
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 

@@ -22,8 +22,8 @@ from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment, is_uri
 from cockpit.launch.job import bundled_job, flags
 from cockpit.launch.package import Package, cached_package, package_directory, package_training
-from cockpit.model import limited_json
 from cockpit.model.clock import server_time
+from cockpit.model.decoding import limited_json
 from cockpit.model.driver import DriverResources
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile

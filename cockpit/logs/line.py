@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from cockpit.logs.level import level
-from cockpit.model import limited_json
+from cockpit.model.decoding import limited_json
 from cockpit.model.text import clean
 
 LINE_LIMIT = 16 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, tzinfo
 
-from cockpit.model.value_range import moment_s
+from cockpit.model.decoding.value_range import moment_s
 
 _AGO = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.ASCII)
 _CLOCK = re.compile(r"\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?", re.ASCII)

@@ -11,7 +11,7 @@ from cockpit.launch.job import bundled_job
 from cockpit.launch.package import training_directory
 from cockpit.launch.room import ALONE, reserved, settings, workers
 from cockpit.launch.submission import BUNDLED, LaunchSpec
-from cockpit.model.boolean import boolean_variable
+from cockpit.model.decoding.boolean import boolean_variable
 from cockpit.preflight.imports import Imports, imported
 
 DEFAULT_STORAGE = "~/ray_results"

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cockpit.model import limited_json
+from cockpit.model.decoding import limited_json
 from cockpit.model.text import one_line
 
 MAX_BYTES = 1 << 20

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.engine import pod_script
-from cockpit.model import limited_json
 from cockpit.model.cluster import Pod
+from cockpit.model.decoding import limited_json
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.preflight.facts import Facts

@@ -24,10 +24,10 @@ from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType, convert, defstruc
 from msgspec.structs import fields as fields_of
 
 from cockpit.model import event as events
+from cockpit.model.decoding.limited_json import loads
+from cockpit.model.decoding.value_range import EARLIEST_S, LATEST_S
 from cockpit.model.event import Event
-from cockpit.model.limited_json import loads
 from cockpit.model.text import clean
-from cockpit.model.value_range import EARLIEST_S, LATEST_S
 
 T = TypeVar("T")
 

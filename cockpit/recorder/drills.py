@@ -12,9 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from cockpit.config import paths
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.drill import KeptDrill
 from cockpit.model.error import CockpitError, UsageError
-from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 from cockpit.recorder.codec import CodecError, from_plain, to_plain
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError
-from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 
 SUFFIX = ".cockpit"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.drills.engine import pod_script
-from cockpit.drills.pod_scripts import cgroup
-from cockpit.drills.pod_scripts.process import living
+from cockpit.drills.pod_scripts.linux import cgroup
+from cockpit.drills.pod_scripts.linux.process import living
 from tests.drills.script import TIMEOUT_S, eventually
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a container")

@@ -20,7 +20,7 @@ from cockpit.drills.engine.journal import Journal
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Prepared, RankVictim, Victims, parameter_values
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, Timeouts
-from cockpit.drills.pod_scripts.process import Process, is_alive, living
+from cockpit.drills.pod_scripts.linux.process import Process, is_alive, living
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.drill import Verdict
 from cockpit.model.error import CockpitError

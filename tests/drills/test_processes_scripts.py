@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.drills.engine import pod_script
-from cockpit.drills.pod_scripts import cgroup
-from cockpit.drills.pod_scripts.process import Failed, Process, is_alive, living, parsed
+from cockpit.drills.pod_scripts.linux import cgroup
+from cockpit.drills.pod_scripts.linux.process import Failed, Process, is_alive, living, parsed
 from tests.drills.script import eventually, run
 
 RANK, IDLE = "ray::RayTrainWorker", "ray::IDLE"
@@ -321,7 +321,7 @@ SCRIPTS = sorted(
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_is_one_text_for_python_3_9_with_each_name_once(script: str) -> None:
     text = pod_script.source(script)
-    assert "cockpit.drills.pod_scripts.process import" not in text
+    assert "from cockpit." not in text
     module = ast.parse(text, feature_version=(3, 9))
     names = [node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names)), names

@@ -13,9 +13,9 @@ import pytest
 from cockpit.cli.output.tables import print_rows
 from cockpit.cli.read.snapshot import columns, print_status, rows_of
 from cockpit.model.cluster import DashboardRoute
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError
 from cockpit.model.event import JobsListed, NodesListed
-from cockpit.model.limited_json import loads
 from cockpit.sources.mlflow.api import Mlflow, _understood
 from cockpit.sources.mlflow.http import MlflowHttp
 from cockpit.sources.mlflow.settings import MlflowSettings

@@ -12,7 +12,7 @@ from cockpit.backends.kuberay.api.fields import UNUSABLE
 from cockpit.backends.kuberay.resources import describe, objects
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
-from cockpit.model.limited_json import loads
+from cockpit.model.decoding.limited_json import loads
 from tests.backends.kuberay.recorded_objects import Moment
 from tests.fuzz.cases import assert_clean, broken, examine, lanes
 

@@ -12,7 +12,7 @@ from typing import Any
 from cockpit.cli.output.tables import print_json
 from cockpit.cli.read.snapshot import print_status, rows_of
 from cockpit.insight.recovery.measurement import recovery
-from cockpit.model.limited_json import loads
+from cockpit.model.decoding.limited_json import loads
 from cockpit.recorder import codec
 from cockpit.sources.telemetry.events import event_of
 from cockpit.sources.telemetry.records import Progress, RereadError

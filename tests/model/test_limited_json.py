@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from cockpit.model.limited_json import MAX_DEPTH, LimitError, loads
+from cockpit.model.decoding.limited_json import MAX_DEPTH, LimitError, loads
 
 
 @pytest.mark.parametrize(

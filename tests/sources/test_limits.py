@@ -16,8 +16,8 @@ from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.model.cluster import DashboardRoute
+from cockpit.model.decoding.limited_json import MAX_BYTES
 from cockpit.model.error import CockpitError
-from cockpit.model.limited_json import MAX_BYTES
 from cockpit.sources.mlflow.http import MlflowHttp
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.prometheus.api import Prometheus

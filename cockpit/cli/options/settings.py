@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from cockpit.config.cluster_flags import FLAGS, Place, settle
 from cockpit.config.file import Configuration
-from cockpit.model.boolean import boolean_variable
 from cockpit.model.cluster import ClusterPattern
+from cockpit.model.decoding.boolean import boolean_variable
 
 VARIABLES = {
     "local": "COCKPIT_LOCAL",

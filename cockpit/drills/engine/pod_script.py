@@ -29,7 +29,7 @@ NOT_ALLOWED = 3
 
 _FUTURE = "from __future__ import annotations\n"
 _NEIGHBOUR = re.compile(
-    r"^from cockpit\.(\w+)\.pod_scripts\.(\w+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
+    r"^from cockpit\.(\w+)\.pod_scripts\.([\w.]+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
 )
 DRILLS = "drills"
 
@@ -40,8 +40,8 @@ def source(script: str, package: str = DRILLS) -> str:
     parts: dict[tuple[str, str], str] = {}
 
     def add(package: str, name: str) -> None:
-        folder = files(f"cockpit.{package}") / "pod_scripts"
-        text = (folder / f"{name}.py").read_text(encoding="utf-8")
+        path = "/".join(("pod_scripts", *name.split("."))) + ".py"
+        text = (files(f"cockpit.{package}") / path).read_text(encoding="utf-8")
         for neighbour in _NEIGHBOUR.findall(text):
             if neighbour not in parts:
                 add(*neighbour)

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.plan.plan import BlastRadius, FaultSpec
-from cockpit.model.boolean import parse_boolean
 from cockpit.model.cluster import Pod
+from cockpit.model.decoding.boolean import parse_boolean
 from cockpit.model.drill import Drill
 from cockpit.model.error import UsageError
 from cockpit.model.event import Event

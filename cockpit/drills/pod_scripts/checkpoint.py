@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cockpit.drills.pod_scripts.file_lock import locked, sync, write_atomically
-from cockpit.drills.pod_scripts.process import Failed, ended
+from cockpit.drills.pod_scripts.linux.file_lock import locked, sync, write_atomically
+from cockpit.drills.pod_scripts.linux.process import Failed, ended
 
 FLIPPED = 64
 BLOCK = 4 << 20

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.process import (
+from cockpit.drills.pod_scripts.linux.process import (
     IS_LOCAL,
     Failed,
     Process,

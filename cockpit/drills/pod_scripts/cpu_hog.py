@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 
-from cockpit.drills.pod_scripts.cgroup import cpus
-from cockpit.drills.pod_scripts.process import IS_LOCAL, Failed, ended, is_alive, parsed
+from cockpit.drills.pod_scripts.linux.cgroup import cpus
+from cockpit.drills.pod_scripts.linux.process import IS_LOCAL, Failed, ended, is_alive, parsed
 from cockpit.drills.pod_scripts.timed_effect import Effect, hold
 
 

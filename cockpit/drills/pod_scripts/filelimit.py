@@ -19,9 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.file_lock import locked, write_atomically
-from cockpit.drills.pod_scripts.marker import claim, marker, refuse, require
-from cockpit.drills.pod_scripts.process import (
+from cockpit.drills.pod_scripts.linux.file_lock import locked, write_atomically
+from cockpit.drills.pod_scripts.linux.process import (
     Failed,
     Process,
     ended,
@@ -30,6 +29,7 @@ from cockpit.drills.pod_scripts.process import (
     living,
     parsed,
 )
+from cockpit.drills.pod_scripts.marker import claim, marker, refuse, require
 
 LOCK_S = 10.0
 

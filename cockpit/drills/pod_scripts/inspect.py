@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from cockpit.drills.pod_scripts.process import Failed, ended, named, rank
+from cockpit.drills.pod_scripts.linux.process import Failed, ended, named, rank
 
 
 def main() -> None:

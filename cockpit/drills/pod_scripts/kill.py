@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from cockpit.drills.pod_scripts.process import Failed, ended, parsed, send
+from cockpit.drills.pod_scripts.linux.process import Failed, ended, parsed, send
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.process import Failed
+from cockpit.drills.pod_scripts.linux.process import Failed
 
 REFUSED = "refused"
 

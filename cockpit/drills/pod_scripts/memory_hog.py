@@ -16,8 +16,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from cockpit.drills.pod_scripts.cgroup import killed_for_memory, memory_limit, memory_used
-from cockpit.drills.pod_scripts.process import IS_LOCAL, Failed, Process, ended, is_alive, parsed
+from cockpit.drills.pod_scripts.linux.cgroup import killed_for_memory, memory_limit, memory_used
+from cockpit.drills.pod_scripts.linux.process import (
+    IS_LOCAL,
+    Failed,
+    Process,
+    ended,
+    is_alive,
+    parsed,
+)
 from cockpit.drills.pod_scripts.timed_effect import (
     Effect,
     Scores,

@@ -22,9 +22,9 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from cockpit.drills.pod_scripts.linux.packet_delay import LOOK_S, forward, redirect, tap
+from cockpit.drills.pod_scripts.linux.process import Failed, ended, has_capability, leave_behind
 from cockpit.drills.pod_scripts.marker import claim, marker, refuse
-from cockpit.drills.pod_scripts.packet_delay import LOOK_S, forward, redirect, tap
-from cockpit.drills.pod_scripts.process import Failed, ended, has_capability, leave_behind
 
 NET_ADMIN = 12
 """Its bit of a process's capabilities (linux/capability.h)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from cockpit.drills.pod_scripts.process import ended
+from cockpit.drills.pod_scripts.linux.process import ended
 from cockpit.drills.pod_scripts.timed_effect import release
 
 sys.exit(ended(lambda: print(release(sys.argv[1], "refuse" in sys.argv[2:]))))

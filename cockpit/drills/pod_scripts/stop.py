@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from cockpit.drills.pod_scripts.process import Process, ended, parsed, send
+from cockpit.drills.pod_scripts.linux.process import Process, ended, parsed, send
 from cockpit.drills.pod_scripts.timed_effect import Effect, hold
 
 LONGEST_STOP_S = 2.0

@@ -27,9 +27,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.file_lock import RETRY_S, locked, write_atomically
+from cockpit.drills.pod_scripts.linux.file_lock import RETRY_S, locked, write_atomically
+from cockpit.drills.pod_scripts.linux.process import (
+    close_streams,
+    ended,
+    has_capability,
+    leave_behind,
+)
 from cockpit.drills.pod_scripts.marker import claim, is_refused, refuse, require
-from cockpit.drills.pod_scripts.process import close_streams, ended, has_capability, leave_behind
 
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
 """FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of linux/fs.h, on 64 bits."""

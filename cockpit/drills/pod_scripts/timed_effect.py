@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.process import (
+from cockpit.drills.pod_scripts.linux.process import (
     IS_LOCAL,
     Failed,
     Process,

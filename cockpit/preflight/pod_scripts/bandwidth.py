@@ -23,7 +23,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
-from cockpit.drills.pod_scripts.process import ended
+from cockpit.drills.pod_scripts.linux.process import ended
 
 GET_ADDRESS = 0x8915
 """SIOCGIFADDR of linux/sockios.h."""

@@ -22,8 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from cockpit.drills.pod_scripts.cgroup import memory_limit, memory_used
-from cockpit.drills.pod_scripts.process import Failed, ended, leave_behind
+from cockpit.drills.pod_scripts.linux.cgroup import memory_limit, memory_used
+from cockpit.drills.pod_scripts.linux.process import Failed, ended, leave_behind
 
 PACKAGES = ("ray", "torch")
 LOOK_S = 0.1

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Event
 from cockpit.model.run import RunState, RunSummary
 from cockpit.model.text import one_line
-from cockpit.model.value_range import moment_s
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, decode, from_plain
 from cockpit.recorder.writing.running_summary import Marker

@@ -15,10 +15,10 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
+from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 from cockpit.model.tracking import TrackedRun
-from cockpit.model.value_range import moment_s
 from cockpit.sources.mlflow.http import MlflowHttp
 from cockpit.sources.mlflow.settings import MlflowSettings
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from cockpit.model.decoding.limited_json import LimitError, loads
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
-from cockpit.model.limited_json import LimitError, loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cockpit.model.boolean import boolean_variable
+from cockpit.model.decoding.boolean import boolean_variable
 from cockpit.model.secret import sendable
 from cockpit.sources.server_settings import Table
 

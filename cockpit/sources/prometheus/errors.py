@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
-from cockpit.model.limited_json import loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.prometheus.settings import PrometheusSettings

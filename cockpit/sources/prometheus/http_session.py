@@ -11,7 +11,7 @@ from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.util.retry import Retry
 
-from cockpit.model.limited_json import LimitError, check
+from cockpit.model.decoding.limited_json import LimitError, check
 from cockpit.model.text import one_line
 from cockpit.sources.prometheus.errors import credentials, refused
 from cockpit.sources.prometheus.settings import PrometheusSettings

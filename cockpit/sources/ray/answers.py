@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from cockpit.model.cluster import Gpu, Node
 from cockpit.model.death import MemoryKill
+from cockpit.model.decoding.value_range import count, moment_s
 from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.secret import masked, masked_lines, masked_value
 from cockpit.model.text import clean_lines, one_line
-from cockpit.model.value_range import count, moment_s
 
 MIB = 1024 * 1024
 LARGEST = 3

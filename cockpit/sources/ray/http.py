@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from cockpit.model.clock import server_time
 from cockpit.model.cluster import DashboardRoute
+from cockpit.model.decoding.limited_json import MAX_BYTES, LimitError, loads
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
-from cockpit.model.limited_json import MAX_BYTES, LimitError, loads
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from cockpit.format import plural
-from cockpit.model.limited_json import loads
+from cockpit.model.decoding.limited_json import loads
 from training.telemetry.wire import Record, Segment, WireError, decode
 
 MOST_AHEAD = 100_000_000

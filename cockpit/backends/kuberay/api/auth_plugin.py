@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import NotAllowedError, UsageError
-from cockpit.model.limited_json import loads
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 

@@ -29,8 +29,8 @@ from cockpit.backends.kuberay.api.error_message import (
     retry_after_s,
     unreachable,
 )
+from cockpit.model.decoding.limited_json import MAX_BYTES, loads
 from cockpit.model.error import UnreachableError, UsageError
-from cockpit.model.limited_json import MAX_BYTES, loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body

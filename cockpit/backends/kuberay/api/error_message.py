@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
-from cockpit.model.limited_json import loads
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 

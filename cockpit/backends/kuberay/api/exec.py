@@ -18,8 +18,8 @@ from cockpit.backends.kuberay.api.error_message import KubeError
 from cockpit.backends.kuberay.api.fields import whole
 from cockpit.backends.kuberay.api.websocket import messages, open_websocket
 from cockpit.backends.protocol import ExecResult
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, UnreachableError, UsageError
-from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 
 if TYPE_CHECKING:

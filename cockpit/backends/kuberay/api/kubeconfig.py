@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from cockpit.model import limited_yaml
+from cockpit.model.decoding import limited_yaml
+from cockpit.model.decoding.limited_json import LimitError
 from cockpit.model.error import UnreachableError, UsageError
-from cockpit.model.limited_json import LimitError
 from cockpit.model.text import as_sentence, one_line
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

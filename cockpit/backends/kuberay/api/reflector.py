@@ -20,8 +20,8 @@ from cockpit.backends.kuberay.api.client import PAGE, KubeClient
 from cockpit.backends.kuberay.api.error_message import KubeError, NoDataError, not_kubernetes
 from cockpit.backends.kuberay.api.fields import UNUSABLE
 from cockpit.model.clock import server_time
+from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.model.limited_json import loads
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 from cockpit.backends.local.address import require_own_listener
 from cockpit.backends.local.pods.pods import Pods
 from cockpit.backends.local.spec import ClusterSpec
+from cockpit.model.decoding.limited_json import MAX_BYTES, loads
 from cockpit.model.error import CockpitError
-from cockpit.model.limited_json import MAX_BYTES, loads
 
 STARTING_PERIOD_S = 0.2
 REST_PERIOD_S = 5.0

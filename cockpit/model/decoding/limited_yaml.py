@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cockpit.model.limited_json import MAX_DEPTH, LimitError
+from cockpit.model.decoding.limited_json import MAX_DEPTH, LimitError
 
 MAX_CHARACTERS = 16 << 20
 MAX_VALUES = 200_000

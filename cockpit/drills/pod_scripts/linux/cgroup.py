@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from cockpit.drills.pod_scripts.process import Failed
+from cockpit.drills.pod_scripts.linux.process import Failed
 
 ROOT = Path("/sys/fs/cgroup")
 IS_SECOND = (ROOT / "cgroup.controllers").exists()

@@ -1,0 +1,1 @@
+"""What the scripts use of Linux: processes, control groups, file locks and packets."""

@@ -1,0 +1,1 @@
+"""Values of unknown origin, decoded within limits: documents, numbers, times and switches."""
