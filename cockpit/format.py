@@ -49,6 +49,29 @@ def duration(seconds: float | None) -> str:
     return f"{sign}{hours // 24} d {hours % 24} h"
 
 
+def in_seconds(seconds: float, decimals: int | None = None) -> str:
+    """In seconds whatever the size, as limits and what is compared with them: `600 s`, `18.5 s`.
+
+    Without `decimals`, a setting as it was given: `0.5 s`.
+    """
+    return _in(seconds, 1, "s", decimals)
+
+
+def in_minutes(seconds: float, decimals: int | None = None) -> str:
+    """In minutes whatever the size: `90 min`."""
+    return _in(seconds, 60, "min", decimals)
+
+
+def in_hours(seconds: float, decimals: int | None = None) -> str:
+    """In hours whatever the size: `37.5 h`."""
+    return _in(seconds, 3600, "h", decimals)
+
+
+def _in(seconds: float, size: int, unit: str, decimals: int | None) -> str:
+    shown = f"{seconds / size:g}" if decimals is None else f"{seconds / size:,.{decimals}f}"
+    return f"{shown} {unit}"
+
+
 def bytes_text(count: float | None) -> str:
     """`512 B`, `1.2 GiB`."""
     if (text := odd(count)) is not None or count is None:
@@ -111,7 +134,17 @@ def count(value: int | None) -> str:
 def plural(number: float, noun: str) -> str:
     """`1 step`, `20,000 steps`: of a noun whose plural ends in s."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
-    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+    return f"{shown} {inflected(number, noun)}"
+
+
+def inflected(number: float, noun: str) -> str:
+    """`step`, `steps`: the noun alone, before a list of what is counted."""
+    return noun if number == 1 else f"{noun}s"
+
+
+def verb(number: float, form: str) -> str:
+    """`makes` for 1 and `make` for others, of the form for many."""
+    return {"have": "has", "are": "is"}.get(form, f"{form}s") if number == 1 else form
 
 
 def ranks(numbers: Iterable[int], most: int = 6) -> str:
@@ -120,7 +153,7 @@ def ranks(numbers: Iterable[int], most: int = 6) -> str:
     text = ", ".join(str(number) for number in known[:most])
     if len(known) > most:
         return f"ranks {text}, … ({len(known):,})"
-    return f"rank {text}" if len(known) == 1 else f"ranks {text}"
+    return f"{inflected(len(known), 'rank')} {text}"
 
 
 def trimmed(value: float, digits: int) -> str:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import ast
 import math
+import re
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +112,90 @@ def test_plurals_and_lists_of_ranks() -> None:
     assert format.ranks([3]) == "rank 3"
     assert format.ranks([5, 1, 2]) == "ranks 1, 2, 5"
     assert format.ranks(range(40), most=2) == "ranks 0, 1, … (40)"
+    assert [format.verb(1, form) for form in ("have", "are", "make")] == ["has", "is", "makes"]
+    assert format.verb(2, "have") == "have"
+
+
+def test_limits_are_shown_in_one_unit_as_they_were_given() -> None:
+    assert [format.in_seconds(seconds) for seconds in (600, 0.5, 600.0)] == [
+        "600 s",
+        "0.5 s",
+        "600 s",
+    ]
+    assert [format.in_seconds(5385.26, 1), format.in_seconds(59.9, 0)] == ["5,385.3 s", "60 s"]
+    assert [format.in_minutes(5400), format.in_hours(5400, 1)] == ["90 min", "1.5 h"]
+
+
+# -- the only place
+
+PACKAGE = Path(__file__).parents[1] / "cockpit"
+NOT_PROSE = {
+    "alerts/prometheus_rules.py",  # durations of PromQL
+    "sources/prometheus/history.py",
+    "backends/kuberay/resources/describe.py",  # ages as `kubectl describe` prints them
+    "tui/widgets/chart/axis.py",  # labels of ticks, as narrow as possible
+    "drills/faults/network.py",  # a parameter in ms, in its own unit
+    "format.py",
+}
+_UNIT = re.compile(r" ?(ns|µs|ms|s|min|m|h|d)\b")
+_TEMPLATE = re.compile(r"\{[^{}]*\}" + _UNIT.pattern)
+
+
+def _is_inline(node: ast.AST) -> bool:
+    """Whether the text of a number with its unit, or of a plural, is made here."""
+    match node:
+        case ast.JoinedStr(values=values):
+            return any(
+                isinstance(number, ast.FormattedValue)
+                and isinstance(unit, ast.Constant)
+                and _UNIT.match(str(unit.value)) is not None
+                for number, unit in pairwise(values)
+            )
+        case ast.Constant(value=str(text)):
+            return (
+                _TEMPLATE.search(text) is not None or re.search(r"[a-z]\(e?s\)", text) is not None
+            )
+        case ast.IfExp(
+            test=ast.Compare(comparators=[ast.Constant(value=1)]), body=one, orelse=other
+        ):
+            texts = [ast.unparse(text).strip("f\"'") for text in (one, other)]
+            return abs(len(texts[0]) - len(texts[1])) == 1 and (
+                f"{texts[0]}s" == texts[1] or f"{texts[1]}s" == texts[0]
+            )
+        case ast.BinOp(op=ast.Mult(), left=ast.Constant(value="s")):
+            return True
+    return False
+
+
+def test_no_other_module_words_a_duration_or_a_plural() -> None:
+    found = [
+        f"cockpit/{name}:{getattr(node, 'lineno', '')}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        # A script that runs in a pod uses the standard library only.
+        if (name := path.relative_to(PACKAGE).as_posix()) not in NOT_PROSE
+        and "pod_scripts" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _is_inline(node)
+    ]
+    assert found == [], "use cockpit.format: duration, in_seconds, plural, verb"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f'{wait_s:.0f} s'",
+        "f'after {1000 * wait_s:g}ms'",
+        "'{:g} min'",
+        "f'{count} step' if count == 1 else f'{count} steps'",
+        "'' if count == 1 else 's'",
+        "'s' * (count != 1)",
+        "f'{count} step(s)'",
+    ],
+)
+def test_inline_durations_and_plurals_are_found(text: str) -> None:
+    assert any(_is_inline(node) for node in ast.walk(ast.parse(text)))
+
+
+@pytest.mark.parametrize("text", ["f'{name} says'", "'wss' if tls == 'on' else 'ws'", "f'{n} h2'"])
+def test_other_texts_are_not_taken_for_durations(text: str) -> None:
+    assert not any(_is_inline(node) for node in ast.walk(ast.parse(text)))

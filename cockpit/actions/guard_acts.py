@@ -36,6 +36,7 @@ from cockpit.drills.plan.plan import (
     Timeouts,
     require_within,
 )
+from cockpit.format import in_seconds
 from cockpit.guard.capture import captured
 from cockpit.guard.policy import HOUR_S, Action, Decision, Target, Trigger, Trouble
 from cockpit.guard.trouble import targets
@@ -171,8 +172,8 @@ class GuardActions(DrillActions):
         if record.verdict is Verdict.BROKEN:
             return f"{what}; {record.why}"
         if not first_s:
-            return f"{what}; no new step within {RECOVER_S:g} s"
-        return f"{what}; first new step after {max(first_s):.1f} s"
+            return f"{what}; no new step within {in_seconds(RECOVER_S)}"
+        return f"{what}; first new step after {in_seconds(max(first_s), 1)}"
 
     async def _within_drill(self, decision: Decision, change: Change) -> str:
         """Act while a drill of this process holds the lease, as in a game day with a guard.

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cockpit.alerts.settings import Hook
+from cockpit.format import in_seconds
 from cockpit.insight.detectors.hysteresis import is_at_least
 from cockpit.model.alert import Alert
 from cockpit.model.clock import server_time
@@ -150,7 +151,7 @@ def run_command(hook: Hook, body: dict[str, Any]) -> str:
     try:
         process.communicate(json.dumps(body).encode(), timeout=hook.timeout_s)
     except subprocess.TimeoutExpired:
-        return f"it took longer than {hook.timeout_s:g} s and was ended"
+        return f"it took longer than {in_seconds(hook.timeout_s)} and was ended"
     finally:
         if process.poll() is None:
             # A new session, so that all its child processes are killed with it.
@@ -166,7 +167,7 @@ def post(hook: Hook, body: dict[str, Any]) -> str:
     try:
         answer = httpx.post(hook.url, json=body, headers=dict(hook.headers), timeout=hook.timeout_s)
     except httpx.TimeoutException:
-        return f"no answer within {hook.timeout_s:g} s"
+        return f"no answer within {in_seconds(hook.timeout_s)}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return type(error).__name__
     return f"it answered {answer.status_code}" if answer.status_code >= 300 else ""

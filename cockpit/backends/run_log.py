@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 from cockpit.backends.protocol import Backend
+from cockpit.format import in_seconds
 from cockpit.logs.block import LineFilter
 from cockpit.logs.merge import Merge, text_of
 from cockpit.logs.types import Kind, Log
@@ -148,7 +149,7 @@ class AllLogs:
             except CockpitError as error:
                 unread.append(Unread(f"pod {pod}", one_line(error.why or error.what)))
             except TimeoutError:
-                unread.append(Unread(f"pod {pod}", f"not read within {POD_S:g} s"))
+                unread.append(Unread(f"pod {pod}", f"not read within {in_seconds(POD_S)}"))
 
         await run_logs.each(self._pods, one)
         return unread
@@ -195,7 +196,9 @@ class AllLogs:
                 async for batch in batches:
                     if isinstance(batch, Trouble):
                         what = batch.error.what
-                        self._note(f"{place.log.name}: {what}; retry in {batch.wait_s:.0f} s")
+                        self._note(
+                            f"{place.log.name}: {what}; retry in {in_seconds(batch.wait_s, 0)}"
+                        )
                     else:
                         self.merge.take(at, batch)
                     self._arrived(at)

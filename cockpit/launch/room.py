@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from cockpit.format import plural
+from cockpit.format import plural, verb
 from cockpit.launch.job import bundled_job
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.cluster import Resources, WorkerGroup
@@ -82,5 +82,5 @@ def beside(jobs: Sequence[Job]) -> str:
     if not others:
         return ""
     which = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-    runs = "runs" if len(others) == 1 else "run"
+    runs = verb(len(others), "run")
     return f"{which} {runs} there too: a rank waits until a CPU or GPU is free (cockpit jobs)."

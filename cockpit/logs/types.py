@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from cockpit.format import inflected
+
 
 class Kind(StrEnum):
     """What writes a log."""
@@ -54,7 +56,7 @@ class Row(Struct, frozen=True):
             return f"rank {rank}"
         ranks = self.ranks
         others = sorted(log.name for log in self.logs if log.rank is None)
-        named = [f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}"] if ranks else []
+        named = [f"{inflected(len(ranks), 'rank')} {ranges(ranks)}"] if ranks else []
         return ", ".join(named + others)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from cockpit.format import plural
+from cockpit.format import in_seconds, plural
 from cockpit.model.cluster import Pod, WorkerGroup
 from cockpit.model.error import ReplacedError, UsageError
 from cockpit.model.text import one_line
@@ -136,7 +136,7 @@ def autoscaler_effect(group: str, before: int, after: int, idle_s: int | None = 
     `idle_s` is the time after which it removes an idle worker, if known.
     """
     if after > before:
-        idle = "" if idle_s is None else f" for {idle_s} s"
+        idle = "" if idle_s is None else f" for {in_seconds(idle_s)}"
         return (
             f"Ray's autoscaler removes workers that are idle{idle}; to keep {after}, set the "
             f"group's min to {after}: cockpit scale {group} --min {after}."

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.engine import pod_script
+from cockpit.format import in_seconds
 from cockpit.model.cluster import Pod
 from cockpit.model.decoding import limited_json
 from cockpit.model.error import CockpitError
@@ -83,7 +84,7 @@ async def measure(
                 done = await backend.exec(pod.name, argv, uid=pod.uid)
             return pod_script.last_line(done) if done.exit_code else decoded(done.stdout)
         except TimeoutError:
-            return f"no answer within {limit_s:g} s"
+            return f"no answer within {in_seconds(limit_s)}"
         except (CockpitError, ValueError) as error:
             return one_line(str(error).splitlines()[0])
 

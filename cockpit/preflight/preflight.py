@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from cockpit.backends.protocol import Backend
-from cockpit.format import plural
+from cockpit.format import in_seconds, plural
 from cockpit.model.cluster import Node, QuotaRoom
 from cockpit.model.error import CockpitError
 from cockpit.model.text import as_sentence, one_line
@@ -136,7 +136,7 @@ async def _why_no_exec(backend: Backend, timeout_s: float) -> str:
         async with asyncio.timeout(timeout_s):
             able = (await backend.capabilities()).get("exec")
     except TimeoutError:
-        return f"the permission to run commands is not known after {timeout_s:g} s."
+        return f"the permission to run commands is not known after {in_seconds(timeout_s)}."
     except CockpitError as error:
         return one_line(error.what)
     if able is None or able.allowed:
@@ -150,7 +150,7 @@ async def _quotas(backend: Backend, timeout_s: float) -> tuple[tuple[QuotaRoom, 
         async with asyncio.timeout(timeout_s):
             return await backend.quota_room(), ""
     except TimeoutError:
-        return None, f"no answer within {timeout_s:g} s"
+        return None, f"no answer within {in_seconds(timeout_s)}"
     except CockpitError as error:
         return None, one_line(error.what)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from cockpit.backends.protocol import Backend
 from cockpit.drills.engine import pod_script
+from cockpit.format import in_seconds
 from cockpit.model.cluster import Pod
 from cockpit.model.error import CockpitError
 from cockpit.preflight import facts
@@ -109,7 +110,7 @@ async def survey(
             answers[pod.name] = read(answers[pod.name], storage.seen if storage else ())
         # One that has read before another has written reads again.
         again = [pod for pod in writers if answers[pod.name].unseen]
-        unread = f"it did not read the storage within {timeout_s:g} s"
+        unread = f"it did not read the storage within {in_seconds(timeout_s)}"
         for name, answer in (await _each(again, look, ends_s, lambda: None)).items():
             answers[name] = answer or replace(answers[name], error=unread, unseen=None)
         is_shared = all(answers[pod.name].unseen == () for pod in writers)
@@ -153,7 +154,7 @@ def _has_written(answer: Answer) -> bool:
 
 
 def _late(timeout_s: float) -> str:
-    return f"no answer within {timeout_s:g} s"
+    return f"no answer within {in_seconds(timeout_s)}"
 
 
 def answered(answers: Mapping[str, Answer]) -> dict[str, facts.Facts]:

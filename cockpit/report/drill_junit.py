@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from msgspec import Struct
 
+from cockpit.format import in_seconds
 from cockpit.model.drill import DrillRecord, Verdict
 
 
@@ -28,7 +29,7 @@ def case_of(record: DrillRecord, name: str = "") -> Case:
     lines = [f"{probe.probe} {probe.when}: {probe.value}" for probe in record.probes]
     for measured in record.recoveries:
         lines += [
-            f"{measured.drill.fault} {instant.milestone.value}: {instant.after_s:.1f} s"
+            f"{measured.drill.fault} {instant.milestone.value}: {in_seconds(instant.after_s, 1)}"
             f" ({instant.source})"
             for instant in measured.instants
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.drill_comparison import compared, kind_of
 from cockpit.model.drill import DrillRecord, KeptDrill, Milestone, Recovery, Verdict
 from cockpit.model.text import as_sentence
@@ -77,7 +78,7 @@ def _origin(kept: Sequence[KeptDrill]) -> tuple[float, str]:
     begin_s = min([record.began_s, *curves])
     if not record.drills:
         return begin_s, "the start of the drill"
-    return begin_s, f"{record.drills[0].injected_s - begin_s:.0f} s before the fault"
+    return begin_s, f"{in_seconds(record.drills[0].injected_s - begin_s, 0)} before the fault"
 
 
 def _verdict(kept: Sequence[KeptDrill]) -> str:

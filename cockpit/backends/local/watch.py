@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cockpit.backends.local.files import ClusterFiles
 from cockpit.backends.local.notices import NoticeReader
 from cockpit.backends.local.state import OPERATOR_DEAD, LocalCluster, read_cluster
+from cockpit.format import in_seconds
 from cockpit.model.cluster import ClusterHealth, ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
@@ -89,4 +90,8 @@ def _trouble(cluster: LocalCluster | None, files: ClusterFiles, now: float) -> s
     if not cluster.operator_alive:
         return OPERATOR_DEAD
     stale_s = now - files.status.stat().st_mtime
-    return f"no data from the operator for {stale_s:.0f} s" if stale_s > SILENT_AFTER_S else ""
+    return (
+        f"no data from the operator for {in_seconds(stale_s, 0)}"
+        if stale_s > SILENT_AFTER_S
+        else ""
+    )

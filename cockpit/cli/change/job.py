@@ -7,6 +7,7 @@ import sys
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import confirm, connect
+from cockpit.format import in_seconds
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.run import Job
@@ -76,7 +77,8 @@ def _wait(session: connect.Session, name: str) -> None:
 
     if not session.wait(is_over, WAIT_S):
         raise CockpitError(
-            f"Job {name} is not over after {WAIT_S:g} s.", todo="See: cockpit jobs, cockpit pods"
+            f"Job {name} is not over after {in_seconds(WAIT_S)}.",
+            todo="See: cockpit jobs, cockpit pods",
         )
     print(f"Job {name} is over.", file=sys.stderr)
 

@@ -15,7 +15,7 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
 from cockpit.config import file
-from cockpit.format import bytes_text
+from cockpit.format import bytes_text, in_seconds, plural
 from cockpit.launch import mlflow_server, submission
 from cockpit.launch.folder import Folder, Why, folder
 from cockpit.launch.rayjob import RayJobOptions, resource_name
@@ -141,10 +141,10 @@ def _plan(
         how = f"Launch {spec.shown_command} as a RayJob on a new cluster, a copy of {backend.ref}."
     limits = []
     if options.own_cluster:
-        when = f"{options.ttl_s} s after" if options.ttl_s else "when"
+        when = f"{in_seconds(options.ttl_s)} after" if options.ttl_s else "when"
         limits.append(f"KubeRay deletes the new cluster {when} the job ends.")
     if options.deadline_s is not None:
-        limits.append(f"KubeRay ends the job after {options.deadline_s} s.")
+        limits.append(f"KubeRay ends the job after {in_seconds(options.deadline_s)}.")
     return [how, *limits]
 
 
@@ -219,7 +219,7 @@ def files_summary(chosen: Folder, config_map: str = "") -> list[str]:
 
     `config_map` is the object that holds the package; "": it is uploaded to the Ray cluster.
     """
-    count = f"{len(chosen.files)} file{'' if len(chosen.files) == 1 else 's'}"
+    count = plural(len(chosen.files), "file")
     where = f" into the ConfigMap {config_map}" if config_map else ""
     lines = [
         f"Upload {count} ({bytes_text(chosen.size_bytes)}) of {one_line(str(chosen.directory))}"

@@ -6,7 +6,7 @@ import argparse
 
 from msgspec.structs import replace
 
-from cockpit.format import bytes_text, number, plural
+from cockpit.format import bytes_text, number, plural, verb
 from cockpit.launch import environment
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment
 from cockpit.model.driver import DriverResources
@@ -104,7 +104,7 @@ def plan(wants: JobEnvironment) -> list[str]:
         lines.append(f"Set {', '.join(wants.env_vars)} in its environment.")
     if secrets := [name for name, value in wants.env_vars.items() if _is_secret(name, value)]:
         lines.append(
-            f"{', '.join(secrets)} {'looks' if len(secrets) == 1 else 'look'} like a secret: "
+            f"{', '.join(secrets)} {verb(len(secrets), 'look')} like a secret: "
             "everyone who may list jobs on the cluster can read it. Set it in the environment of "
             "the pods instead."
         )

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 from cockpit.cli.options import connect
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError
 from cockpit.model.run import Job
 from cockpit.session.session import Session
@@ -77,7 +78,7 @@ def waiting_for(job: Job) -> str:
 
 def _report(session: Session, name: str) -> None:
     """The operator's view: the RayJob's state, its cluster's conditions, the Events of both."""
-    print_state(name, f"no new state for {SLOW_S:g} s. The operator reports:")
+    print_state(name, f"no new state for {in_seconds(SLOW_S)}. The operator reports:")
     try:
         text = session.call(session.backend.describe("rayjob", name))
     except CockpitError as error:
@@ -89,7 +90,7 @@ def too_late(session: Session, name: str, limit_s: float, verdict: str) -> Cockp
     job = connect.rayjob(session.store, name)
     why = f"It is {job.deployment}, {waiting_for(job)}" if job else "It is not listed"
     return CockpitError(
-        f"RayJob {name} {verdict} after {limit_s:g} s.",
+        f"RayJob {name} {verdict} after {in_seconds(limit_s)}.",
         f"{why}{f': {job.message}' if job and job.message else ''}.",
         f"See: cockpit describe rayjob/{name}, cockpit pods",
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.cli.options import confirm, connect
+from cockpit.format import in_seconds
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.scale import ScaleRequest, plan_scale, require_removable, unit, wanted_replicas
@@ -79,7 +80,7 @@ def _wait(
     if not session.wait(there, WAIT_S):
         now = session.store.groups.get(done.group)
         raise CockpitError(
-            f"Group {done.group} does not have its {pods} pods after {WAIT_S:g} s.",
+            f"Group {done.group} does not have its {pods} pods after {in_seconds(WAIT_S)}.",
             now.note if now else "",
             todo="See why with: cockpit pods",
         )

@@ -11,6 +11,7 @@ from functools import partial
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import confirm, connect
+from cockpit.format import in_seconds
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.store.selectors import current_run
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"Cluster {session.backend.ref.name} {done}.", file=sys.stderr)
         if args.wait and not session.wait(partial(_is_so, suspended=suspended), WAIT_S):
             raise CockpitError(
-                f"Cluster {session.backend.ref.name} is {store.health.value} after {WAIT_S:g} s.",
+                f"Cluster {session.backend.ref.name} is {store.health.value} after "
+                f"{in_seconds(WAIT_S)}.",
                 store.health_message,
                 "See why with: cockpit pods, cockpit events",
             )

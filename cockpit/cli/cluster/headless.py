@@ -15,6 +15,7 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row
 from cockpit.cli.output.streams import log
 from cockpit.drills.plan.kill import plan_kill
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.text import sentence
 from cockpit.model.clock import server_time
 from cockpit.model.drill import Recovery
@@ -94,7 +95,9 @@ def _how_far(store: Store, job_id: str, run: RunView | None) -> str:
     job = store.jobs.get(job_id)
     if job is not None and job.status.is_over:
         return f"It is {job.status.value}: {one_line(job.message)}"
-    parts = [f"It is {job.status.value if job else 'not listed'} after {START_TIMEOUT_S:g} s"]
+    parts = [
+        f"It is {job.status.value if job else 'not listed'} after {in_seconds(START_TIMEOUT_S)}"
+    ]
     if run is not None:
         ranks = ", ".join(map(str, sorted(run.ranks))) or "none"
         parts.append(f"its run is {run.state.value} at step {run.step or 0} with ranks: {ranks}")

@@ -10,6 +10,7 @@ from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.change import launch_spec
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
+from cockpit.format import in_seconds
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.preflight.demand import Demand, demand
@@ -57,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.timeout > 0:
-        raise UsageError(f"A timeout of {args.timeout:g} s is too short.", "It is above 0.")
+        raise UsageError(f"A timeout of {in_seconds(args.timeout)} is too short.", "It is above 0.")
     if args.network:
         confirm.refuse_read_only(args, "--network slows the runs on the pods")
     wanted = _demand(args)

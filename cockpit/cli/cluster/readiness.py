@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from cockpit.cli.output.streams import log
+from cockpit.format import in_seconds
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import CockpitError
 from cockpit.session.session import Session
@@ -43,7 +44,8 @@ def wait(session: Session, timeout_s: float, claim: Callable[[], str]) -> None:
         if time.monotonic() >= deadline:
             ref = session.backend.ref
             raise CockpitError(
-                f"RayCluster {name} is not ready after {timeout_s:g} s, and stays as it is.",
+                f"RayCluster {name} is not ready after {in_seconds(timeout_s)}, and stays as it "
+                f"is.",
                 f"It is {session.store.health.value}: {shown or 'nothing is reported'}"
                 + (f"; {why}" if why else ""),
                 f"See: cockpit pods, cockpit events, cockpit doctor, each with -n {ref.namespace} "

@@ -11,6 +11,7 @@ from cockpit.cli.drill import result
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.cli.recordings.report import ENDINGS, form, write, written
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.drill_comparison import Measure, compared, kind_of
 from cockpit.model.drill import DrillRecord, KeptDrill
 from cockpit.model.error import ExitCode, UsageError
@@ -111,7 +112,7 @@ def _print_compared(record: DrillRecord, records: list[DrillRecord]) -> None:
 
 
 def _value(value: float | None, measure: Measure) -> str:
-    return "" if value is None else f"{value:.1f} s" if measure.unit == "s" else f"{value:.0f}"
+    return "" if value is None else in_seconds(value, 1) if measure.unit == "s" else f"{value:.0f}"
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.plan.kill import KillPlan
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.drill import Milestone, ProbeResult, Recovery, Stage, Verdict
 from cockpit.model.error import CockpitError
@@ -76,7 +77,7 @@ class Lines:
         if view is None:
             return
         for at_s, text in sorted([*self._of_drill(view), *self._milestones(store)]):
-            log(f"{at_s - view.began_s:7.1f} s  {one_line(text)}")
+            log(f"{in_seconds(at_s - view.began_s, 1):>9}  {one_line(text)}")
 
     def _of_drill(self, view: DrillView) -> Iterator[tuple[float, str]]:
         if view.message not in ("", self._message) and self._stages == len(view.stages):
@@ -106,7 +107,8 @@ class Lines:
                 else:
                     # A run that was down already had its last step before: + 0.0 makes -0.0 0.0.
                     after_s = round(instant.after_s, 1) + 0.0
-                    yield at_s, f"{after_s:+.1f} s {instant.milestone.value} ({instant.source})"
+                    after = f"{'' if after_s < 0 else '+'}{in_seconds(after_s, 1)}"
+                    yield at_s, f"{after} {instant.milestone.value} ({instant.source})"
 
 
 def probe_line(result: ProbeResult) -> str:
@@ -138,7 +140,7 @@ def kill(session: Session, actions: DrillActions, plan: KillPlan, *, wait: bool 
         for name, at_s, source in milestones(measured):
             if name not in printed:
                 printed.add(name)
-                log(f"  {at_s:6.1f} s  {name} ({source})")
+                log(f"  {in_seconds(at_s, 1):>8}  {name} ({source})")
 
     record, interrupted = follow(session, actions.drill(experiment), experiment.abort, show)
     if experiment.error is not None:

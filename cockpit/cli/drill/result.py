@@ -9,7 +9,7 @@ from cockpit.cli.drill import progress
 from cockpit.cli.drill.progress import probe_line
 from cockpit.cli.output import tables
 from cockpit.drills.gamedays.gameday import GameDayResult
-from cockpit.format import plural
+from cockpit.format import in_seconds, plural
 from cockpit.model.drill import DrillRecord, Recovery, Verdict
 from cockpit.model.text import one_line
 
@@ -46,7 +46,7 @@ def print_day(result: GameDayResult) -> None:
             "step": step.number,
             "what": step.name,
             "result": {True: "passed", False: "FAILED", None: "left out"}[step.ok],
-            "took": f"{step.ended_s - step.began_s:.0f} s",
+            "took": in_seconds(step.ended_s - step.began_s, 0),
             "why": one_line(step.why, 100),
         }
         for step in result.steps
@@ -96,8 +96,8 @@ def _print_recovery(measured: Recovery) -> None:
         rows.append(
             {
                 "phase": instant.milestone.value,
-                "after": f"{instant.after_s:.1f} s",
-                "took": f"{instant.after_s - before_s:.1f} s",
+                "after": in_seconds(instant.after_s, 1),
+                "took": in_seconds(instant.after_s - before_s, 1),
                 "source": instant.source,
             }
         )
@@ -117,12 +117,12 @@ def _costs(measured: Recovery) -> str:
         again = f", repeated from step {measured.resumed_step:,}" if steps else ""
         parts.append(f"{plural(steps, 'step')} lost{again}")
     if measured.seconds_lost is not None:
-        parts.append(f"{measured.seconds_lost:.1f} s lost")
+        parts.append(f"{in_seconds(measured.seconds_lost, 1)} lost")
     if measured.gpu_seconds_lost is not None:
         parts.append(f"{measured.gpu_seconds_lost:.1f} GPU-seconds lost")
     if measured.goodput_percent is not None:
         window_s = max(instant.after_s for instant in measured.instants)
-        parts.append(f"goodput {measured.goodput_percent:.0f} % of these {window_s:.0f} s")
+        parts.append(f"goodput {measured.goodput_percent:.0f} % of these {in_seconds(window_s, 0)}")
     if (loss := measured.continuity) is not None:
         how = "continuous" if loss.continuous else "NOT continuous"
         parts.append(f"loss {how}, {loss.before:.4g} before and {loss.after:.4g} after")

@@ -119,7 +119,7 @@ def _checkpoint(known: Checkpoint, at_s: float | None, now_s: float) -> str:
     if known.size_bytes is not None:
         parts.append(_size(known.size_bytes))
     if known.took_s is not None:
-        parts.append(f"taken in {known.took_s:.2g} s")
+        parts.append(f"taken in {format.duration(known.took_s)}")
     return ", ".join([*parts, one_line(known.path)])
 
 

@@ -128,7 +128,8 @@ def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
     if reported.eta is not None:
         eta = reported.eta
         facts.append(
-            f"Done in {eta.left_s / 60:.0f} min ({eta.low_s / 60:.0f} to {eta.high_s / 60:.0f}): "
+            f"Done in {format.in_minutes(eta.left_s, 0)} ({eta.low_s / 60:.0f} to "
+            f"{eta.high_s / 60:.0f}): "
             f"{eta.done:.4g} of {eta.target:.6g} {eta.unit}, by {eta.said_by}"
         )
     if reported.at_risk is not None:

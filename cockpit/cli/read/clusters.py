@@ -15,6 +15,7 @@ from msgspec import Struct
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.output import tables
 from cockpit.config.cluster_flags import Place
+from cockpit.format import in_seconds
 from cockpit.model.cluster import ClusterRef, ClusterSummary, NodeType
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.model.secret import without_credentials
@@ -147,7 +148,7 @@ def _ask(where: Place) -> list[Answer]:
         except CockpitError as error:
             return Answer(context, error=error)
         except TimeoutError:
-            no_answer = f"It did not answer in {CONTEXT_TIMEOUT_S:g} s."
+            no_answer = f"It did not answer in {in_seconds(CONTEXT_TIMEOUT_S)}."
             return Answer(context, error=kubernetes.unreachable(configured, context, no_answer))
 
     async def all_of_them() -> list[Answer]:

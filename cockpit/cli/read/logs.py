@@ -11,6 +11,7 @@ from contextlib import aclosing
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
+from cockpit.format import in_seconds
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
 from cockpit.model.run import Job
 from cockpit.session.session import Session
@@ -200,4 +201,4 @@ async def _print_lines(lines: AsyncIterator[str], pattern: re.Pattern[str] | Non
 
 def _print_trouble(trouble: Trouble) -> None:
     what = trouble.error.what
-    print(f"({what}; trying again in {trouble.wait_s:.0f} s)", file=sys.stderr)
+    print(f"({what}; trying again in {in_seconds(trouble.wait_s, 0)})", file=sys.stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=("telemetry",), kinds=("pods",)) as session:
         process = process_of(session, args.rank)
         if args.output == "table":
-            print(f"Rank {args.rank}: {process}, for {args.seconds} s …", file=sys.stderr)
+            print(f"Rank {args.rank}: {process}, for {in_seconds(args.seconds)} …", file=sys.stderr)
         found = _profile(session, process, args)
     write(out, found if isinstance(found, bytes) else found.svg)
     _print(args, process, out, found)

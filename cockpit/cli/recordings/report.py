@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cockpit.config import paths
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.text import one_line
 
@@ -147,7 +148,7 @@ def _read(name: str) -> tuple[str, str, Document]:
             trouble.append(f"Its recorder lost {recording.dropped:,} events.")
         if run.started_s and recording.begin_s > run.started_s + 5:
             late = recording.begin_s - run.started_s
-            trouble.append(f"It was recorded from {late:,.0f} s after its start on.")
+            trouble.append(f"It was recorded from {in_seconds(late, 0)} after its start on.")
         text = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
         return (
             _plain(text),

@@ -41,6 +41,7 @@ from cockpit.drills.plan.plan import DrillPlan, require_within
 from cockpit.drills.plan.warnings import warnings
 from cockpit.drills.probes.external import Prober
 from cockpit.drills.probes.probe_runner import EVERY_S, ProbeRunner
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.measurement import Reading, baseline
 from cockpit.model.drill import DrillRecord, KeptDrill, Stage, Verdict
 from cockpit.model.error import CockpitError, ReplacedError, UsageError
@@ -245,7 +246,7 @@ class Experiment:
         lasts_s = max((one.prepared.lasts_s for one in armed), default=0.0)
         if not lasts_s:
             return ""
-        self._log.stage(Stage.DURING, f"for {lasts_s:g} s")
+        self._log.stage(Stage.DURING, f"for {in_seconds(lasts_s)}")
         doing = [asyncio.create_task(_do(one.prepared.meanwhile)) for one in armed]
         failed, asked_s = "", -math.inf
         until_s = time.monotonic() + lasts_s
@@ -270,7 +271,7 @@ class Experiment:
         self._log.stage(Stage.RECOVERING)
         limit_s = self.plan.timeouts.recover_s
         if not await self._wait(self._log.is_complete, limit_s):
-            self._log.note(f"not all was seen within {limit_s:g} s")
+            self._log.note(f"not all was seen within {in_seconds(limit_s)}")
         await asyncio.sleep(self.plan.settle_s)
         self._log.stage(Stage.AFTER)
         return await self._probes.holds_again()
@@ -296,7 +297,7 @@ class Experiment:
                     text = await undo.take_all_back(self._context.backend, self._journal, entry)
                     self._log.note(*text)
             except TimeoutError:
-                left.append(f"undoing {entry.fault} took more than {limit_s:g} s")
+                left.append(f"undoing {entry.fault} took more than {in_seconds(limit_s)}")
             except CockpitError as error:
                 left.append(one_line(" ".join((error.what, error.why))))
         self._injections = []
@@ -330,7 +331,7 @@ class Experiment:
             async with asyncio.timeout(limit_s):
                 return await work
         except TimeoutError as error:
-            raise CockpitError(f"{what} took more than {limit_s:g} s.") from error
+            raise CockpitError(f"{what} took more than {in_seconds(limit_s)}.") from error
 
     def _failed(self, error: CockpitError) -> tuple[Verdict, str]:
         self.error = error

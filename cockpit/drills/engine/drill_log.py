@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.drill_comparison import BEFORE_S, curves
 from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
 from cockpit.model.drill import (
@@ -179,7 +180,7 @@ def judge(
     took = [one.first_step_s for one in measured if one.first_step_s is not None]
     slower = "; throughput was not back within 5 %" if any(map(_is_slower, measured)) else ""
     if took:
-        return Verdict.PASSED, f"first new step after {max(took):.1f} s{slower}"
+        return Verdict.PASSED, f"first new step after {in_seconds(max(took), 1)}{slower}"
     if any(one.interrupted is False for one in measured):
         return Verdict.PASSED, f"training continued in the same attempt{slower}"
     return Verdict.PASSED, "there was no run to lose; its pods are back"
@@ -193,7 +194,7 @@ def _missed(plan: DrillPlan, one: Recovery) -> str:
         return f"{hit}: the run did not come back" + (f" ({one.reason})" if one.reason else "")
     limit_s, took_s = plan.recover_within_s, one.first_step_s
     if limit_s is not None and took_s is not None and took_s > limit_s:
-        return f"{hit}: first new step after {took_s:.1f} s, not {limit_s:g} s"
+        return f"{hit}: first new step after {in_seconds(took_s, 1)}, not {in_seconds(limit_s)}"
     most, lost = plan.max_steps_lost, one.steps_lost
     if most is not None and lost is not None and lost > most:
         return f"{hit}: {lost} steps lost, not {most}"

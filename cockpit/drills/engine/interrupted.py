@@ -11,7 +11,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.config.process_identity import ProcessState
 from cockpit.drills.engine import lease, undo
 from cockpit.drills.engine.journal import Entry, Journal
-from cockpit.format import plural
+from cockpit.format import age, plural
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -118,7 +118,7 @@ def _when(entry: Entry, now_s: float) -> str:
     for unit_s, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if (count := int(age_s // unit_s)) > 0:
             return f"{plural(count, name)} ago"
-    return f"{max(0, int(age_s))} s ago"
+    return f"{age(age_s)} ago"
 
 
 def _where(entry: Entry) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from cockpit.backends.protocol import Backend
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, LeaseHeldError
 from cockpit.model.text import one_line
 
@@ -87,7 +88,7 @@ async def acquire(
         if error.current:
             raise
         seen = error
-    on_wait(f"waiting {seen.ttl_s:g} s for a renewal of the lease. {one_line(seen.why)}")
+    on_wait(f"waiting {in_seconds(seen.ttl_s)} for a renewal of the lease. {one_line(seen.why)}")
     until_s = timing.clock() + seen.ttl_s
     while timing.clock() < until_s:
         await timing.sleep(timing.retry_s)
@@ -122,7 +123,10 @@ async def keep(
         except (CockpitError, TimeoutError) as error:
             why = one_line(error.what if isinstance(error, CockpitError) else "no answer")
             if timing.clock() - renewed_s >= timing.deadline_s:
-                lost(f"the lease of the cluster was not renewed in {timing.deadline_s:g} s: {why}")
+                lost(
+                    f"the lease of the cluster was not renewed in "
+                    f"{in_seconds(timing.deadline_s)}: {why}"
+                )
                 return
             note(f"the lease could not be renewed: {why}")
             pause_s = timing.retry_s

@@ -22,6 +22,7 @@ from cockpit.drills.faults.fault import (
 from cockpit.drills.faults.pods import NO_DELETE
 from cockpit.drills.plan import target
 from cockpit.drills.plan.plan import TargetSpec, require_within
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillInjected, Notice
 from cockpit.model.text import one_line
@@ -58,7 +59,8 @@ async def random_kills(context: DrillContext, victims: Victims, order: Order) ->
 
     return Prepared(
         lines=(
-            f"For {for_s:g} s, {chosen.name} at random, every {mtbf_s:g} s on average, "
+            f"For {in_seconds(for_s)}, {chosen.name} at random, every {in_seconds(mtbf_s)} on "
+            f"average, "
             f"in {'group ' + ', '.join(groups) if groups else 'all groups'}.",
             f"Each kill draws again: any {_drawn_from(chosen)} there may be hit, also twice.",
             "It waits while as many pods of a group are missing as the blast radius allows.",

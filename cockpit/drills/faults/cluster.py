@@ -19,6 +19,7 @@ from cockpit.drills.faults.fault import (
     Victims,
 )
 from cockpit.drills.faults.pods import named
+from cockpit.format import in_seconds
 from cockpit.model.cluster import NodeType
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.scale import ScaleRequest, plan_scale
@@ -64,7 +65,7 @@ async def node_drain(context: DrillContext, victims: Victims, order: Order) -> P
     apply, took_effect = await _draining(context, victims, order, deadline_s)
     return Prepared(
         lines=tuple(
-            f"Drain the Ray node of {named(pod)}, with a deadline in {deadline_s:g} s."
+            f"Drain the Ray node of {named(pod)}, with a deadline in {in_seconds(deadline_s)}."
             for pod in victims.pods
         ),
         apply=apply,
@@ -96,7 +97,7 @@ async def spot_preemption(context: DrillContext, victims: Victims, order: Order)
 
     return Prepared(
         lines=tuple(
-            f"Give notice to {named(pod)} (a drain), and kill it after {notice_s:g} s."
+            f"Give notice to {named(pod)} (a drain), and kill it after {in_seconds(notice_s)}."
             for pod in victims.pods
         ),
         apply=notice,
@@ -129,8 +130,8 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
 
     return Prepared(
         lines=(
-            *(f"Cordon machine {host} for {for_s:g} s." for host in fresh),
-            *(f"Evict {named(pod)}, grace {grace_s:g} s." for pod in victims.pods),
+            *(f"Cordon machine {host} for {in_seconds(for_s)}." for host in fresh),
+            *(f"Evict {named(pod)}, grace {in_seconds(grace_s)}." for pod in victims.pods),
         ),
         apply=apply,
         undo=tuple(
@@ -185,7 +186,7 @@ async def scale_down(context: DrillContext, victims: Victims, order: Order) -> P
     return Prepared(
         lines=tuple(
             f"Scale group {name} from {before[name]} to {after[name]} for "
-            f"{for_s:g} s, without {', '.join(pods)}."
+            f"{in_seconds(for_s)}, without {', '.join(pods)}."
             for name, pods in leaving.items()
         ),
         apply=apply,

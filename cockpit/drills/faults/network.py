@@ -18,6 +18,7 @@ from cockpit.drills.faults.fault import (
     Victims,
 )
 from cockpit.drills.faults.pods import named
+from cockpit.format import in_seconds
 from cockpit.model.cluster import NodeType
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.store.selectors import current_run
@@ -61,7 +62,7 @@ async def traffic(
     return pod_script.prepared(
         context,
         order,
-        (f"{named(pod)}: {what}, for {for_s:g} s." for pod in victims.pods),
+        (f"{named(pod)}: {what}, for {in_seconds(for_s)}." for pod in victims.pods),
         ((pod.name, *on) for pod in victims.pods),
         (
             pod_script.undo(f"give pod {pod.name} its network back", pod.name, *off)
@@ -88,7 +89,7 @@ async def isolate(context: DrillContext, victims: Victims, order: Order) -> Prep
 
     return Prepared(
         lines=tuple(
-            f"Let nothing in or out of {named(pod)} for {for_s:g} s, by a network policy."
+            f"Let nothing in or out of {named(pod)} for {in_seconds(for_s)}, by a network policy."
             for pod in victims.pods
         ),
         apply=apply,

@@ -13,6 +13,7 @@ from cockpit.drills.faults.fault import (
     Prepared,
     Victims,
 )
+from cockpit.format import in_seconds
 from cockpit.model.cluster import Pod
 
 NO_DELETE = {"address": "its pods are not ours to delete"}
@@ -21,7 +22,7 @@ NO_DELETE = {"address": "its pods are not ours to delete"}
 async def pod_end(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     """Delete every victim, with the grace of the order or at once."""
     grace_s = float(order.values.get("grace_s", 0.0))
-    how = f"SIGTERM, then SIGKILL after {grace_s:g} s" if grace_s else "SIGKILL now"
+    how = f"SIGTERM, then SIGKILL after {in_seconds(grace_s)}" if grace_s else "SIGKILL now"
 
     async def apply() -> None:
         for pod in victims.pods:

@@ -16,6 +16,7 @@ from cockpit.drills.faults.fault import (
 )
 from cockpit.drills.faults.pods import named
 from cockpit.drills.faults.processes import EXEC, FOR, duration_s, ranks
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
 
@@ -31,7 +32,10 @@ async def cpu_hog(context: DrillContext, victims: Victims, order: Order) -> Prep
     return pod_script.prepared(
         context,
         order,
-        (f"Keep processors of {named(pod)} busy for {for_s:g} s: {many}." for pod in victims.pods),
+        (
+            f"Keep processors of {named(pod)} busy for {in_seconds(for_s)}: {many}."
+            for pod in victims.pods
+        ),
         ((p.name, "cpu_hog", order.drill_id, f"{for_s:g}", str(count)) for p in victims.pods),
         (_release(pod.name, order, "let the processors of") for pod in victims.pods),
         for_s,
@@ -62,8 +66,8 @@ async def memory_hog(context: DrillContext, victims: Victims, order: Order) -> P
         first = ", ".join(hit.name for hit in of_pod[pod.name])
         lines.append(
             f"Fill the memory of {named(pod)} from {used_bytes / GIB:.2f} to {percent:g} % of "
-            f"{limit / GIB:.2f} GiB within {fill_s:g} s, and hold it for at most {for_s:g} s."
-            + (f" First to be killed: {first}." if first else "")
+            f"{limit / GIB:.2f} GiB within {in_seconds(fill_s)}, and hold it for at most "
+            f"{in_seconds(for_s)}." + (f" First to be killed: {first}." if first else "")
         )
     fill = ("memory_hog", "fill", order.drill_id, f"{for_s:g}", f"{percent:g}", f"{fill_s:g}")
     return pod_script.prepared(

@@ -21,6 +21,7 @@ from cockpit.drills.faults.fault import (
     Victims,
 )
 from cockpit.drills.faults.pods import named
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import as_sentence, one_line
 
@@ -73,7 +74,7 @@ async def freeze(context: DrillContext, victims: Victims, order: Order) -> Prepa
     """SIGSTOP, and SIGCONT after a while: the process is there and does nothing."""
     for_s = duration_s(order)
     hits = await ranks(context, victims.ranks)
-    return stopped(context, order, hits, for_s, TICK_S, 0.0, "Freeze {} for {:g} s.")
+    return stopped(context, order, hits, for_s, TICK_S, 0.0, "Freeze {} for {}.")
 
 
 async def slow_rank(context: DrillContext, victims: Victims, order: Order) -> Prepared:
@@ -84,7 +85,7 @@ async def slow_rank(context: DrillContext, victims: Victims, order: Order) -> Pr
         raise UsageError(f"fraction of slow-rank is {share:g}.", "It has to be from 0.01 to 0.99.")
     hits = await ranks(context, victims.ranks)
     stop_s = PERIOD_S * share
-    what = "Pause {} " + f"{share:.0%} of the time for " + "{:g} s."
+    what = "Pause {} " + f"{share:.0%} of the time for " + "{}."
     return stopped(context, order, hits, for_s, stop_s, PERIOD_S - stop_s, what)
 
 
@@ -101,7 +102,7 @@ async def _busy_cores(
     return pod_script.prepared(
         context,
         order,
-        (f"Keep the cores of {hit.name} busy for {for_s:g} s." for hit in hits),
+        (f"Keep the cores of {hit.name} busy for {in_seconds(for_s)}." for hit in hits),
         ((hit.pod, "cpu_hog", hit.key(order), f"{for_s:g}", "0", hit.process) for hit in hits),
         (hit.release(order, f"let the cores of {hit.name} alone") for hit in hits),
         for_s,
@@ -122,7 +123,7 @@ def stopped(
     return pod_script.prepared(
         context,
         order,
-        (what.format(hit.name, for_s) for hit in hits),
+        (what.format(hit.name, in_seconds(for_s)) for hit in hits),
         ((hit.pod, "stop", hit.key(order), *times, hit.process) for hit in hits),
         (hit.release(order, f"let {hit.name} run again") for hit in hits),
         for_s,

@@ -18,6 +18,7 @@ from cockpit.drills.faults.fault import (
     Victims,
 )
 from cockpit.drills.faults.pods import named
+from cockpit.format import in_seconds
 from cockpit.model.cluster import Pod
 from cockpit.model.error import CockpitError
 
@@ -39,7 +40,7 @@ async def directory(
     return pod_script.prepared(
         context,
         order,
-        (f"{named(pod)}: {where} is {what} for {for_s:g} s.",),
+        (f"{named(pod)}: {where} is {what} for {in_seconds(for_s)}.",),
         ((pod.name, "storage", way, name, where, f"{for_s:g}", *([writers] if writers else [])),),
         (pod_script.undo(f"give {where} back as it was", pod.name, *off, anywhere=True),),
         for_s,
@@ -64,7 +65,7 @@ async def full(context: DrillContext, victims: Victims, order: Order) -> Prepare
     return pod_script.prepared(
         context,
         order,
-        (f"Rank {ranks}: no file grows beyond {most:,} bytes for {for_s:g} s.",),
+        (f"Rank {ranks}: no file grows beyond {most:,} bytes for {in_seconds(for_s)}.",),
         ((pod, *on, *processes) for pod, processes in known.items()),
         (
             pod_script.undo(f"let the ranks in pod {pod} write again", pod, *off, *processes)
@@ -87,7 +88,7 @@ async def damage(
     return pod_script.prepared(
         context,
         order,
-        (f"{what} {where}, for {for_s:g} s.",),
+        (f"{what} {where}, for {in_seconds(for_s)}.",),
         ((pod.name, "checkpoint", way, name, where),),
         (pod_script.undo(f"put {where} back as it was", pod.name, *restore, anywhere=True),),
         for_s,

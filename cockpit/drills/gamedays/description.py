@@ -11,6 +11,7 @@ from cockpit.drills.faults.catalog import why_not
 from cockpit.drills.gamedays.gameday import Expect, GameDay, Inject, Launch, Step
 from cockpit.drills.gamedays.runner import missing
 from cockpit.drills.plan.plan import ProbeSpec
+from cockpit.format import in_seconds
 from cockpit.launch.room import beside
 from cockpit.model.cluster import Capability
 from cockpit.model.run import Job
@@ -84,7 +85,7 @@ def _of_launch(launch: Launch, at: Here) -> Iterator[str]:
         yield f"Nothing is launched: run {at.run} continues, and the drills hit that one."
     elif text := beside(at.jobs):
         yield f"Note: {text}"
-        yield f"The day ends if it has no checkpoint within {launch.within_s:g} s."
+        yield f"The day ends if it has no checkpoint within {in_seconds(launch.within_s)}."
 
 
 def _forbidden(inject: Inject, at: Here) -> str:

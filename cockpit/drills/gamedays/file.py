@@ -37,6 +37,7 @@ from cockpit.drills.plan.plan import (
     checked_blast_radius,
 )
 from cockpit.drills.probes import hypothesis
+from cockpit.format import in_seconds
 from cockpit.launch.job import bundled_jobs
 from cockpit.model.error import CockpitError, UsageError
 
@@ -272,7 +273,7 @@ def _called(doing: Doing) -> str:
         case Launch():
             return f"launch {doing.job}"
         case Wait():
-            return f"wait {doing.seconds:g} s"
+            return f"wait {in_seconds(doing.seconds)}"
         case Expect():
             return "expect " + ", ".join(hypothesis.name_of(probe) for probe in doing.probes)
         case Scale():

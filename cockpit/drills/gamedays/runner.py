@@ -30,6 +30,7 @@ from cockpit.drills.gamedays.gameday import (
 from cockpit.drills.plan.plan import DrillPlan
 from cockpit.drills.probes import hypothesis
 from cockpit.drills.probes.external import Prober
+from cockpit.format import in_seconds
 from cockpit.launch import submission
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.drill import DrillRecord, Verdict
@@ -210,7 +211,7 @@ class GameDayRun:
             if not failed:
                 return "it holds"
             if time.monotonic() >= deadline_s:
-                raise CockpitError(f"After {step.within_s:g} s: {'; '.join(failed)}.")
+                raise CockpitError(f"After {in_seconds(step.within_s)}: {'; '.join(failed)}.")
             await asyncio.sleep(LOOK_S)
 
     async def _scale(self, step: Scale) -> str:
@@ -254,7 +255,7 @@ class GameDayRun:
         deadline_s = time.monotonic() + within_s
         while not await self._context.ask(come):
             if time.monotonic() >= deadline_s:
-                raise CockpitError(f"After {within_s:g} s {missing}.")
+                raise CockpitError(f"After {in_seconds(within_s)} {missing}.")
             await asyncio.sleep(LOOK_S)
 
     async def _stop_launched(self, *, wait: bool) -> None:

@@ -47,7 +47,11 @@ def plan_kill(store: Store, target: str, grace_s: float, recover_s: float = RECO
 
 
 def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple[str, ...]:
-    how = f"SIGTERM, then SIGKILL after {grace_s:g} s" if grace_s > 0 else "SIGKILL now"
+    how = (
+        f"SIGTERM, then SIGKILL after {format.in_seconds(grace_s)}"
+        if grace_s > 0
+        else "SIGKILL now"
+    )
     lines = [f"Kill pod {pod.name} (group {pod.group}, {pod.ip or 'no address'}): {how}."]
     if pod.node_type is NodeType.HEAD:
         lines.append("This is the HEAD: drivers on it die, and every run ends.")

@@ -11,6 +11,7 @@ from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan, ProbeSpec, When
 from cockpit.drills.probes.external import Prober
 from cockpit.drills.probes.hypothesis import name_of
+from cockpit.format import in_seconds
 from cockpit.model.drill import ProbeResult, Stage
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -98,7 +99,7 @@ class ProbeRunner:
             async with asyncio.timeout(limit_s):
                 ok, value = await self._prober.ask(spec, log.drills, log.readings)
         except TimeoutError:
-            ok, value = None, f"no answer within {limit_s:g} s"
+            ok, value = None, f"no answer within {in_seconds(limit_s)}"
         except CockpitError as error:
             ok, value = None, " ".join(part for part in (error.what, error.why) if part)
         return ProbeResult(name_of(spec), when, ok, one_line(value), self._context.clock())

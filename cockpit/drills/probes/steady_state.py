@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from cockpit.drills.plan.plan import ProbeSpec
+from cockpit.format import in_seconds
 from cockpit.insight.metrics.robust_statistics import median, window
 from cockpit.insight.recovery.loss_continuity import LEAST, losses_known
 from cockpit.insight.recovery.measurement import Reading, recovery
@@ -60,9 +61,12 @@ def training(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
     stale_s = moment.now_s - run.progress.times[-1]
     drill = moment.drill
     if drill is not None and run.progress.times[-1] <= drill.injected_s:
-        return False, f"no step since the fault, {moment.now_s - drill.injected_s:.0f} s ago"
+        return (
+            False,
+            f"no step since the fault, {in_seconds(moment.now_s - drill.injected_s, 0)} ago",
+        )
     if stale_s > SILENT_S:
-        return False, f"no step for {stale_s:.0f} s"
+        return False, f"no step for {in_seconds(stale_s, 0)}"
     return True, f"step {int(run.progress.values[-1])}"
 
 
@@ -77,10 +81,10 @@ def throughput(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
     if not len(curve) or curve.times[-1] <= since_s:
         stale_s = moment.now_s - since_s
         if drill is not None and stale_s > SILENT_S:
-            return False, f"no sample since the fault, {stale_s:.0f} s ago"
+            return False, f"no sample since the fault, {in_seconds(stale_s, 0)} ago"
         return None, "no throughput is known yet"
     if (stale_s := moment.now_s - curve.times[-1]) > SILENT_S:
-        return False, f"no sample for {stale_s:.0f} s"
+        return False, f"no sample for {in_seconds(stale_s, 0)}"
     begin_s = max(since_s, curve.times[-1] - WINDOW_S, _attempt_began_s(run))
     rate = median(window(curve, begin_s)[1] or [curve.values[-1]])
     before = moment.readings[drill.id].samples_per_s if drill is not None else None
@@ -115,7 +119,7 @@ def checkpoint_age(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
     if run.checkpoint_s is None:
         return None, "no checkpoint was seen"
     age_s = max(0.0, moment.now_s - run.checkpoint_s)
-    return age_s <= (spec.limit if spec.limit is not None else 600.0), f"{age_s:.0f} s"
+    return age_s <= (spec.limit if spec.limit is not None else 600.0), in_seconds(age_s, 0)
 
 
 def _run(store: Store, moment: Moment) -> RunView | None:

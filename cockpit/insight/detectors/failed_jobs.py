@@ -9,6 +9,7 @@ of the bundled job, else the command line without the parts that change.
 
 from __future__ import annotations
 
+from cockpit.format import in_minutes
 from cockpit.insight.causes.text import advice
 from cockpit.insight.causes.types import Category
 from cockpit.insight.causes.verdict import cause_of_job
@@ -55,7 +56,7 @@ def _submitted_s(job: Job) -> float:
 def _finding(store: Store, job: Job, limits: Thresholds) -> Finding:
     """With the cause, if it is known, else with the end of Ray's message."""
     cause = cause_of_job(store, job)
-    shown = f"shown for {limits.failed_job_s / 60:g} min, or until launched again"
+    shown = f"shown for {in_minutes(limits.failed_job_s)}, or until launched again"
     if cause is None or cause.category is Category.UNKNOWN:
         reason = last_line(job.message)
         what = f"Job {job.id} failed" + (f": {reason}" if reason else "")

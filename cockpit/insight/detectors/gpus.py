@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from cockpit.format import in_seconds
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import gpus_of, live_ranks, newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import window
@@ -83,7 +84,8 @@ def _idle_finding(run: RunView, rank: int, where: str, limits: Thresholds) -> Fi
         f"rank {rank}",
         Severity.WARNING,
         f"The GPU of rank {rank}{where} does nothing",
-        f"Below {limits.idle_gpu_percent:g} % in every record of {limits.idle_gpu_s:g} s, while "
+        f"Below {limits.idle_gpu_percent:g} % in every record of "
+        f"{in_seconds(limits.idle_gpu_s)}, while "
         "the run steps",
         "Check that the model is on the device, and that it is the device that Ray gave",
         run.id,

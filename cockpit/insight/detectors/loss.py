@@ -137,7 +137,8 @@ def _diverges(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         "loss-divergence",
         Severity.CRITICAL,
         f"The loss rose to {now:.4g} from its lowest {lowest:.4g} and stays there",
-        f"It rose by {back:.0f} % of its total decrease, for {limits.divergence_s:g} s; threshold"
+        f"It rose by {back:.0f} % of its total decrease, for "
+        f"{format.in_seconds(limits.divergence_s)}; threshold"
         f" {limits.divergence_percent:g} %",
         "Go back to the checkpoint before it rose, with a lower learning rate",
     )
@@ -160,7 +161,7 @@ def _plateau(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         "loss-plateau",
         Severity.INFO,
         f"The loss has stayed at {median(v for _, v in parts):.4g} for "
-        f"{limits.plateau_s / 60:.0f} min",
+        f"{format.in_minutes(limits.plateau_s, 0)}",
         f"It fell by {100 * fell / level:.2f} % in that time; threshold "
         f"{limits.plateau_percent:g} %",
         "Training may have converged: lower the learning rate, or stop the run",

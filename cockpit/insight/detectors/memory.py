@@ -131,9 +131,10 @@ def _growing(
         subject,
         Severity.CRITICAL if it.left_s <= _SOON_S else Severity.WARNING,
         f"{what} grows by {it.bytes_per_s * 60 / (1 << 20):.3g} MiB a minute: full in "
-        f"{it.left_s / 60:.0f} min",
+        f"{format.in_minutes(it.left_s, 0)}",
         f"{it.used_bytes / _GIB:.3g} of {it.limit_bytes / _GIB:.3g} GiB used; the trend is robust "
-        f"over {limits.memory_window_s / 60:.0f} min; threshold {limits.memory_horizon_s:g} s "
+        f"over {format.in_minutes(limits.memory_window_s, 0)}; threshold "
+        f"{format.in_seconds(limits.memory_horizon_s)} "
         "until full",
         "Check what is kept from step to step (losses, graphs, caches); save a checkpoint soon",
         run.id,

@@ -85,14 +85,14 @@ def _stale(
     for rank, age in stale_ranks_by_age(run, now_s, limits, last_updates).items():
         view = run.ranks.get(rank)
         where = f" on {view.placement.node_ip}" if view is not None and view.placement else ""
-        how_long = f"{age:.0f} s" if age is not None else "some seconds"
+        how_long = format.in_seconds(age, 0) if age is not None else "some seconds"
         found.append(
             Finding(
                 "silent-rank",
                 f"rank {rank}",
                 Severity.WARNING,
                 f"Rank {rank}{where} has sent no data for {how_long}",
-                f"The others report; threshold {limits.silent_s:g} s or "
+                f"The others report; threshold {format.in_seconds(limits.silent_s)} or "
                 f"{limits.silent_steps:g} of its steps",
                 "Check its log and its stack; its node may be down or swapping",
                 run.id,
@@ -137,8 +137,10 @@ def _hung(
             "hung-run",
             f"run {run.id}",
             Severity.CRITICAL,
-            f"No rank has made a step for {age:.0f} s, though the run is {run.state.value}",
-            f"The longest that it may take is {limit:.0f} s: {limits.hung_s:g} s, "
+            f"No rank has made a step for {format.in_seconds(age, 0)}, though the run is "
+            f"{run.state.value}",
+            f"The longest that it may take is {format.in_seconds(limit, 0)}: "
+            f"{format.in_seconds(limits.hung_s)}, "
             f"{limits.hung_steps:g} steps, or twice the longest pause before",
             "Compare the stacks: a rank that is not in the same collective blocks the others",
             run.id,
@@ -158,8 +160,9 @@ def _no_first_step(
             "slow-start",
             f"run {run.id}",
             Severity.WARNING,
-            f"Attempt {attempt.number} is up for {now_s - attempt.started_s:.0f} s without a step",
-            f"Threshold: {limits.first_step_s:g} s",
+            f"Attempt {attempt.number} is up for "
+            f"{format.in_seconds(now_s - attempt.started_s, 0)} without a step",
+            f"Threshold: {format.in_seconds(limits.first_step_s)}",
             f"Look at the stack of {format.ranks([0])}: a restore, a compilation or a rendezvous",
             run.id,
         )
@@ -180,8 +183,10 @@ def _no_report(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             "no-report",
             f"run {run.id}",
             Severity.WARNING,
-            f"No report for {now_s - run.reported_s:.0f} s, though the run is {run.state.value}",
-            f"Reports come every {usual:.0f} s; threshold {limit:.0f} s",
+            f"No report for {format.in_seconds(now_s - run.reported_s, 0)}, though the run is "
+            f"{run.state.value}",
+            f"Reports come every {format.in_seconds(usual, 0)}; threshold "
+            f"{format.in_seconds(limit, 0)}",
             "Look at the job's log and at the stacks of the ranks",
             run.id,
         )

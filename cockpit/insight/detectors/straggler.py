@@ -23,6 +23,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from cockpit.format import duration
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import FEW_RANKS, live_ranks, newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import median, spread
@@ -169,7 +170,8 @@ def _straggler(
         "straggler",
         f"rank {rank}",
         Severity.WARNING,
-        f"Rank {rank}{where} takes {it.work_s:.3g} s a step, the others {it.others_s:.3g} s: "
+        f"Rank {rank}{where} takes {duration(it.work_s)} a step, the others "
+        f"{duration(it.others_s)}: "
         f"{it.excess_percent:.0f} % of each step is lost waiting for it",
         f"Score {it.score:.1f} (threshold {limits.straggler_sigmas:g}, and "
         f"{limits.straggler_percent:g} % of a step){past}",

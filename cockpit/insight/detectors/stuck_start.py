@@ -10,6 +10,7 @@ counting a failure. A cluster that is too small is reported by the run and has a
 
 from __future__ import annotations
 
+from cockpit.format import in_seconds
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.run import RunState
@@ -39,9 +40,11 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             "stuck-start",
             f"run {run.id}",
             Severity.WARNING,
-            f"The ranks are not up {which} after {age_s:.0f} s, the run is {run.state.value}"
+            f"The ranks are not up {which} after {in_seconds(age_s, 0)}, the run is "
+            f"{run.state.value}"
             f"{reason}",
-            f"Threshold: {limits.between_s:g} s, if the idle cluster would have enough resources",
+            f"Threshold: {in_seconds(limits.between_s)}, if the idle cluster would have enough "
+            f"resources",
             "See what is free: cockpit exec HEAD -- ray status; and which job has the rest: "
             f"cockpit jobs. If none has: cockpit stop {job}, and launch it again",
             run.id,

@@ -53,8 +53,8 @@ def ranks_text(ranks: Collection[int]) -> str:
 
 
 def has_or_have(ranks: Collection[int]) -> str:
-    return "has" if len(ranks) == 1 else "have"
+    return format.verb(len(ranks), "have")
 
 
 def is_or_are(ranks: Collection[int]) -> str:
-    return "is" if len(ranks) == 1 else "are"
+    return format.verb(len(ranks), "are")

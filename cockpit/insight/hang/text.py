@@ -83,7 +83,11 @@ def _group(of: GroupState) -> list[str]:
     lines = []
     for seq, ranks in of.last_called.items():
         shape = f" ({of.shape})" if of.shape else ""
-        waiting = f" {of.op}{shape}, waiting for {of.age_s:.0f} s" if seq == of.seq else ""
+        waiting = (
+            f" {of.op}{shape}, waiting for {format.in_seconds(of.age_s, 0)}"
+            if seq == of.seq
+            else ""
+        )
         lines.append(f"  #{seq}{waiting}: {format.ranks(ranks)}")
     if len(lines) > SEQUENCES:
         lines[SEQUENCES:] = [f"  … {format.plural(len(lines) - SEQUENCES, 'more number')}"]

@@ -71,7 +71,7 @@ def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | Non
         return None
     reason = f": {run.message}" if run.message else ""
     sentence = (
-        f"Ray Train has waited for {waited_s:.0f} s to start the ranks, the run is "
+        f"Ray Train has waited for {format.in_seconds(waited_s, 0)} to start the ranks, the run is "
         f"{run.state.value}{reason}."
     )
     confidence = Confidence.HIGH if lacks else Confidence.MEDIUM
@@ -122,7 +122,7 @@ class _Case:
             waiting = sorted(r for r, peer in self._waits.peers.items() if peer in causes)
             what = (
                 f"{ranks_text(waiting)} {has_or_have(waiting)} waited in send or recv for "
-                f"{format.ranks(causes)} for {self._idle_s:.0f} s"
+                f"{format.ranks(causes)} for {format.in_seconds(self._idle_s, 0)}"
             )
         else:
             waiting = sorted(
@@ -135,7 +135,7 @@ class _Case:
             what = (
                 f"{ranks_text(wait.missing)} never called {collective_text(wait)}; "
                 f"{format.ranks(waiting)} {has_or_have(waiting)} waited in it for "
-                f"{wait.collective.age_s:.0f} s"
+                f"{format.in_seconds(wait.collective.age_s, 0)}"
             )
         return self._made(kind, causes, [f"{what}.", *self._where(causes)], True)
 
@@ -193,23 +193,25 @@ class _Case:
             cause = f"the GPU of {format.ranks(faulty)} reported an Xid error"
         sentence = (
             f"{ranks_text(ranks)} {has_or_have(ranks)} waited in {collective_text(wait)} for "
-            f"{wait.collective.age_s:.0f} s, and all members of the group have called it: {cause}."
+            f"{format.in_seconds(wait.collective.age_s, 0)}, and all members of the group have "
+            f"called it: {cause}."
         )
         kind, causes = (Kind.GPU, list(faulty)) if faulty else (Kind.NETWORK, ranks)
         return self._made(kind, causes, [sentence, *self._where(causes)], True)
 
     def _progressing(self, wait: Wait, unknown: set[int]) -> Verdict:
         sentence = (
-            f"Rank {wait.rank} has waited for {wait.collective.age_s:.0f} s in "
+            f"Rank {wait.rank} has waited for {format.in_seconds(wait.collective.age_s, 0)} in "
             f"{collective_text(wait)}, while {format.ranks(unknown)} "
-            f"{'makes' if len(unknown) == 1 else 'make'} progress."
+            f"{format.verb(len(unknown), 'make')} progress."
         )
         return self._made(Kind.SKIPPED, unknown, [sentence], False)
 
     def _not_reporting(self, reporting: set[int], others: set[int]) -> Verdict:
         sentence = (
             f"{ranks_text(others)} {has_or_have(others)} not called ray.train.report, in which "
-            f"{format.ranks(reporting)} {has_or_have(reporting)} waited for {self._idle_s:.0f} s."
+            f"{format.ranks(reporting)} {has_or_have(reporting)} waited for "
+            f"{format.in_seconds(self._idle_s, 0)}."
         )
         kind = self._kind(others)
         return self._made(kind, others, [sentence, *self._where(others)], True)
@@ -220,7 +222,7 @@ class _Case:
         at = kinds.most_common(1)[0][0]
         ranks = sorted(rank for rank, of in self._places.items() if of is at)
         sentence = f"No rank waits for another; {format.ranks(ranks)} made no progress for "
-        sentence += f"{self._idle_s:.0f} s."
+        sentence += f"{format.in_seconds(self._idle_s, 0)}."
         kind = _KIND_OF.get(at, Kind.USER)
         return self._made(kind, ranks, [sentence, *self._where(ranks)], False)
 
@@ -291,7 +293,7 @@ class _Case:
         return [f"{'; '.join(parts)}."] if parts else []
 
     def _silent(self, ranks: Collection[int]) -> str:
-        sends = "sends" if len(ranks) == 1 else "send"
+        sends = format.verb(len(ranks), "send")
         return (
             f"{ranks_text(ranks)} {sends} nothing: stopped, swapped out, or in native code that "
             "holds the GIL"
@@ -332,8 +334,13 @@ class _Case:
         for why, count in missing.most_common(2):
             yield f"{format.plural(count, 'rank')} without collectives: {why}"
         usual = [d.dump.usual_s for d in self._dumps.values() if d.dump.usual_s is not None]
-        pace = f"progress every {median(usual):.1f} s" if usual else "its pace is not known yet"
-        yield f"no progress for {self._idle_s:.0f} s; {pace}, so the bound is {self._bound_s:.0f} s"
+        pace = (
+            f"progress every {format.in_seconds(median(usual), 1)}"
+            if usual
+            else "its pace is not known yet"
+        )
+        idle, bound = format.in_seconds(self._idle_s, 0), format.in_seconds(self._bound_s, 0)
+        yield f"no progress for {idle}; {pace}, so the bound is {bound}"
         if self._is_unseen_progress():
             yield "the collectives are newer than that: the ranks make progress in other groups"
 

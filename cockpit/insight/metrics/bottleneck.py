@@ -22,6 +22,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from cockpit.format import duration, in_seconds
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median, window
@@ -183,7 +184,8 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
             f"run {run.id}",
             Severity.WARNING if share >= MOSTLY_PERCENT else Severity.INFO,
             f"{share:.0f} % of the time is spent {doing}",
-            f"The last {found.window_s:.0f} s, steps of {found.step_time_s:.3g} s, mean over ranks;"
+            f"The last {in_seconds(found.window_s, 0)}, steps of {duration(found.step_time_s)}, "
+            f"mean over ranks;"
             f" threshold {limit:g} %",
             _TRY[name],
             run.id,

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from cockpit.format import in_minutes
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import gpus_of, newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median
@@ -83,8 +84,8 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
             f"run {run.id}",
             Severity.WARNING,
             f"{'No checkpoint yet' if none else 'The newest checkpoint is old'}: "
-            f"{lost}{risk.seconds / 60:.0f} min{gpu} are lost if it is killed now",
-            f"Threshold {limit / 60:.0f} min: {limits.checkpoint_age_s / 60:.0f} min, or "
+            f"{lost}{in_minutes(risk.seconds, 0)}{gpu} are lost if it is killed now",
+            f"Threshold {in_minutes(limit, 0)}: {in_minutes(limits.checkpoint_age_s, 0)}, or "
             f"{limits.checkpoint_intervals:g} usual intervals",
             "Save more often; see in the log whether saving fails",
             run.id,

@@ -25,6 +25,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from cockpit.format import in_hours
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median
@@ -147,7 +148,7 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             f"run {run.id}",
             Severity.WARNING,
             f"Goodput is {found.percent:.0f} %: {', '.join(losses)}",
-            f"Useful time over {found.wall_s / 3600:.1f} h of wall time; threshold "
+            f"Useful time over {in_hours(found.wall_s, 1)} of wall time; threshold "
             f"{limits.goodput_percent:g} %",
             "Reduce the largest loss first",
             run.id,

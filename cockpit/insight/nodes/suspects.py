@@ -131,9 +131,10 @@ def _failures(
         return []
     kinds = Counter(one.kind for one in here)
     named = ", ".join(f"{kind.value} × {kinds[kind]}" for kind in FAILURES if kinds[kind])
+    here_for, others_for = (format.in_hours(3600 * h, 1) for h in (hours[node], other_hours))
     line = (
-        f"{len(here)} failures in {hours[node]:.1f} h with ranks ({named}); "
-        f"other nodes: {others} in {other_hours:.1f} h"
+        f"{len(here)} failures in {here_for} with ranks ({named}); "
+        f"other nodes: {others} in {others_for}"
     )
     return [(sum(WEIGHTS[one.kind] for one in here), line)]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.fault_impact import (
     CONTROLLER,
     RANKS,
@@ -109,7 +110,7 @@ def on_one_clock(
         after[effect] = after[cause]
         if early_s >= CLOCK_TOLERANCE_S:
             notes.append(
-                f"{effect.value}: {early_s:.1f} s before {cause.value} by the clock of "
+                f"{effect.value}: {in_seconds(early_s, 1)} before {cause.value} by the clock of "
                 f"{seen[effect].source}; shown at the same time"
             )
     order = {milestone: at for at, milestone in enumerate(Milestone)}

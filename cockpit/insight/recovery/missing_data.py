@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit.format import in_seconds
 from cockpit.insight.recovery.fault_impact import FaultImpact, next_fault_s
 from cockpit.insight.recovery.pace import CHECK_EVERY_S, Pace
 from cockpit.model.drill import Drill, Instant, Milestone
@@ -28,10 +29,13 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
             if gap.began_s >= until_s or (gap.ended_s or until_s) <= drill.injected_s:
                 continue
             if gap.ended_s is None:
-                lines.append(f"{name} has been away since {began_s:.1f} s: {gap.why}")
+                lines.append(f"{name} has been away since {in_seconds(began_s, 1)}: {gap.why}")
             else:
                 ended_s = gap.ended_s - drill.injected_s
-                lines.append(f"{name} was away from {began_s:.1f} s to {ended_s:.1f} s: {gap.why}")
+                lines.append(
+                    f"{name} was away from {in_seconds(began_s, 1)} to "
+                    f"{in_seconds(ended_s, 1)}: {gap.why}"
+                )
     return lines
 
 
@@ -50,7 +54,7 @@ def cut_short(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list
     next_s = next_fault_s(store, drill, drill.injected_s) - drill.injected_s
     if _has_all(instants) or next_s > FAR_S:
         return []
-    return [f"the next fault came after {next_s:.1f} s, before the throughput was back"]
+    return [f"the next fault came after {in_seconds(next_s, 1)}, before the throughput was back"]
 
 
 def _has_all(instants: tuple[Instant, ...]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from cockpit.format import in_seconds
 from cockpit.model.decoding.limited_json import LimitError, loads
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.secret import without_credentials
@@ -154,7 +155,7 @@ class MlflowHttp:
         try:
             yield
         except (httpx.TimeoutException, TimeoutError) as error:
-            why = f"no whole answer came within {self._timeout_s:g} s"
+            why = f"no whole answer came within {in_seconds(self._timeout_s)}"
             raise UnreachableError(f"{self.where} does not answer", why) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             why = self._plain(str(error)) or type(error).__name__

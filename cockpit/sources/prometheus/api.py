@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
@@ -145,7 +146,7 @@ class Prometheus:
         return one_line(without_credentials(text, credentials(self._settings)))
 
     def _timed_out(self) -> UnreachableError:
-        why = f"no whole answer came within {self._timeout_s:g} s"
+        why = f"no whole answer came within {in_seconds(self._timeout_s)}"
         return UnreachableError(f"{self.where} does not answer", why)
 
     def _strange(self, why: str) -> AnswerError:

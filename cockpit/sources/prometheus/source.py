@@ -12,6 +12,7 @@ from typing import Unpack
 
 from msgspec import Struct
 
+from cockpit.format import in_seconds
 from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
 from cockpit.model.tracking import RunRef, Runs, no_runs
 from cockpit.sources.polling.source import PollingOptions, PollingSource
@@ -214,7 +215,7 @@ class PrometheusSource(PollingSource):
         ahead_s = server_s - self._clock()
         if abs(ahead_s) > SKEW_S:
             text = "ahead of" if ahead_s > 0 else "behind"
-            lines.append(f"its clock is {abs(ahead_s):.0f} s {text} this machine's")
+            lines.append(f"its clock is {in_seconds(abs(ahead_s), 0)} {text} this machine's")
         return lines
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from cockpit.format import in_seconds
 from cockpit.model.cluster import DashboardRoute, Node
 from cockpit.model.death import MemoryKill
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
@@ -237,7 +238,7 @@ class Dashboard:
         except TimeoutError as error:
             raise NoDataError(
                 f"the log {one_line(filename)} is not read",
-                f"its last {lines} lines did not come within {TAIL_S:g} s",
+                f"its last {lines} lines did not come within {in_seconds(TAIL_S)}",
             ) from error
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
+from cockpit.format import in_seconds
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.text import clean, one_line
@@ -90,7 +91,9 @@ class RayTools:
         With `idle`, waiting threads count too: for a hung rank.
         """
         if seconds < 1:
-            raise UsageError(f"A profile of {seconds} s is none.", todo="Ask for 1 s or more.")
+            raise UsageError(
+                f"A profile of {in_seconds(seconds)} is none.", todo="Ask for 1 s or more."
+            )
         params = process.params | {
             "duration": str(seconds),
             "format": "flamegraph",

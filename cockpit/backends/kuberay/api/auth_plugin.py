@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.format import in_seconds
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.model.secret import sendable, without_credentials
@@ -70,7 +71,7 @@ async def ask_plugin(context: KubeContext) -> Login:
             output, complaints = await process.communicate()
     except TimeoutError as error:
         raise NotAllowedError(
-            f"{who} did not answer in {TIMEOUT_S:g} s.",
+            f"{who} did not answer in {in_seconds(TIMEOUT_S)}.",
             "It may be waiting for a browser or a password.",
             f"Log in by hand first: run {name} once, then try again.",
         ) from error

@@ -29,7 +29,7 @@ from cockpit.backends.kuberay.provision.kinds import (
     uid_of,
 )
 from cockpit.backends.kuberay.resources import objects, precondition
-from cockpit.format import plural
+from cockpit.format import in_seconds, plural
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -220,7 +220,7 @@ async def _until_no_pods(client: KubeClient, ref: ClusterRef) -> AsyncIterator[s
 
 def _too_late(what: str) -> CockpitError:
     return CockpitError(
-        f"{what} still exists {TIMEOUT_S:g} s after its deletion was requested.",
+        f"{what} still exists {in_seconds(TIMEOUT_S)} after its deletion was requested.",
         "A node that does not answer, or a finalizer, delays it.",
         "See what delays it: cockpit pods, cockpit events. Then run the command again.",
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cockpit.backends.kuberay.api.fields import items, mapping, quantity, text, whole
-from cockpit.format import plural
+from cockpit.format import in_seconds, plural
 from cockpit.model.text import one_line
 
 GCS_WAIT = "wait-gcs-ready"
@@ -158,7 +158,7 @@ def _ended(raw: Mapping[str, Any]) -> str:
 
 def _terminating(raw: Mapping[str, Any]) -> str:
     grace = whole(mapping(raw, "metadata"), "deletionGracePeriodSeconds", -1)
-    found = "terminating" if grace < 0 else f"terminating with {grace} s grace"
+    found = "terminating" if grace < 0 else f"terminating with {in_seconds(grace)} grace"
     disrupted = _condition(raw, "DisruptionTarget")
     if text(disrupted, "status") == "True":
         found += f", {_disruption(text(disrupted, 'reason'))}"

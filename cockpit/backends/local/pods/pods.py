@@ -17,6 +17,7 @@ from cockpit.backends.local.pods.process import Found, PodTrace, end, find, kill
 from cockpit.backends.local.pods.ray_start import pod_environment, ray_start_argv
 from cockpit.backends.local.spec import GRACE_S, HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
 from cockpit.backends.local.state import PodStatus
+from cockpit.format import in_seconds
 from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import ReplacedError, UsageError
 
@@ -98,9 +99,13 @@ class Pods:
             self._notices.write("Pod", name, "Killing", "SIGKILL at once")
             await self._end(pod)
         elif pod.kill_at_s is None:
-            self._notices.write("Pod", name, "Killing", f"SIGTERM, SIGKILL after {grace_s:g} s")
+            self._notices.write(
+                "Pod", name, "Killing", f"SIGTERM, SIGKILL after {in_seconds(grace_s)}"
+            )
             pod.kill_at_s = time.time() + grace_s
-            pod.enter(PodPhase.TERMINATING, reason=f"grace {grace_s:g} s", ready=pod.pod.ready)
+            pod.enter(
+                PodPhase.TERMINATING, reason=f"grace {in_seconds(grace_s)}", ready=pod.pod.ready
+            )
             kill(pod.process, signal.SIGTERM)
         else:
             pod.kill_at_s = min(pod.kill_at_s, time.time() + grace_s)
@@ -122,7 +127,9 @@ class Pods:
         phase = PodPhase.RUNNING if pod.kill_at_s is None else PodPhase.TERMINATING
         pod.enter(phase, ready=True)
         took_s = pod.ready_s - pod.started_s
-        self._notices.write("Pod", pod.name, "Ready", f"registered with Ray after {took_s:.1f} s")
+        self._notices.write(
+            "Pod", pod.name, "Ready", f"registered with Ray after {in_seconds(took_s, 1)}"
+        )
 
     def unregister(self, pod: LivePod, why: str) -> None:
         """Its processes live, but Ray has given its node up, or the head does not answer."""
@@ -163,7 +170,7 @@ class Pods:
         self._pods[name] = pod
         self._notices.write("Pod", name, "Created", f"at {ip} in group {group}")
         if failures:
-            why = f"back-off {wait_s:g} s: {failures} pods of the group died at start"
+            why = f"back-off {in_seconds(wait_s)}: {failures} pods of the group died at start"
             pod.enter(PodPhase.PENDING, reason=why)
             self._notices.write("Pod", name, "BackOff", why, warning=True)
 
@@ -292,7 +299,7 @@ class Pods:
             if slow and now - pod.started_s > SLOW_START_S:
                 text = pod.last_log_line()
                 waited_s = 10 * ((now - pod.started_s) // 10)
-                reason = f"not registered with Ray after {waited_s:.0f} s: {text}"
+                reason = f"not registered with Ray after {in_seconds(waited_s, 0)}: {text}"
                 pod.enter(pod.pod.phase, reason=reason)
 
     async def _forget(self, pod: LivePod) -> None:

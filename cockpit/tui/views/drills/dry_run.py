@@ -26,7 +26,7 @@ def preview_lines(
     lines.append(_reach(store, armed))
     wanted = [name_of(probe) for probe in plan.hypothesis]
     if plan.recover_within_s is not None:
-        wanted.append(f"the first new step within {plan.recover_within_s:g} s")
+        wanted.append(f"the first new step within {format.in_seconds(plan.recover_within_s)}")
     if plan.max_steps_lost is not None:
         wanted.append(f"at most {plan.max_steps_lost} steps lost")
     lines += commands_of((*plan.hypothesis, *plan.abort))

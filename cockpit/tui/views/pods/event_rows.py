@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import nlargest
 
+from cockpit.format import in_seconds
 from cockpit.model.text import one_line
 from cockpit.store.attempt_events import attempt_events
 from cockpit.store.run import RunView
@@ -78,7 +79,7 @@ def _events(store: Store) -> Iterator[tuple[float, str, str, str, str]]:
         hit = ", ".join(map(str, drill.ranks))
         message = drill.fault
         if drill.grace_s > 0:
-            message += f", grace {drill.grace_s:g} s"
+            message += f", grace {in_seconds(drill.grace_s)}"
         if hit:
             message += f", hit rank {hit}"
         yield drill.injected_s, drill.target, "Drill", message, "accent"

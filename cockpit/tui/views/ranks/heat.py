@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from cockpit.format import inflected
 from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.views.ranks.columns import Field, RankLine
 from cockpit.tui.views.ranks.distribution import LEVELS, Distribution
@@ -77,7 +78,7 @@ def spread_line(field: Field, found: Distribution | None, width: int) -> list[Pa
     far = [str(rank) for rank in found.outliers[:OUTLIERS_SHOWN]]
     if more := len(found.outliers) - len(far):
         far.append(f"+{more:,}")
-    ranks = "rank" if len(found.outliers) == 1 else "ranks"
+    ranks = inflected(len(found.outliers), "rank")
     groups: list[Sequence[Part]] = [
         [(f" {field.column.title}", "bold")],
         [("  p50 ", "muted"), (show(found.p50), "")],

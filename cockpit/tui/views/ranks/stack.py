@@ -16,6 +16,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 
 from cockpit.config import paths
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
@@ -92,7 +93,7 @@ async def show_profile(app: AppBase, rank: int) -> None:
     seconds = await app.push_screen_wait(AskSeconds(f"Profile rank {rank}", about))
     if seconds is None:
         return
-    page = Reading(f"Profile of rank {rank} · {process}", f"Sampling for {seconds} s …")
+    page = Reading(f"Profile of rank {rank} · {process}", f"Sampling for {in_seconds(seconds)} …")
     found = await _run_tool(app, page, actions.cpu_profile(process, seconds))
     file = _write(f"rank-{rank}-{_stamp()}.svg", found.svg)
     page.fill(_summary(found, file))
@@ -107,7 +108,7 @@ async def show_memory(app: AppBase, rank: int) -> None:
     seconds = await app.push_screen_wait(AskSeconds(f"Memory of rank {rank}", about))
     if seconds is None:
         return
-    page = Reading(f"Memory of rank {rank} · {process}", f"Following for {seconds} s …")
+    page = Reading(f"Memory of rank {rank} · {process}", f"Following for {in_seconds(seconds)} …")
     html = await _run_tool(app, page, actions.memory_profile(process, seconds))
     file = _write(f"rank-{rank}-memory-{_stamp()}.html", html)
     page.fill(f"Flame graph of its allocations, for a browser:\n{file}")
@@ -143,7 +144,7 @@ def _summary(found: Profile, file: Path) -> str:
     lines = [f"Flame graph: {file}", ""]
     if not found.samples:
         return "\n".join([*lines, "No samples: the process did nothing on a CPU."])
-    lines += [f"{found.samples:,} samples in {found.seconds:g} s. Percent of them:", ""]
+    lines += [f"{found.samples:,} samples in {in_seconds(found.seconds)}. Percent of them:", ""]
     lines.append("  self  total  function")
     lines += [
         f"{one.self_percent:6.1f} {one.total_percent:6.1f}  {one.name}"
