@@ -27,7 +27,13 @@ from cockpit.model.cluster import (
     WorkerGroup,
 )
 from cockpit.model.error import CockpitError, UsageError
-from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
+from cockpit.model.event import (
+    ClusterSeen,
+    Event,
+    GroupsListed,
+    PodsListed,
+    source_health,
+)
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import as_sentence, one_line
 from cockpit.sources.polling.backoff import Backoff
@@ -76,13 +82,7 @@ class AddressBackend(WithoutOperator):
                 except CockpitError as error:
                     wait_s, now = backoff.failed(), server_time()
                     yield self._seen(now, ClusterHealth.UNKNOWN, one_line(error.what))
-                    yield SourceHealth(
-                        at_s=now,
-                        source=SOURCE,
-                        ok=False,
-                        error=one_line(str(error)),
-                        retry_at_s=now + wait_s,
-                    )
+                    yield source_health(now, SOURCE, error, now + wait_s)
                     await self._sleep(wait_s)
                     continue
                 backoff.worked()
@@ -92,7 +92,7 @@ class AddressBackend(WithoutOperator):
                 yield self._seen(now, health, "" if head else "its head is dead", version)
                 yield GroupsListed(at_s=now, source=SOURCE, groups=_groups(nodes))
                 yield PodsListed(at_s=now, source=SOURCE, pods=tuple(map(_pod, nodes)))
-                yield SourceHealth(at_s=now, source=SOURCE, ok=True)
+                yield source_health(now, SOURCE)
                 await self._sleep(POLL_S)
 
     async def dashboard(self) -> DashboardRoute:

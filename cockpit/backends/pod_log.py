@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from cockpit.backends.protocol import Backend
 from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError
-from cockpit.model.event import Event, LogLines, SourceHealth
-from cockpit.model.text import one_line
+from cockpit.model.event import Event, LogLines, SourceHealth, source_health
 
 
 class PodLogSource:
@@ -37,10 +36,8 @@ class PodLogSource:
             async for line in lines:
                 now = self._clock()
                 yield LogLines(at_s=now, source=self.name, stream=self.name, lines=(line,))
-                yield SourceHealth(at_s=now, source=self.name, ok=True)
+                yield source_health(now, self.name)
         except CockpitError as error:
-            yield SourceHealth(
-                at_s=self._clock(), source=self.name, ok=False, error=one_line(str(error))
-            )
+            yield source_health(self._clock(), self.name, error)
             return
         yield SourceHealth(at_s=self._clock(), source=self.name, ok=True, absent=True)

@@ -14,7 +14,7 @@ from cockpit.logs.merge import Merge, text_of
 from cockpit.logs.types import Kind, Log
 from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
-from cockpit.model.event import Event, LogLines, SourceHealth
+from cockpit.model.event import Event, LogLines, SourceHealth, source_health
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.ray import run_logs
@@ -238,11 +238,11 @@ class RunLogSource:
                 try:
                     await self._find(logs)
                 except NotAllowedError as error:
-                    yield self._health(error)
+                    yield source_health(self._clock(), self.name, error)
                     return
                 except CockpitError as error:
-                    wait_s = backoff.failed()
-                    yield self._health(error, self._clock() + wait_s)
+                    wait_s, now = backoff.failed(), self._clock()
+                    yield source_health(now, self.name, error, now + wait_s)
                     await asyncio.sleep(wait_s)
                     continue
                 async with aclosing(self._lines(logs, notes)) as events:
@@ -265,13 +265,13 @@ class RunLogSource:
             await logs.read(lines, follow=True)
         except NotAllowedError as error:
             await logs.close()
-            yield self._health(error)
+            yield source_health(self._clock(), self.name, error)
             return
         yield self._new(logs, notes)
         async with aclosing(logs.ticks()) as ticks:
             async for _ in ticks:
                 yield self._new(logs, notes)
-                yield self._health()
+                yield source_health(self._clock(), self.name)
         # Nothing more will come, and nothing is wrong with that.
         yield SourceHealth(at_s=self._clock(), source=self.name, ok=True, absent=True)
 
@@ -280,14 +280,3 @@ class RunLogSource:
         lines = (*notes, *map(text_of, logs.merge.rows()))
         notes.clear()
         return LogLines(at_s=self._clock(), source=self.name, stream=self.name, lines=lines)
-
-    def _health(
-        self, error: CockpitError | None = None, retry_at_s: float | None = None
-    ) -> SourceHealth:
-        return SourceHealth(
-            at_s=self._clock(),
-            source=self.name,
-            ok=error is None,
-            error=one_line(str(error)) if error else "",
-            retry_at_s=retry_at_s,
-        )

@@ -20,6 +20,7 @@ from cockpit.model.cluster import (
 )
 from cockpit.model.death import MemoryKill
 from cockpit.model.drill import Drill, DrillRecord, ProbeResult, Stage
+from cockpit.model.error import CockpitError
 from cockpit.model.hang import Dump, ProcessGroup, Stack
 from cockpit.model.run import (
     Checkpoint,
@@ -32,6 +33,7 @@ from cockpit.model.run import (
     Spread,
     Trial,
 )
+from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 
 
@@ -52,6 +54,19 @@ class SourceHealth(Event, frozen=True, kw_only=True):
     retry_at_s: float | None = None
     absent: bool = False
     """Absent, not broken: no telemetry file yet, or no Prometheus configured."""
+
+
+def source_health(
+    at_s: float, source: str, error: CockpitError | None = None, retry_at_s: float | None = None
+) -> SourceHealth:
+    """The state of a source after a read: ok without an error, else its text in one line."""
+    return SourceHealth(
+        at_s=at_s,
+        source=source,
+        ok=error is None,
+        error=one_line(str(error)) if error else "",
+        retry_at_s=retry_at_s,
+    )
 
 
 class ClusterSeen(Event, frozen=True, kw_only=True):

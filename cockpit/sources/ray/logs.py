@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from cockpit.model.clock import server_time
-from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.model.event import Event, LogLines, SourceHealth
-from cockpit.model.text import one_line
+from cockpit.model.error import NotAllowedError
+from cockpit.model.event import Event, LogLines, SourceHealth, source_health
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
 from cockpit.sources.ray.log_follower import POLL_S, Follower, Locate, LogFile, Trouble
@@ -93,27 +92,16 @@ class LogSource:
                 async for batch in batches:
                     now = self._clock()
                     if isinstance(batch, Trouble):
-                        yield self._health(batch.error, retry_at_s=now + batch.wait_s)
+                        yield source_health(now, self.name, batch.error, now + batch.wait_s)
                         continue
                     if batch:
                         yield LogLines(at_s=now, source=self.name, stream=self.name, lines=batch)
-                    yield self._health()
+                    yield source_health(now, self.name)
         except (NotAllowedError, MissingError) as error:
-            yield self._health(error)
+            yield source_health(self._clock(), self.name, error)
             return
         # Nothing more will come, and nothing is wrong with that.
         yield SourceHealth(at_s=self._clock(), source=self.name, ok=True, absent=True)
-
-    def _health(
-        self, error: CockpitError | None = None, retry_at_s: float | None = None
-    ) -> SourceHealth:
-        return SourceHealth(
-            at_s=self._clock(),
-            source=self.name,
-            ok=error is None,
-            error=one_line(str(error)) if error else "",
-            retry_at_s=retry_at_s,
-        )
 
 
 class JobLogSource(LogSource):
