@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cockpit.session.session import Listener, Session, Source
@@ -19,14 +19,22 @@ POLLED = ("ray", "telemetry")
 
 
 def session_on(
-    cluster: Backend, *, sources: Sequence[str] = POLLED, listeners: Sequence[Listener] = ()
+    cluster: Backend,
+    *,
+    sources: Sequence[str] = POLLED,
+    more: Callable[[], Sequence[Source]] = lambda: (),
+    listeners: Sequence[Listener] = (),
 ) -> Session:
-    """Return a session with those of `POLLED` and `deaths` that are in `sources`; not started."""
+    """Return a session with those of `POLLED` and `deaths` that are in `sources`; not started.
+
+    `more` makes other sources; it is called on the session's loop.
+    """
     pace = pace_of(cluster)
 
     def made() -> Sequence[Source]:
         polled = polled_sources(Dashboard(cluster.dashboard), pace, sources)
-        return (*polled, deaths_source(session, pace)) if "deaths" in sources else polled
+        deaths = (deaths_source(session, pace),) if "deaths" in sources else ()
+        return (*polled, *deaths, *more())
 
     session = Session(cluster, made, pace=pace, listeners=listeners)
     return session

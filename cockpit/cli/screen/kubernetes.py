@@ -17,6 +17,7 @@ from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Event
 from cockpit.model.text import one_line
+from cockpit.session import builder
 from cockpit.session.session import Session, Source
 from cockpit.tui.changes.actions import Connection, Log
 
@@ -68,7 +69,7 @@ def _fleet(configured: KubeConfig) -> Session:
             for context in configured.contexts
         ]
 
-    made = Session(NoCluster(), sources)
+    made = builder.session_on(NoCluster(), sources=(), more=sources)
     made.start()
     return made
 
