@@ -131,6 +131,7 @@ def test_limits_are_shown_in_one_unit_as_they_were_given() -> None:
 PACKAGE = Path(__file__).parents[1] / "cockpit"
 NOT_PROSE = {
     "alerts/prometheus_rules.py",  # durations of PromQL
+    "alerts/rule_file.py",
     "sources/prometheus/history.py",
     "backends/kuberay/resources/describe.py",  # ages as `kubectl describe` prints them
     "tui/widgets/chart/axis.py",  # labels of ticks, as narrow as possible

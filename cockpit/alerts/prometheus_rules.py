@@ -17,7 +17,6 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.bottleneck import MOSTLY_PERCENT
 from cockpit.model.alert import Severity
 
-GROUP_INTERVAL_S = 10
 PREFIX = "ray_cockpit_train_"
 PLACE = "namespace, ray_io_cluster"
 """Labels of the cluster, where the scrape adds them."""
@@ -196,7 +195,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
             "Larger batches a rank, gradient accumulation or compression, fewer nodes apart",
         ),
     ):
-        window = f'{{rank!~"min|max"}}[{_duration(limits.window_s)}]'
+        window = f'{{rank!~"min|max"}}[{prometheus_duration(limits.window_s)}]'
         percent = (
             f"100 * avg by ({RUN}) (clamp_max(avg_over_time({part}{window}) / "
             f"avg_over_time(cockpit:step_time_seconds{window}), 1))"
@@ -208,10 +207,10 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         yield _rule(kind, Severity.INFO, expr, summary, todo, limits)
         expr = f"{percent} >= {_number(most)} {settled}"
         yield _rule(kind, Severity.WARNING, expr, summary, todo, limits)
-    now = f"avg_over_time(cockpit:samples_per_second[{_duration(limits.window_s)}])"
+    now = f"avg_over_time(cockpit:samples_per_second[{prometheus_duration(limits.window_s)}])"
     past = (
-        f"cockpit:samples_per_second[{_duration(limits.regression_past_s)}] "
-        f"offset {_duration(limits.window_s)}"
+        f"cockpit:samples_per_second[{prometheus_duration(limits.regression_past_s)}] "
+        f"offset {prometheus_duration(limits.window_s)}"
     )
     settled_s = limits.warmup_s + limits.window_s + limits.regression_past_s
     yield _rule(
@@ -229,7 +228,8 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         "idle-gpu",
         Severity.WARNING,
         f"max_over_time({PREFIX}gpu_utilization_percent{{{ONE}}}"
-        f"[{_duration(limits.idle_gpu_s)}]) < {_number(limits.idle_gpu_percent)} {on_run} "
+        f"[{prometheus_duration(limits.idle_gpu_s)}]) < {_number(limits.idle_gpu_percent)} "
+        f"{on_run} "
         f"(cockpit:stepping > {_number(limits.warmup_s + limits.idle_gpu_s)})",
         "The GPU of rank {{ $labels.rank }} of run {{ $labels.name }} does nothing",
         "Check that the model is on the device, and that it is the device that Ray gave",
@@ -254,7 +254,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         limits,
     )
     memory, total = f"{PREFIX}gpu_memory_bytes", f"{PREFIX}gpu_memory_total_bytes"
-    window = f"{{{ONE}}}[{_duration(limits.memory_window_s)}]"
+    window = f"{{{ONE}}}[{prometheus_duration(limits.memory_window_s)}]"
     growth = _number(limits.memory_growth_percent / 100)
     settled = f"(cockpit:stepping > {_number(limits.warmup_s + limits.memory_window_s)})"
     yield _rule(
@@ -263,7 +263,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         f"predict_linear({memory}{window}, {_number(limits.memory_horizon_s)}) >= {total} and "
         f"delta({memory}{window}) >= {growth} * {total} {on_run} {settled}",
         "The GPU memory of rank {{ $labels.rank }} of run {{ $labels.name }} will be full within "
-        f"{_duration(limits.memory_horizon_s)}",
+        f"{prometheus_duration(limits.memory_horizon_s)}",
         "Check what is kept from step to step (losses, graphs, caches); save a checkpoint soon",
         limits,
     )
@@ -277,7 +277,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         limits,
     )
     kills = "ray_memory_manager_worker_eviction_total"
-    kept = _duration(limits.memory_kill_s)
+    kept = prometheus_duration(limits.memory_kill_s)
     yield _rule(
         "out-of-memory",
         Severity.WARNING,
@@ -309,50 +309,6 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
     )
 
 
-def text(limits: Thresholds, wrapped: bool = False) -> str:
-    """The rules as YAML: a rule file, or `wrapped` as a PrometheusRule of the operator."""
-    import yaml
-
-    every = f"{GROUP_INTERVAL_S}s"
-    groups = [
-        {
-            "name": "cockpit-recordings",
-            "interval": every,
-            "rules": [{"record": rule.record, "expr": rule.expr} for rule in recordings()],
-        },
-        {
-            "name": "cockpit-alerts",
-            "interval": every,
-            "rules": [_plain(rule) for rule in alert_rules(limits)],
-        },
-    ]
-    made: dict[str, object] = {"groups": groups}
-    if wrapped:
-        made = {
-            "apiVersion": "monitoring.coreos.com/v1",
-            "kind": "PrometheusRule",
-            "metadata": {"name": "cockpit", "labels": {"release": "prometheus"}},
-            "spec": made,
-        }
-    dumped = yaml.safe_dump(made, sort_keys=False, width=100, allow_unicode=True)
-    return f"{HEAD}{dumped}"
-
-
-HEAD = """\
-# cockpit's alerts as rules of Prometheus. Written by `cockpit config rules`: your own thresholds,
-# of [alerts] in the configuration, are in what it prints.
-"""
-
-
-def _plain(rule: AlertRule) -> dict[str, object]:
-    made: dict[str, object] = {"alert": rule.kind, "expr": rule.expr}
-    if rule.for_s:
-        made["for"] = _duration(rule.for_s)
-    made["labels"] = {"severity": rule.severity.value}
-    made["annotations"] = {"summary": rule.summary, "description": rule.todo}
-    return made
-
-
 def _rule(
     kind: str, severity: Severity, expr: str, summary: str, todo: str, limits: Thresholds
 ) -> AlertRule:
@@ -364,6 +320,6 @@ def _number(value: float) -> str:
     return f"{value:.10g}"
 
 
-def _duration(seconds: float) -> str:
+def prometheus_duration(seconds: float) -> str:
     """As Prometheus writes one, in milliseconds where it is no whole number of seconds."""
     return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds * 1000:.0f}ms"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cockpit.alerts import prometheus_rules
+from cockpit.alerts import prometheus_rules, rule_file
 from cockpit.cli.main import main
 from cockpit.config import paths
 from cockpit.insight.detectors.hysteresis import RAISE_AFTER_S
@@ -38,7 +38,7 @@ def documented() -> dict[str, str]:
 
 @pytest.mark.parametrize(("path", "wrapped"), [(FILE, False), (RESOURCE, True)])
 def test_files_have_the_thresholds_and_delays_of_the_alerts(path: Path, wrapped: bool) -> None:
-    assert path.read_text() == prometheus_rules.text(LIMITS, wrapped), (
+    assert path.read_text() == rule_file.text(LIMITS, wrapped), (
         "python -m tests.alerts.test_prometheus_rules writes it"
     )
 
@@ -351,7 +351,7 @@ def check(tests: list[dict[str, Any]], folder: Path) -> subprocess.CompletedProc
 def write() -> None:
     """Write both files."""
     for path, wrapped in ((FILE, False), (RESOURCE, True)):
-        path.write_text(prometheus_rules.text(LIMITS, wrapped))
+        path.write_text(rule_file.text(LIMITS, wrapped))
 
 
 if __name__ == "__main__":

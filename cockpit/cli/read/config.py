@@ -73,10 +73,10 @@ def _keys(args: argparse.Namespace) -> int:
 
 def _rules() -> int:
     """Print the alerts as rules of Prometheus, with the thresholds of the configuration."""
-    from cockpit.alerts import prometheus_rules
+    from cockpit.alerts import rule_file
     from cockpit.insight.detectors.thresholds import parse
 
-    print(prometheus_rules.text(parse(file.read().tables.get("alerts", {}))), end="")
+    print(rule_file.text(parse(file.read().tables.get("alerts", {}))), end="")
     return int(ExitCode.DONE)
 
 

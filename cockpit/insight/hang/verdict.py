@@ -13,11 +13,12 @@ the slow bound, like ranks for which no other waits.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from cockpit import format
 from cockpit.insight.detectors.stuck_start import LACKING, between_since
+from cockpit.insight.hang.groups import group_states, stack_groups
 from cockpit.insight.hang.place import SLOW, Place, place
 from cockpit.insight.hang.sentence import (
     collective_text,
@@ -28,11 +29,10 @@ from cockpit.insight.hang.sentence import (
     rank_text,
     ranks_text,
 )
-from cockpit.insight.hang.types import Confidence, GroupState, Kind, StackGroup, Verdict
+from cockpit.insight.hang.types import Confidence, Kind, StackGroup, Verdict
 from cockpit.insight.hang.waits import Mismatch, Wait, cycle, waits
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
-from cockpit.model.hang import ProcessGroup, Stack
 from cockpit.store.hang import HangView, RankDump
 from cockpit.store.run import AttemptView, RunView
 
@@ -44,7 +44,6 @@ LONGEST_TIMES = 2.0
 """A pause in a place where a rank may take long, against the longest pause before."""
 LACKING_S, STARTING_S = 25.0, 120.0
 """Without ranks: when the cluster lacks resources, and when no reason is known."""
-STACK_GROUPS = 20
 
 
 def verdict(run: RunView, now_s: float) -> Verdict | None:
@@ -239,8 +238,8 @@ class _Case:
             self._bound_s,
             max(dump.at_s for dump in self._dumps.values()),
             tuple(self._evidence(ranks)),
-            tuple(self._groups()),
-            tuple(self._stacks(ranks)),
+            group_states(self._waits),
+            stack_groups(self._dumps, self._places, ranks),
             self._run.max_failures != 0,
         )
 
@@ -277,7 +276,7 @@ class _Case:
 
     def _where(self, causes: Collection[int]) -> list[str]:
         """The place of the causes, and that of most of the others."""
-        groups = self._stacks(causes)
+        groups = stack_groups(self._dumps, self._places, causes)
         of_cause = next((group for group in groups if group.is_cause), None)
         other = next((group for group in groups if not group.is_cause), None)
         parts = []
@@ -323,9 +322,9 @@ class _Case:
         attempt = self._run.attempts.get(self._view.attempt)
         places = {of.rank: of for of in attempt.placements} if attempt is not None else {}
         for rank in sorted(causes)[:3]:
-            placed, known = places.get(rank), self._dumps.get(rank)
-            if placed is not None or known is not None:
-                yield rank_text(rank, placed, known)
+            placed, dump = places.get(rank), self._dumps.get(rank)
+            if placed is not None or dump is not None:
+                yield rank_text(rank, placed, dump)
         for rank, xid in sorted(self._xids(causes).items())[:3]:
             yield f"rank {rank}: Xid {xid} of its GPU"
         if self._waits.implausible:
@@ -343,45 +342,6 @@ class _Case:
         yield f"no progress for {idle}; {pace}, so the bound is {bound}"
         if self._is_unseen_progress():
             yield "the collectives are newer than that: the ranks make progress in other groups"
-
-    def _groups(self) -> list[GroupState]:
-        found: dict[tuple[ProcessGroup, int], list[Wait]] = defaultdict(list)
-        for wait in self._waits.waits:
-            found[wait.group, wait.collective.seq].append(wait)
-        return [
-            GroupState(
-                group.name,
-                group.description,
-                len(group.members),
-                tuple(sorted(wait.rank for wait in of)),
-                tuple(sorted(of[0].missing)),
-                seq,
-                of[0].collective.op,
-                of[0].collective.shape,
-                max(wait.collective.age_s for wait in of),
-                self._last_called(group),
-            )
-            for (group, seq), of in found.items()
-        ]
-
-    def _last_called(self, group: ProcessGroup) -> dict[int, tuple[int, ...]]:
-        by_seq: dict[int, list[int]] = defaultdict(list)
-        for rank, seq in sorted(self._waits.reached.get(group, {}).items()):
-            if rank not in self._waits.implausible:
-                by_seq[seq].append(rank)
-        return {seq: tuple(ranks) for seq, ranks in sorted(by_seq.items())}
-
-    def _stacks(self, causes: Collection[int]) -> list[StackGroup]:
-        by_stack: dict[tuple[bool, Stack], list[int]] = defaultdict(list)
-        for rank, dump in sorted(self._dumps.items()):
-            stack = dump.stack(dump.training) if dump.training is not None else Stack()
-            by_stack[rank in causes, stack].append(rank)
-        groups = [
-            StackGroup(tuple(ranks), self._places[ranks[0]], stack, is_cause)
-            for (is_cause, stack), ranks in by_stack.items()
-        ]
-        groups.sort(key=lambda group: (not group.is_cause, -len(group.ranks)))
-        return groups[:STACK_GROUPS]
 
 
 _KIND_OF = {
