@@ -149,11 +149,11 @@ def verb(number: float, form: str) -> str:
 
 def ranks(numbers: Iterable[int], most: int = 6) -> str:
     """`rank 3`, `ranks 1, 2, 5`, `ranks 1, 2, … (40)`: in order, the first `most` of them."""
-    known = sorted(numbers)
-    text = ", ".join(str(number) for number in known[:most])
-    if len(known) > most:
-        return f"ranks {text}, … ({len(known):,})"
-    return f"{inflected(len(known), 'rank')} {text}"
+    ordered = sorted(numbers)
+    text = ", ".join(str(number) for number in ordered[:most])
+    if len(ordered) > most:
+        return f"ranks {text}, … ({len(ordered):,})"
+    return f"{inflected(len(ordered), 'rank')} {text}"
 
 
 def trimmed(value: float, digits: int) -> str:

@@ -309,11 +309,11 @@ class ClusterActions:
 
     def _rayjob(self, name: str) -> Job | None:
         """Return the RayJob with this job id or resource name."""
-        known = self._jobs()
-        job = known.get(name)
+        jobs = self._jobs()
+        job = jobs.get(name)
         if job is not None:
             return job if job.rayjob else None
-        return next((job for job in known.values() if job.rayjob == name), None)
+        return next((job for job in jobs.values() if job.rayjob == name), None)
 
     def _require_no_rayjob_of_its_own(self, name: str) -> None:
         job = self._rayjob(name)

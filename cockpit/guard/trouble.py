@@ -34,9 +34,9 @@ def hangs(store: Store, now_s: float, wanted: str = "") -> list[Trouble]:
         return []
     found = []
     for run in _of(store, wanted):
-        known = None if run.state.is_over else verdict(run, now_s)
-        if known is not None and known.is_late and known.kind is not Kind.RESOURCES:
-            found.append(_hang(store, run, known))
+        hang = None if run.state.is_over else verdict(run, now_s)
+        if hang is not None and hang.is_late and hang.kind is not Kind.RESOURCES:
+            found.append(_hang(store, run, hang))
     return found
 
 
@@ -100,17 +100,17 @@ class Failures(Struct):
             if attempt is not None and attempt.ended_s is None:
                 self._note_places(store, run, attempt)
         for run_id, number in list(self._placed):
-            known = store.runs.get(run_id)
-            view = known.attempts.get(number) if known is not None else None
+            seen_run = store.runs.get(run_id)
+            view = seen_run.attempts.get(number) if seen_run is not None else None
             if view is None or (view.ended_s is not None and now_s - view.ended_s > HOUR_S):
                 del self._placed[run_id, number]
 
     def _note_places(self, store: Store, run: RunView, attempt: AttemptView) -> None:
         """A pod that was deleted is known from before."""
-        known = {one.rank: one for one in self._placed.get((run.id, attempt.number), ())}
+        placed = {one.rank: one for one in self._placed.get((run.id, attempt.number), ())}
         ranks = [placement.rank for placement in attempt.placements]
         self._placed[run.id, attempt.number] = tuple(
-            one if one.pod else known.get(one.rank, one) for one in targets(store, attempt, ranks)
+            one if one.pod else placed.get(one.rank, one) for one in targets(store, attempt, ranks)
         )
 
     def repeated(self, store: Store, now_s: float, least: int, wanted: str = "") -> list[Trouble]:

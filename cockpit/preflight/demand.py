@@ -6,10 +6,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cockpit.launch.capacity import ALONE, reserved, settings, workers
 from cockpit.launch.environment import size_bytes
 from cockpit.launch.job import bundled_job
 from cockpit.launch.package import training_directory
-from cockpit.launch.room import ALONE, reserved, settings, workers
 from cockpit.launch.submission import BUNDLED, LaunchSpec
 from cockpit.model.decoding.boolean import boolean_variable
 from cockpit.preflight.imports import Imports, imported

@@ -40,8 +40,8 @@ def failed(findings: Iterable[Finding]) -> list[Finding]:
 def attention(findings: Iterable[Finding]) -> list[Finding]:
     """All findings but those that are ok, the failed ones first."""
     states = (State.FAILED, State.WARNING, State.SKIPPED)
-    known = [one for one in findings if one.state in states]
-    return sorted(known, key=lambda one: states.index(one.state))
+    chosen = [one for one in findings if one.state in states]
+    return sorted(chosen, key=lambda one: states.index(one.state))
 
 
 def summary(findings: Sequence[Finding]) -> str:
@@ -57,7 +57,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 def listed(names: Iterable[str], most: int = 3) -> str:
     """`a`, `a and b`, `a, b, c and 4 more`."""
-    known = list(dict.fromkeys(names))
-    if len(known) > most:
-        return f"{', '.join(known[:most])} and {len(known) - most} more"
-    return " and ".join(filter(None, (", ".join(known[:-1]), known[-1]))) if known else ""
+    unique = list(dict.fromkeys(names))
+    if len(unique) > most:
+        return f"{', '.join(unique[:most])} and {len(unique) - most} more"
+    return " and ".join(filter(None, (", ".join(unique[:-1]), unique[-1]))) if unique else ""

@@ -124,9 +124,9 @@ async def _each(
     pods: Iterable[Pod],
     ask: Callable[[Pod], Awaitable[T]],
     ends_s: float,
-    late: Callable[[], T],
+    no_answer: Callable[[], T],
 ) -> dict[str, T]:
-    """Ask all pods, some at the same time; by name, `late()` of those without an answer in time."""
+    """Ask all pods, some at the same time; by name, `no_answer()` of a pod that is late."""
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(pod: Pod) -> T:
@@ -137,7 +137,7 @@ async def _each(
     try:
         if tasks:
             await asyncio.wait(tasks.values(), timeout=max(0.0, ends_s - time.monotonic()))
-        return {name: task.result() if task.done() else late() for name, task in tasks.items()}
+        return {name: task.result() if task.done() else no_answer() for name, task in tasks.items()}
     finally:
         for task in tasks.values():
             task.cancel()

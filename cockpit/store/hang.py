@@ -60,8 +60,8 @@ class HangView(Struct):
         self.at_s, self.silent = event.at_s, event.silent
         for dump in event.dumps:
             if dump.number > 0:
-                known = _within(dump, len(event.stacks), len(event.groups))
-                self.dumps[dump.rank] = RankDump(known, event.at_s, event.stacks, event.groups)
+                bounded = _within(dump, len(event.stacks), len(event.groups))
+                self.dumps[dump.rank] = RankDump(bounded, event.at_s, event.stacks, event.groups)
             else:
                 self.dumps.pop(dump.rank, None)
         if not self.dumps:
@@ -77,8 +77,8 @@ class HangView(Struct):
     def progressed(self, samples: Iterable[RankSample]) -> None:
         """Add samples. They may be older than the previous dump: both use the same clock."""
         for sample in samples:
-            known = self.dumps.get(sample.rank)
-            if known is not None and sample.at_s > known.dump.at_s:
+            last = self.dumps.get(sample.rank)
+            if last is not None and sample.at_s > last.dump.at_s:
                 del self.dumps[sample.rank]
 
 

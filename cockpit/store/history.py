@@ -129,21 +129,21 @@ class Past(Struct):
         return [self.pods[name] for name in names if name in self.pods]
 
     def _pod(self, pod: Pod, at_s: float, *, is_first: bool) -> None:
-        known = self.pods.get(pod.name)
-        if known is None:
+        past = self.pods.get(pod.name)
+        if past is None:
             seen_s = min(at_s, pod.created_s or at_s) if is_first else at_s
-            known = PodPast(pod.name, pod.group, pod.node_type, seen_s, pod.ip)
-        elif pod.ip and pod.ip != known.ip:
-            known = replace(known, ip=pod.ip)
-        last = known.states[-1] if known.states else None
+            past = PodPast(pod.name, pod.group, pod.node_type, seen_s, pod.ip)
+        elif pod.ip and pod.ip != past.ip:
+            past = replace(past, ip=pod.ip)
+        last = past.states[-1] if past.states else None
         if last is None or (last.phase, last.ready, last.restarts) != (
             pod.phase,
             pod.ready,
             pod.restarts,
         ):
             state = PodState(at_s, pod.phase, pod.ready, pod.restarts)
-            known = replace(known, states=(*known.states, state)[-STATES_KEPT:])
-        self.pods[pod.name] = known
+            past = replace(past, states=(*past.states, state)[-STATES_KEPT:])
+        self.pods[pod.name] = past
         if pod.phase is PodPhase.FAILED:
             self._note_removed(pod.name, pod.ended_s or at_s)
 

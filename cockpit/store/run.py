@@ -198,13 +198,13 @@ class RunView(Struct):
             if rank.sample is not None and rank.sample.attempt == newest
         ]
         for name, metric in CURVES.items():
-            known = [value for value in map(attrgetter(name), live) if value is not None]
-            if not known:
+            values = [value for value in map(attrgetter(name), live) if value is not None]
+            if not values:
                 continue
-            total = _sum(known) if all(map(math.isfinite, known)) else math.nan
-            self.curves.append(name, at_s, total if metric.total else total / len(known))
-            if metric.band and len(known) >= BAND_RANKS:
-                self._band(name, at_s, *_tenths(known))
+            total = _sum(values) if all(map(math.isfinite, values)) else math.nan
+            self.curves.append(name, at_s, total if metric.total else total / len(values))
+            if metric.band and len(values) >= BAND_RANKS:
+                self._band(name, at_s, *_tenths(values))
 
     def take_spreads(self, event: RankSampled) -> None:
         """Fold in one tick of a large world: some ranks, and the spreads over all of them."""

@@ -15,8 +15,8 @@ from cockpit.cli.change.launch import arguments as launch_arguments
 from cockpit.cli.change.launch_spec import spec as spec_of
 from cockpit.cli.options import connect
 from cockpit.cli.options.parser import Parser
+from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
-from cockpit.launch.room import beside, shortage
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.cluster import Resources, WorkerGroup
 from cockpit.model.error import UsageError

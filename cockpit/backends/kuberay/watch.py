@@ -189,8 +189,10 @@ class ClusterWatch:
         kind, pods = self._kinds.get("cluster"), self._kinds.get("pods")
         if not any(each.news for each in self._kinds.values()):
             return
-        known = {name: each.objects.values() for name, each in self._kinds.items()}
-        found = explained(known.get("pods", ()), known.get("events", ()), known.get("machines", ()))
+        by_kind = {name: each.objects.values() for name, each in self._kinds.items()}
+        found = explained(
+            by_kind.get("pods", ()), by_kind.get("events", ()), by_kind.get("machines", ())
+        )
         self._pods = self._crash_logs.of(found)
         cluster = self.cluster
         if kind is not None:
@@ -244,8 +246,8 @@ class ClusterWatch:
             yield from self._if_new(MachinesListed(at_s=now, source=SOURCE, machines=listed))
         if jobs is not None and jobs.news and jobs.complete:
             jobs.news = False
-            known: Collection[Job] = jobs.objects.values()
-            newest = tuple(sorted(known, key=lambda job: -(job.started_s or 0.0)))
+            found_jobs: Collection[Job] = jobs.objects.values()
+            newest = tuple(sorted(found_jobs, key=lambda job: -(job.started_s or 0.0)))
             yield from self._if_new(JobsListed(at_s=now, source=SOURCE, jobs=newest))
         yield from self._notices()
 

@@ -17,9 +17,9 @@ from cockpit.cli.read.logs import follow_job
 from cockpit.config import file
 from cockpit.format import bytes_text, in_seconds, plural
 from cockpit.launch import mlflow_server, submission
+from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.folder import Folder, Why, folder
 from cockpit.launch.rayjob import RayJobOptions, resource_name
-from cockpit.launch.room import beside, shortage
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.run import JobStatus
 from cockpit.model.text import one_line

@@ -112,15 +112,15 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
         yield f"Checkpoint: {_checkpoint(run.checkpoint, run.checkpoint_s, now_s)}"
 
 
-def _checkpoint(known: Checkpoint, at_s: float | None, now_s: float) -> str:
-    parts = [] if known.step is None else [f"step {known.step}"]
+def _checkpoint(checkpoint: Checkpoint, at_s: float | None, now_s: float) -> str:
+    parts = [] if checkpoint.step is None else [f"step {checkpoint.step}"]
     if at_s is not None:
         parts.append(f"{format.age(now_s - at_s)} ago")
-    if known.size_bytes is not None:
-        parts.append(_size(known.size_bytes))
-    if known.took_s is not None:
-        parts.append(f"taken in {format.duration(known.took_s)}")
-    return ", ".join([*parts, one_line(known.path)])
+    if checkpoint.size_bytes is not None:
+        parts.append(_size(checkpoint.size_bytes))
+    if checkpoint.took_s is not None:
+        parts.append(f"taken in {format.duration(checkpoint.took_s)}")
+    return ", ".join([*parts, one_line(checkpoint.path)])
 
 
 def _size(size_bytes: int) -> str:

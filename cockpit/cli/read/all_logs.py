@@ -16,7 +16,7 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.logs.block import LineFilter
 from cockpit.logs.merge import Merge, text_of
-from cockpit.logs.moment import FORMS, moment
+from cockpit.logs.time_argument import FORMS, parse_time
 from cockpit.logs.types import Row
 from cockpit.model.clock import server_time
 from cockpit.model.error import ExitCode, UsageError
@@ -53,7 +53,7 @@ def _filter(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> LineFi
 
 def _moment(flag: str, text: str, now_s: float) -> float:
     try:
-        return moment(text, now_s)
+        return parse_time(text, now_s)
     except ValueError as error:
         raise UsageError(f"{flag} {text!r} is no time.", todo=f"Write {FORMS}.") from error
 

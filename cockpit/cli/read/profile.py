@@ -143,12 +143,12 @@ def process_of(session: Session, rank: str) -> Process:
     if view is not None and view.placement is not None:
         placed = view.placement
         return Process(placed.pid, placed.node_ip, placed.node_id)
-    known = [one.rank for one in ranks_in_order(run)] if run else []
-    if not known and (found := session.call(_of_train(session, int(rank)))) is not None:
+    ranks = [one.rank for one in ranks_in_order(run)] if run else []
+    if not ranks and (found := session.call(_of_train(session, int(rank)))) is not None:
         return found
     why = "No training run is known on this cluster."
     if run is not None:
-        text = few(tuple(known)) if known else "none yet"
+        text = few(tuple(ranks)) if ranks else "none yet"
         why = f"The ranks of {run.name or run.id} are: {text}."
     raise UsageError(f"There is no rank {rank}.", why, "See: cockpit runs")
 

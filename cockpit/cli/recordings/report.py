@@ -147,8 +147,8 @@ def _read(name: str) -> tuple[str, str, Document]:
         if recording.dropped:
             trouble.append(f"Its recorder lost {recording.dropped:,} events.")
         if run.started_s and recording.begin_s > run.started_s + 5:
-            late = recording.begin_s - run.started_s
-            trouble.append(f"It was recorded from {in_seconds(late, 0)} after its start on.")
+            missing_s = recording.begin_s - run.started_s
+            trouble.append(f"It was recorded from {in_seconds(missing_s, 0)} after its start on.")
         text = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
         return (
             _plain(text),

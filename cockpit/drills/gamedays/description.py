@@ -12,7 +12,7 @@ from cockpit.drills.gamedays.gameday import Expect, GameDay, Inject, Launch, Ste
 from cockpit.drills.gamedays.runner import missing
 from cockpit.drills.plan.plan import ProbeSpec
 from cockpit.format import in_seconds
-from cockpit.launch.room import beside
+from cockpit.launch.capacity import beside
 from cockpit.model.cluster import Capability
 from cockpit.model.run import Job
 from cockpit.model.text import one_line

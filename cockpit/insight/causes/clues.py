@@ -290,7 +290,7 @@ def _of_nodes(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue
 
 def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator[Clue]:
     """Nodes that were dead when first seen: the time is unknown, but no later attempt used them."""
-    known = {death.id for death in store.past.deaths}
+    already_dead = {death.id for death in store.past.deaths}
     later = {
         placement.node_id
         for number, other in run.attempts.items()
@@ -298,7 +298,7 @@ def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator
         for placement in other.placements
     }
     hosting = {placement.node_id for placement in attempt.placements}
-    for node_id in sorted(hosting - known - later):
+    for node_id in sorted(hosting - already_dead - later):
         node = store.nodes.get(node_id)
         if node is not None and not node.alive:
             ranks = tuple(p.rank for p in attempt.placements if p.node_id == node_id)
@@ -352,11 +352,11 @@ def _of_drills(
         hit = drill.run_id == run.id and drill.attempt in (0, attempt.number)
         if names is None or not hit or not _is_near(drill.injected_s, attempt, end_s):
             continue
-        known = [clue for clue in others if not clue.is_victim and clue.weight >= EXCEPTION]
+        strong = [clue for clue in others if not clue.is_victim and clue.weight >= EXCEPTION]
         agreeing = max(
-            (clue for clue in known if clue.category in names), key=_weight, default=None
+            (clue for clue in strong if clue.category in names), key=_weight, default=None
         )
-        contradicting = [clue for clue in known if clue.category not in {*names, *EFFECTS}]
+        contradicting = [clue for clue in strong if clue.category not in {*names, *EFFECTS}]
         yield Clue(
             agreeing.category if agreeing is not None else names[0],
             OTHER_DRILL_WEIGHT if contradicting and agreeing is None else DRILL_WEIGHT,
@@ -392,8 +392,8 @@ def _located(store: Store, attempt: AttemptView, clue: Clue) -> Clue:
             name = pod.name if pod is not None else next(removed, "")
             return replace(clue, pod=name, node=clue.node or node)
     elif clue.pod and not clue.ranks:
-        known = store.past.pods.get(clue.pod)
-        ip = store.pods[clue.pod].ip if clue.pod in store.pods else known.ip if known else ""
+        past_pod = store.past.pods.get(clue.pod)
+        ip = store.pods[clue.pod].ip if clue.pod in store.pods else past_pod.ip if past_pod else ""
         ranks = tuple(p.rank for p in attempt.placements if ip and p.node_ip == ip)
         return replace(clue, ranks=ranks)
     return clue

@@ -55,15 +55,15 @@ def causes_of_run(store: Store, run: RunView, newest: int | None = None) -> tupl
     for number in sorted(run.attempts)[-(newest or 0) :]:
         attempt = run.attempts[number]
         if ended_badly(attempt):
-            known = clues_of.of_attempt(store, run, attempt)
+            clues = clues_of.of_attempt(store, run, attempt)
             end = _End(attempt.reason, run.submission_id, attempt.ended_s, run.id, number)
-            cause = _cause(known, end)
+            cause = _cause(clues, end)
             found.append(_advised(cause, found))
     if not run.attempts and run.state in (RunState.ERRORED, RunState.ABORTED):
         job = store.jobs.get(run.submission_id)
-        known = list(clues_of.of_reason(run.message, "Ray Train", run.ended_s))
-        known += clues_of.of_job(job) if job is not None else ()
-        found.append(_cause(known, _End(run.message, run.submission_id, run.ended_s, run.id)))
+        clues = list(clues_of.of_reason(run.message, "Ray Train", run.ended_s))
+        clues += clues_of.of_job(job) if job is not None else ()
+        found.append(_cause(clues, _End(run.message, run.submission_id, run.ended_s, run.id)))
     return tuple(found)
 
 
@@ -82,8 +82,8 @@ def cause_of_job(store: Store, job: Job) -> Cause | None:
         within = ended_s is None or (job.ended_s or 0.0) - ended_s <= clues_of.LOG_TAIL_S
         if within and last.attempt == newest_number:
             return last
-    known = [*clues_of.of_job(job), *clues_of.of_excerpts(store, job.id, 0, job.ended_s)]
-    return _cause(known, _End(job.message, job.id, job.ended_s))
+    clues = [*clues_of.of_job(job), *clues_of.of_excerpts(store, job.id, 0, job.ended_s)]
+    return _cause(clues, _End(job.message, job.id, job.ended_s))
 
 
 def newest_cause(store: Store) -> Cause | None:
@@ -110,11 +110,11 @@ class _End(Struct, frozen=True):
     attempt: int | None = None
 
 
-def _cause(known: Sequence[Clue], end: _End) -> Cause:
-    culprits = [clue for clue in known if not clue.is_victim]
+def _cause(clues: Sequence[Clue], end: _End) -> Cause:
+    culprits = [clue for clue in clues if not clue.is_victim]
     best = clues_of.earliest(culprits)
     if best is None:
-        return _unknown(known, end)
+        return _unknown(clues, end)
     who = _who(best, culprits)
     advice, advice_reason = ADVICE[best.category]
     return Cause(
@@ -133,12 +133,12 @@ def _cause(known: Sequence[Clue], end: _End) -> Cause:
         ended_s=end.ended_s,
         quote=best.quote,
         quoted_from=best.quoted_from,
-        evidence=tuple(_evidence(best, known)),
+        evidence=tuple(_evidence(best, clues)),
     )
 
 
-def _unknown(known: Sequence[Clue], end: _End) -> Cause:
-    victims = [clue for clue in known if clue.is_victim]
+def _unknown(clues: Sequence[Clue], end: _End) -> Cause:
+    victims = [clue for clue in clues if clue.is_victim]
     if victims:
         ranks = sorted({rank for clue in victims for rank in clue.ranks})
         who = format.ranks(ranks).capitalize() if ranks else "A rank"
@@ -202,9 +202,9 @@ def _subject(who: Clue, best: Clue) -> str:
     return best.subject or "The run"
 
 
-def _evidence(best: Clue, known: Iterable[Clue]) -> Iterable[str]:
+def _evidence(best: Clue, clues: Iterable[Clue]) -> Iterable[str]:
     """Other reports than the cause, culprits first and then in order of time."""
-    others = [clue for clue in known if clue is not best and clue.quote != best.quote]
+    others = [clue for clue in clues if clue is not best and clue.quote != best.quote]
     others.sort(key=lambda clue: (clue.is_victim, -clue.weight, clue.at_s or 0.0))
     lines = dict.fromkeys(
         f"{'victim' if clue.is_victim else clue.category.value}, {clue.quoted_from}: "

@@ -66,10 +66,10 @@ _OF_STATE = {
 
 def began_s(run: RunView) -> float | None:
     """The first thing that is known of the run."""
-    known = [run.started_s] if run.started_s else []
-    known += [run.phases[0][0]] if run.phases else []
+    starts = [run.started_s] if run.started_s else []
+    starts += [run.phases[0][0]] if run.phases else []
     firsts = [a.started_s or a.first_step_s for a in run.attempts.values()]
-    return min([*known, *(at_s for at_s in firsts if at_s is not None)], default=None)
+    return min([*starts, *(at_s for at_s in firsts if at_s is not None)], default=None)
 
 
 def stretches(run: RunView, now_s: float) -> list[Stretch]:

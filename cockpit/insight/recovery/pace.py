@@ -68,8 +68,8 @@ def pace_before(run: RunView, at_s: float, samples_per_s: float | None = None) -
     rates = [rate for rate in _rates(curve, finite(reported)) if rate > 0]
     if len(reported_s) < BELOW_RECORDS or len(rates) < BELOW_RECORDS:
         return Pace(curve, samples_per_s, 0.0, interval, _step_s(times, steps))
-    known = samples_per_s if curve == "samples_per_s" else None
-    return Pace(curve, known or median(rates), spread(rates), interval, _step_s(times, steps))
+    level = samples_per_s if curve == "samples_per_s" else None
+    return Pace(curve, level or median(rates), spread(rates), interval, _step_s(times, steps))
 
 
 def _before(series: Series, at_s: float) -> tuple[list[float], list[float]]:
@@ -150,12 +150,12 @@ def stalls(
 ) -> Iterator[tuple[float, float]]:
     """(last record, next one) around each; infinity for the one in progress at `last_update_s`."""
     first, last = max(0, bisect_left(times, since_s) - 1), bisect_right(times, until_s)
-    known = times[first:last]
-    for before, after in pairwise(known):
+    recorded = times[first:last]
+    for before, after in pairwise(recorded):
         if after - before > limit_s:
             yield before, after
-    if len(known) and min(last_update_s, until_s) - known[-1] > limit_s:
-        yield known[-1], float("inf")
+    if len(recorded) and min(last_update_s, until_s) - recorded[-1] > limit_s:
+        yield recorded[-1], float("inf")
 
 
 def step_at(run: RunView, at_s: float) -> float | None:

@@ -38,7 +38,7 @@ def network(pairs: Sequence[Pair], target: Target) -> Iterator[Finding]:
         return
     pods = {pod.name: pod for pod in target.pods}
     slow = _slow(measured, pods)
-    late = _late(measured)
+    slow_to_answer = _late(measured)
     if slow:
         yield _finding(
             slow,
@@ -47,9 +47,9 @@ def network(pairs: Sequence[Pair], target: Target) -> Iterator[Finding]:
             "slow",
             State.FAILED if slow[0].bytes_per_s < LEAST_BYTES_PER_S else State.WARNING,
         )
-    if late := [pair for pair in late if pair not in slow]:
-        yield _finding(late, measured, pods, "late", State.WARNING)
-    if not slow and not late and not broken:
+    if slow_to_answer := [pair for pair in slow_to_answer if pair not in slow]:
+        yield _finding(slow_to_answer, measured, pods, "late", State.WARNING)
+    if not slow and not slow_to_answer and not broken:
         least = min(measured, key=lambda pair: pair.bytes_per_s)
         yield Finding(NAME, State.OK, f"at least {_numbers(least)} ({least.one} and {least.two})")
 

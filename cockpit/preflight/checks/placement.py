@@ -123,7 +123,9 @@ def quota(
     now = sum(fits(target.cpus(pod), target.gpus(pod), demand) for pod in target.pods)
     lacking = 0 if demand.workers is None or demand.only_head else demand.workers - now
     by_group = {name: [one for one in of if one.group == name] for name in groups}
-    allowed = {name: min(one.pods for one in known) for name, known in by_group.items() if known}
+    allowed = {
+        name: min(one.pods for one in of_group) for name, of_group in by_group.items() if of_group
+    }
     more = sum(_in_pod(groups[name], target, demand) * pods for name, pods in allowed.items())
     least = min(of, key=lambda one: one.pods)
     found = (
@@ -159,13 +161,13 @@ def gpus(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterator
     fewer: dict[str, str] = {}
     seen_in_all = 0
     for pod in target.pods:
-        known = facts.get(pod.name)
-        if known is None:
+        pod_facts = facts.get(pod.name)
+        if pod_facts is None:
             continue
-        seen_in_all += known.gpus
+        seen_in_all += pod_facts.gpus
         asked = max(pod.gpus, target.gpus(pod))
-        if known.gpus < asked:
-            fewer[pod.name] = f"{plural(asked, 'GPU')}, but sees {known.gpus}"
+        if pod_facts.gpus < asked:
+            fewer[pod.name] = f"{plural(asked, 'GPU')}, but sees {pod_facts.gpus}"
     if fewer:
         first, what = next(iter(fewer.items()))
         yield Finding(
@@ -193,5 +195,5 @@ def gpus(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterator
 
 
 def _sees(pod: Pod, facts: Mapping[str, Facts]) -> bool:
-    known = facts.get(pod.name)
-    return pod.node_type is NodeType.WORKER and known is not None and known.gpus > 0
+    pod_facts = facts.get(pod.name)
+    return pod.node_type is NodeType.WORKER and pod_facts is not None and pod_facts.gpus > 0

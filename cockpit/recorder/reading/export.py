@@ -226,12 +226,12 @@ def write(
 
     with ExitStack() as stack:
         for name, row in rows:
-            held = waiting.setdefault(name, [])
-            held.append(row)
-            if len(held) >= ROWS_AT_ONCE:
+            batch = waiting.setdefault(name, [])
+            batch.append(row)
+            if len(batch) >= ROWS_AT_ONCE:
                 flush(name)
-        for name, held in waiting.items():
-            if held:
+        for name, batch in waiting.items():
+            if batch:
                 flush(name)
     return counts
 

@@ -296,13 +296,13 @@ async def _split_lines(
     A line is cut at `limit_bytes`: at most the limit and one chunk are held in memory. `torn`: also
     yield bytes after the last newline as a line.
     """
-    held = bytearray()
+    line_start = bytearray()
     async for chunk in chunks:
         *whole, rest = chunk.split(b"\n")
         if whole:
-            held += whole[0][: limit_bytes - len(held)]
-            yield [bytes(held), *(line[:limit_bytes] for line in whole[1:])]
-            held.clear()
-        held += rest[: limit_bytes - len(held)]
-    if torn and held:
-        yield [bytes(held)]
+            line_start += whole[0][: limit_bytes - len(line_start)]
+            yield [bytes(line_start), *(line[:limit_bytes] for line in whole[1:])]
+            line_start.clear()
+        line_start += rest[: limit_bytes - len(line_start)]
+    if torn and line_start:
+        yield [bytes(line_start)]

@@ -66,44 +66,44 @@ class TrainRunsSource(PollingSource):
         runs = await self._dashboard.train_runs()
         theirs = self._telemetry_ids()
         for run in reversed(runs):
-            known = self._reported.setdefault(run.id, _Reported(self._monotonic()))
-            if self._is_mine(run, known, theirs):
-                for event in self._news(run, known):
+            reported = self._reported.setdefault(run.id, _Reported(self._monotonic()))
+            if self._is_mine(run, reported, theirs):
+                for event in self._news(run, reported):
                     yield event
         yield self.health(absent=not runs, error="" if runs else NO_RUNS)
 
-    def _is_mine(self, run: TrainRun, known: _Reported, theirs: Collection[str] | None) -> bool:
+    def _is_mine(self, run: TrainRun, reported: _Reported, theirs: Collection[str] | None) -> bool:
         if theirs is not None and (run.id in theirs or run.job_id in theirs):
             return False
         # States are reported in order of time: a state that is reported too soon here would hide
         # the earlier states of telemetry.
-        return known.newest is not None or self._monotonic() - known.seen_s >= self._awaited_s
+        return reported.newest is not None or self._monotonic() - reported.seen_s >= self._awaited_s
 
-    def _news(self, run: TrainRun, known: _Reported) -> Iterator[Event]:
+    def _news(self, run: TrainRun, reported: _Reported) -> Iterator[Event]:
         """The changes since the last report; at first, everything."""
-        if known.newest is None:
-            yield self._state(run, known, run.started_s, RunState.INITIALIZING)
+        if reported.newest is None:
+            yield self._state(run, reported, run.started_s, RunState.INITIALIZING)
         up = [attempt for attempt in run.attempts if attempt.workers]  # as telemetry counts them
         for number, attempt in enumerate(up, start=1):
-            yield from self._attempt(run, known, number, attempt)
+            yield from self._attempt(run, reported, number, attempt)
         if run.ended_s is not None:
             at_s = run.ended_s
-        elif known.newest is not None and known.newest.state is RunState.INITIALIZING and up:
+        elif reported.newest is not None and reported.newest.state is RunState.INITIALIZING and up:
             at_s = up[-1].started_s
         else:
             at_s = self._clock()
-        before = known.newest
-        event = self._state(run, known, at_s, run.state)
+        before = reported.newest
+        event = self._state(run, reported, at_s, run.state)
         if before is None or _differs(before, event):
             yield event
         else:
-            known.newest = before
+            reported.newest = before
 
-    def _state(self, run: TrainRun, known: _Reported, at_s: float, state: RunState) -> RunSeen:
+    def _state(self, run: TrainRun, reported: _Reported, at_s: float, state: RunState) -> RunSeen:
         size = next((len(at.workers) for at in reversed(run.attempts) if at.workers), None)
         # Never before earlier reports: the cluster's clock and this host's may differ.
-        at_s = max(at_s, known.newest.at_s) if known.newest else at_s
-        known.newest = RunSeen(
+        at_s = max(at_s, reported.newest.at_s) if reported.newest else at_s
+        reported.newest = RunSeen(
             at_s=at_s,
             source=self.name,
             run_id=run.id,
@@ -115,13 +115,13 @@ class TrainRunsSource(PollingSource):
             message=run.detail if state is run.state and state in _FAILED else "",
             max_failures=run.max_failures,
         )
-        return known.newest
+        return reported.newest
 
     def _attempt(
-        self, run: TrainRun, known: _Reported, number: int, attempt: TrainAttempt
+        self, run: TrainRun, reported: _Reported, number: int, attempt: TrainAttempt
     ) -> Iterator[Event]:
-        if number not in known.begun:
-            known.begun.add(number)
+        if number not in reported.begun:
+            reported.begun.add(number)
             yield AttemptStarted(
                 at_s=attempt.started_s,
                 source=self.name,
@@ -132,8 +132,8 @@ class TrainRunsSource(PollingSource):
                     for one in sorted(attempt.workers, key=lambda one: one.rank)
                 ),
             )
-        if attempt.ended_s is not None and number not in known.ended:
-            known.ended.add(number)
+        if attempt.ended_s is not None and number not in reported.ended:
+            reported.ended.add(number)
             yield AttemptEnded(
                 at_s=attempt.ended_s,
                 source=self.name,

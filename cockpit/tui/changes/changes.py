@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 async def scale(app: AppBase, group: str, replicas: str) -> None:
     """To `3`, or by `+1`."""
     actions = allowed(app, "scale", "Nothing was scaled.")
-    known = app.store.groups.get(group)
-    if known is None:
+    current = app.store.groups.get(group)
+    if current is None:
         names = ", ".join(app.store.groups) or "none yet"
         raise UsageError(f"There is no worker group {group!r}.", f"Groups: {names}.")
-    plan = plan_scale(known, wanted_replicas(replicas, known))
+    plan = plan_scale(current, wanted_replicas(replicas, current))
     if plan.after is None or plan.after == plan.before:
         raise UsageError(
-            f"Group {group} stays at {unit(plan.before, known)}.",
+            f"Group {group} stays at {unit(plan.before, current)}.",
             f"It may have {plan.low} to {plan.high}.",
         )
     uid = app.store.uid

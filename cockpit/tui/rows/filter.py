@@ -98,8 +98,8 @@ def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> 
             continue
         name, by, value = match["name"].casefold(), match["by"], match["value"]
         if name not in names:
-            known = ", ".join(sorted(set(names)))
-            problem = f"nothing is called {match['name']} here; there is {known}"
+            columns = ", ".join(sorted(set(names)))
+            problem = f"nothing is called {match['name']} here; there is {columns}"
         elif by in _COMPARE and number(value) is None:
             problem = f"{value} is no number to compare {match['name']} with"
         else:
@@ -125,10 +125,10 @@ def ordered(lines: list[T], value: Callable[[T], Value] | None, *, down: bool) -
     """Sort by a value, NaN as the largest, with unknown values last; without `value`, unsorted."""
     if value is None:
         return lines[::-1] if down else lines
-    known = [(key, line) for line in lines if (key := value(line)) not in (None, "")]
+    with_value = [(key, line) for line in lines if (key := value(line)) not in (None, "")]
     unknown = [line for line in lines if value(line) in (None, "")]
-    known.sort(key=lambda pair: sort_key(pair[0]), reverse=down)
-    return [line for _, line in known] + unknown
+    with_value.sort(key=lambda pair: sort_key(pair[0]), reverse=down)
+    return [line for _, line in with_value] + unknown
 
 
 def number(text: str) -> float | None:

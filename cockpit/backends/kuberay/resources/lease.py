@@ -46,14 +46,16 @@ async def hold(
         }
         await _won(ref, client.create(_leases(ref), body), ttl_s)
         return
-    held = mapping(lease, "spec")
-    owner = text(held, "holderIdentity")
+    lease_spec = mapping(lease, "spec")
+    owner = text(lease_spec, "holderIdentity")
     version = text(mapping(lease, "metadata"), "resourceVersion")
     if owner and owner != holder and (not expired or expired != version):
-        raise _taken(ref, owner, version, _duration_s(held, ttl_s), _is_current(held, now))
+        raise _taken(
+            ref, owner, version, _duration_s(lease_spec, ttl_s), _is_current(lease_spec, now)
+        )
     if owner != holder:
         spec["acquireTime"] = now.strftime(_TIME)
-        spec["leaseTransitions"] = whole(held, "leaseTransitions") + 1
+        spec["leaseTransitions"] = whole(lease_spec, "leaseTransitions") + 1
     change = {"metadata": {"resourceVersion": version}, "spec": spec}
     await _won(ref, client.patch(path, change, kind="merge"), ttl_s)
 
@@ -76,12 +78,12 @@ async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
 async def holder(client: KubeClient, ref: ClusterRef) -> str:
     """Whose the Lease is, by this machine's clock; empty: no holder's."""
     try:
-        held = mapping(await client.get(f"{_leases(ref)}/{_name(ref)}"), "spec")
+        lease_spec = mapping(await client.get(f"{_leases(ref)}/{_name(ref)}"), "spec")
     except KubeError as error:
         if error.status != 404:
             raise
         return ""
-    return text(held, "holderIdentity") if _is_current(held, datetime.now(UTC)) else ""
+    return text(lease_spec, "holderIdentity") if _is_current(lease_spec, datetime.now(UTC)) else ""
 
 
 async def _won(ref: ClusterRef, asked: Any, ttl_s: float) -> None:
@@ -106,16 +108,16 @@ def _taken(
     )
 
 
-def _duration_s(held: Mapping[str, Any], ttl_s: float) -> float:
-    return float(whole(held, "leaseDurationSeconds")) or ttl_s
+def _duration_s(lease_spec: Mapping[str, Any], ttl_s: float) -> float:
+    return float(whole(lease_spec, "leaseDurationSeconds")) or ttl_s
 
 
-def _is_current(held: Mapping[str, Any], now: datetime) -> bool:
+def _is_current(lease_spec: Mapping[str, Any], now: datetime) -> bool:
     try:
-        renewed = datetime.strptime(text(held, "renewTime"), _TIME).replace(tzinfo=UTC)
+        renewed = datetime.strptime(text(lease_spec, "renewTime"), _TIME).replace(tzinfo=UTC)
     except ValueError:
         return False
-    duration = timedelta(seconds=min(86_400, whole(held, "leaseDurationSeconds")))
+    duration = timedelta(seconds=min(86_400, whole(lease_spec, "leaseDurationSeconds")))
     return renewed <= now + SKEW and now < renewed + duration
 
 

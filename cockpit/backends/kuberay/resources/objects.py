@@ -215,15 +215,15 @@ def ray_job(raw: Any) -> Job:
     name = text(meta, "name")
     deployment = text(status, "jobDeploymentStatus")
     label = text(status, "jobStatus")
-    known = _STATUSES.get(label) or _ENDED.get(deployment) or JobStatus.PENDING
-    if not known.is_over and deployment in _ENDED:
-        known = _ENDED[deployment]  # it failed before it was ever submitted
+    job_status = _STATUSES.get(label) or _ENDED.get(deployment) or JobStatus.PENDING
+    if not job_status.is_over and deployment in _ENDED:
+        job_status = _ENDED[deployment]  # it failed before it was ever submitted
     elif deployment == "Suspended":
-        known = JobStatus.STOPPED
+        job_status = JobStatus.STOPPED
     return Job(
         id=text(status, "jobId") or text(spec, "jobId") or name,
         entrypoint=masked(text(spec, "entrypoint", 2000)),
-        status=known,
+        status=job_status,
         message=masked(text(status, "message", 2000)) or text(status, "reason"),
         started_s=seconds(status.get("startTime")) or seconds(meta.get("creationTimestamp")),
         ended_s=seconds(status.get("endTime")) or None,

@@ -162,9 +162,9 @@ def _terminating(raw: Mapping[str, Any]) -> str:
     disrupted = _condition(raw, "DisruptionTarget")
     if text(disrupted, "status") == "True":
         found += f", {_disruption(text(disrupted, 'reason'))}"
-    held = mapping(raw, "metadata").get("finalizers")
-    if isinstance(held, list) and held:
-        found += f", held by {one_line(str(held[0]))}"
+    finalizers = mapping(raw, "metadata").get("finalizers")
+    if isinstance(finalizers, list) and finalizers:
+        found += f", held by {one_line(str(finalizers[0]))}"
     return found
 
 

@@ -87,11 +87,11 @@ class CurveBuilder(Struct):
 
     def _ranks(self, plot: Plot, ranks: Sequence[RankView], now_s: float) -> tuple[int, ...]:
         moment = int(now_s // CHOSEN_FOR_S)
-        known = self._chosen.get(plot.id)
-        if known is None or known[0] != moment:
-            known = moment, outliers(ranks, plot.curve, COLOURS)
-            self._chosen[plot.id] = known
-        return known[1]
+        cached = self._chosen.get(plot.id)
+        if cached is None or cached[0] != moment:
+            cached = moment, outliers(ranks, plot.curve, COLOURS)
+            self._chosen[plot.id] = cached
+        return cached[1]
 
     def _curve(
         self,

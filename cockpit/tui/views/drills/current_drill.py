@@ -68,11 +68,11 @@ def injected(store: Store, record_id: str) -> list[Drill]:
 
 def live(store: Store, view: DrillView, readings: Mapping[str, Reading] | None = None) -> Live:
     """As measured by now. `readings`: of the run just before each fault, where they are known."""
-    known = readings or {}
+    before = readings or {}
     if view.record is not None and view.record.recoveries:
         return Live(view, view.record.recoveries)
     return Live(
-        view, tuple(recovery(store, one, known.get(one.id)) for one in injected(store, view.id))
+        view, tuple(recovery(store, one, before.get(one.id)) for one in injected(store, view.id))
     )
 
 
@@ -189,8 +189,8 @@ def curve_lines(run: RunView, at_s: float, now_s: float, width: int) -> list[Sty
     for number, (title, name) in enumerate(CURVES):
         series = run.curves[name]
         text = timed(series.times, series.values, (start_s, end_s), room)
-        known = bisect_right(series.times, end_s)
-        last = series.values[known - 1] if known else None
+        count = bisect_right(series.times, end_s)
+        last = series.values[count - 1] if count else None
         value = format.number(last) if name == "loss" else format.si(last)
         lines.append(
             [
@@ -198,7 +198,7 @@ def curve_lines(run: RunView, at_s: float, now_s: float, width: int) -> list[Sty
                 (text[:split], "muted"),
                 (edge, "bad"),
                 (text[split:], f"curve-{number + 1}"),
-                (f"  {value}" if known else "", ""),
+                (f"  {value}" if count else "", ""),
             ]
         )
     return lines
@@ -221,6 +221,6 @@ def timed(
             follows = after > 0 and until_s - times[after - 1] < GAP_S
             cells.append(cells[-1] if cells and follows else None)
         at = after
-    known = [value for value in cells if value is not None]
-    drawn = iter(sparkline(known, len(known))) if known else iter("")
+    averages = [value for value in cells if value is not None]
+    drawn = iter(sparkline(averages, len(averages))) if averages else iter("")
     return "".join(" " if value is None else next(drawn) for value in cells)

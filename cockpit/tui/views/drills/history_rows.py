@@ -88,8 +88,8 @@ class PastDrills:
         self._cache.clear()
 
     def _of_record(self, record: DrillRecord, every: Sequence[DrillRecord]) -> tuple[Past, Row]:
-        known = self._cache.get(record.id)
-        if known is None:
+        cached = self._cache.get(record.id)
+        if cached is None:
             past = Past(
                 record.id,
                 record.name,
@@ -98,12 +98,12 @@ class PastDrills:
                 record,
                 tuple(alike(record, every)),
             )
-            known = self._cache[record.id] = (past, _row(past))
-        return known
+            cached = self._cache[record.id] = (past, _row(past))
+        return cached
 
     def _by_hand(self, key: str, store: Store, measured: Recovery) -> tuple[Past, Row]:
-        if (known := self._cache.get(key)) is not None:
-            return known
+        if (cached := self._cache.get(key)) is not None:
+            return cached
         drill = measured.drill
         past = Past(key, drill.fault, drill.injected_s, (measured,))
         made = (past, _row(past))
@@ -151,5 +151,5 @@ def _dated(row: Row, at_s: float, now_s: float) -> Row:
 
 
 def _lost(recoveries: Sequence[Recovery]) -> str:
-    known = [r.steps_lost for r in recoveries if r.steps_lost is not None]
-    return f"{sum(known):,} steps" if known else format.DASH
+    lost = [r.steps_lost for r in recoveries if r.steps_lost is not None]
+    return f"{sum(lost):,} steps" if lost else format.DASH

@@ -62,32 +62,32 @@ def timeline(measured: Recovery) -> list[StyledLine]:
 
 def cost(measured: Recovery) -> list[StyledLine]:
     """The known costs."""
-    known: list[tuple[str, str]] = []
+    costs: list[tuple[str, str]] = []
     if measured.steps_lost is not None:
-        known.append(("steps lost", format.count(measured.steps_lost)))
+        costs.append(("steps lost", format.count(measured.steps_lost)))
     if measured.seconds_lost is not None:
-        known.append(("time lost", format.duration(measured.seconds_lost)))
+        costs.append(("time lost", format.duration(measured.seconds_lost)))
     if measured.gpu_seconds_lost is not None:
-        known.append(("GPU time", format.duration(measured.gpu_seconds_lost)))
+        costs.append(("GPU time", format.duration(measured.gpu_seconds_lost)))
     if measured.goodput_percent is not None:
-        known.append(("goodput", format.percent(measured.goodput_percent)))
+        costs.append(("goodput", format.percent(measured.goodput_percent)))
     if measured.restarts:
         charged = f", counted against {measured.budget}" if measured.budget else ""
-        known.append(("restarts", f"{measured.restarts}{charged}"))
+        costs.append(("restarts", f"{measured.restarts}{charged}"))
     if measured.interrupted is False:
-        known.append(("interrupted", "no: training continued in the same attempt"))
+        costs.append(("interrupted", "no: training continued in the same attempt"))
     if (loss := measured.continuity) is not None:
         label = "is continuous" if loss.continuous else "is not continuous"
-        known.append(
+        costs.append(
             (
                 "loss",
                 f"{label}: {format.number(loss.before)} before, {format.number(loss.after)} after",
             )
         )
     if measured.reason:
-        known.append(("attempt", attempt_end(measured.reason)))
-    known += [("not seen", one_line(line, 300)) for line in measured.unseen]
-    return [_pair(name, text) for name, text in known]
+        costs.append(("attempt", attempt_end(measured.reason)))
+    costs += [("not seen", one_line(line, 300)) for line in measured.unseen]
+    return [_pair(name, text) for name, text in costs]
 
 
 def notes_and_stages(past: Past) -> list[StyledLine]:

@@ -119,11 +119,11 @@ def content(store: Store, run: RunView | None, found: Verdict | None, width: int
         return Content("No training run.")
     if found is None:
         return Content(f"Run {clean(run.name or run.id)} is {run.state.value}: no rank hangs.")
-    known = [clean(line) for line in lines(found, changes(store, run, found), max(40, width))]
-    end = known.index("") if "" in known else len(known)
+    page = [clean(line) for line in lines(found, changes(store, run, found), max(40, width))]
+    end = page.index("") if "" in page else len(page)
     style = f"bold {_STYLES[found.confidence]}"
-    text = [Content.styled(line, style) for line in known[:end]]
-    for line in known[end:]:
+    text = [Content.styled(line, style) for line in page[:end]]
+    for line in page[end:]:
         is_heading = line.endswith(":") and not line.startswith(" ")
         shown = Content.styled(line, "bold" if is_heading else "")
         text.append(shown.highlight_regex(USER_FRAME, style="$accent"))

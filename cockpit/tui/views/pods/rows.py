@@ -194,9 +194,9 @@ class PodRows:
 
     def _text(self, pod: Pod) -> str:
         """The text that a filter searches."""
-        known = self._texts.get(pod.name)
-        if known is not None and known[0] is pod:
-            return known[1]
+        cached = self._texts.get(pod.name)
+        if cached is not None and cached[0] is pod:
+            return cached[1]
         terms = (pod.name, pod.group, pod.phase.value, pod.ip, pod.host, pod.replica, pod.reason)
         text = "\n".join(terms).casefold()
         self._texts[pod.name] = (pod, text)

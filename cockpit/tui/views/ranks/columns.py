@@ -88,7 +88,7 @@ def _number(
     return Field(
         column,
         value,
-        lambda known: text(known if isinstance(known, float) else None),
+        lambda shown: text(shown if isinstance(shown, float) else None),
         names=names,
         attribute=attribute,
         low_is_bad=low_is_bad,
@@ -294,6 +294,6 @@ def _reported_field(name: str) -> Field:
     return Field(
         Column(f"reported {name}", title, width=max(9, width_of(title)), align="right"),
         value,
-        lambda known: format.reported(known if isinstance(known, float) else None),
+        lambda shown: format.reported(shown if isinstance(shown, float) else None),
         names=(name.replace(" ", "_").lower(),),
     )

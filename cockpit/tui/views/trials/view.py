@@ -101,8 +101,8 @@ def page_of(store: Store, key: str, now_s: float) -> Reading | None:
     trial = experiment.trials.get(trial_id) if experiment else None
     if experiment is None or trial is None:
         return None
-    known = details(experiment, trial, now_s)
-    width = min(40, max(len(what) for what, text in known if text))
+    facts = details(experiment, trial, now_s)
+    width = min(40, max(len(what) for what, text in facts if text))
     parts = [
         Content.assemble(
             Content.styled(f"{what.ljust(width)}  ", "$muted"),
@@ -110,7 +110,7 @@ def page_of(store: Store, key: str, now_s: float) -> Reading | None:
         )
         if text
         else Content.styled(f"\n{what}", "bold")
-        for what, text in known
+        for what, text in facts
     ]
     return Reading(f"Trial {trial.id}", Content("\n").join(parts))
 

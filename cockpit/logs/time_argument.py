@@ -1,4 +1,4 @@
-"""A point in time as a user writes it."""
+"""A time as a user writes it in an argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 FORMS = "10m, 12:03, 12:03:04, 2026-11-23T12:03:04, or a Unix time"
 
 
-def moment(text: str, now_s: float, zone: tzinfo | None = None) -> float:
+def parse_time(text: str, now_s: float, zone: tzinfo | None = None) -> float:
     """The Unix time of `10m` (ago), `12:03` (the last one), an ISO date or a Unix time.
 
     `zone` is that of times without one, by default the local one. Raises ValueError.

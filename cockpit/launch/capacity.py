@@ -1,4 +1,4 @@
-"""Whether a cluster can ever have room for a job's workers. Pure."""
+"""Whether a cluster can ever have the capacity for a job's workers. Pure."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cockpit.logs.moment import moment
+from cockpit.logs.time_argument import parse_time
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 
@@ -25,10 +25,10 @@ NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
 )
 def test_time_of_each_form(text: str, at: str) -> None:
     expected = datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp()
-    assert moment(text, NOW.timestamp(), UTC) == expected
+    assert parse_time(text, NOW.timestamp(), UTC) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "99:99", "999999999d", "-10m", "0000-01-01", "1e99"])
 def test_what_is_no_time_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the messages are datetime's own
-        moment(text, NOW.timestamp(), UTC)
+        parse_time(text, NOW.timestamp(), UTC)
