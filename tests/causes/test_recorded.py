@@ -1,4 +1,4 @@
-"""The verdict on ends of real processes: recorded ones, and new ones in the slow lane."""
+"""The verdict on ends of real processes: recorded ones, and new ones in the nightly lane."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ends]:
         yield real.made(backend, tmp_path_factory.mktemp("causes"), QUICK_TRAIN, QUICK_DRIVERS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # the recorded ends of the same processes: the first test
 @pytest.mark.ray
 @pytest.mark.parametrize("name", QUICK_TRAIN)
 def test_run_of_ray_train_gets_its_cause(name: str, ends: Ends) -> None:
     has_cause(ends.of_train(name), QUICK_TRAIN[name])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # the recorded ends of the same processes: the first test
 @pytest.mark.ray
 @pytest.mark.parametrize("name", QUICK_DRIVERS)
 def test_driver_gets_its_cause(name: str, ends: Ends) -> None:
     has_cause(ends.of_job(f"driver-{name}"), QUICK_DRIVERS[name])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # the recorded ends of the same processes: the first test
 @pytest.mark.ray
 @pytest.mark.parametrize("name", OTHER_JOBS)
 def test_job_without_driver_code_gets_its_cause(name: str, ends: Ends) -> None:
