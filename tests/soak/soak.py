@@ -36,7 +36,7 @@ from tests.cluster.testbed import Testbed
 from tests.soak.clock import SteppedClock
 from tests.soak.disk import SmallDisk
 from tests.soak.screen import SHOWN, Screen, closed_terminal_ends_it
-from tests.soak.usage import Sampler, memory_growth
+from tests.soak.usage import Sampler, Usage, memory_growth
 
 FAULT_EVERY_S = 60.0
 SETTLED_S = 600.0
@@ -56,6 +56,7 @@ RECOVERY_S = 150.0
 DRILL_TIMEOUT_S = 420.0
 INTERRUPTED_S = 60.0
 START_TIMEOUT_S = 240.0
+USAGE_EVERY_S = 300.0
 MOST_DESCRIPTORS_MORE = 8
 MOST_THREADS_MORE = 4
 """The threads of a pool are started on demand, and kept."""
@@ -143,7 +144,11 @@ class Soak:
         disturber = threading.Thread(target=self._disturb, name="soak-disturb", daemon=True)
         disturber.start()
         try:
+            logged_s = 0.0
             while self.left_s() > 0 and not sampler.ended:
+                if sampler.samples and time.monotonic() - logged_s >= USAGE_EVERY_S:
+                    logged_s = time.monotonic()
+                    self.log(f"the screen has {memory(sampler.samples[-1])}")
                 next_s = time.monotonic() + FAULT_EVERY_S
                 if self.keep_running():
                     self.drill()
@@ -358,9 +363,8 @@ class Soak:
         result.descriptors = max(of.descriptors for of in settled), last.descriptors
         result.threads = max(of.threads for of in settled), last.threads
         self.log(
-            f"the screen: memory {result.memory_bytes[0] / 1e6:.1f} → "
-            f"{result.memory_bytes[1] / 1e6:.1f} MB ({result.growth:+.1%} from {settled_s:g} s on),"
-            f" descriptors {result.descriptors}, threads {result.threads}"
+            f"the screen: {memory(settled[0])} → {memory(last)} ({result.growth:+.1%} from "
+            f"{settled_s:g} s on), descriptors {result.descriptors}, threads {result.threads}"
         )
         if result.growth >= GROWTH:
             self.problem(f"the screen's memory grew by {result.growth:.1%}")
@@ -422,6 +426,11 @@ class Soak:
         return found
 
 
+def memory(usage: Usage) -> str:
+    resident_mb, anonymous_mb = usage.memory_bytes / 1e6, usage.anonymous_bytes / 1e6
+    return f"{resident_mb:.1f} MB resident, {anonymous_mb:.1f} of it in no file"
+
+
 def is_defect(errors: str) -> bool:
     """Whether a verb ended with an exception: without --debug it prints one line."""
     return "cockpit hit a defect" in errors or "Traceback" in errors
@@ -480,7 +489,7 @@ def soak(
         folder = Path(name)
         testbed = Testbed.up(real=True, operator=True)
         try:
-            group = Group(replicas=WORKERS, capabilities=("NET_ADMIN",))
+            group = Group(replicas=WORKERS, capabilities=("NET_ADMIN", "LINUX_IMMUTABLE"))
             cluster = real_cluster(testbed, group)
             with SmallDisk(folder / "state") as disk:
                 made = Soak(cluster, folder, disk, seconds, seed, log, only)

@@ -57,7 +57,7 @@ def test_a_small_disk_is_full_for_those_inside_and_leaves_no_mount(tmp_path: Pat
 
 def test_growth_is_counted_from_when_memory_has_settled() -> None:
     samples = [
-        Usage(at_s, 50_000_000 if at_s < 100 else 100_000_000, 10, 5, 0)
+        Usage(at_s, 50_000_000 if at_s < 100 else 100_000_000, 40_000_000, 10, 5, 0)
         for at_s in range(0, 1_000, 5)
     ]
     assert memory_growth(samples, 0.0) == pytest.approx(1.0)

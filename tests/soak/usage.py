@@ -18,6 +18,8 @@ class Usage:
     """Since the beginning of the measurement."""
     memory_bytes: int
     """Resident."""
+    anonymous_bytes: int
+    """The part that no file backs. Pages of libraries come and go with the memory of the host."""
     descriptors: int
     threads: int
     children: int
@@ -34,6 +36,7 @@ class Usage:
         return cls(
             at_s,
             int(status["VmRSS"].split()[0]) * 1024,
+            int(status["RssAnon"].split()[0]) * 1024,
             len(list(Path(f"/proc/{pid}/fd").iterdir())),
             int(status["Threads"]),
             len(children),
