@@ -50,7 +50,7 @@ def duration(seconds: float | None) -> str:
 
 
 def in_seconds(seconds: float, decimals: int | None = None) -> str:
-    """In seconds whatever the size, as limits and what is compared with them: `600 s`, `18.5 s`.
+    """A number of seconds, also above 60: `600 s`, `18.5 s`. For limits and what they limit.
 
     Without `decimals`, a setting as it was given: `0.5 s`.
     """
@@ -58,12 +58,12 @@ def in_seconds(seconds: float, decimals: int | None = None) -> str:
 
 
 def in_minutes(seconds: float, decimals: int | None = None) -> str:
-    """In minutes whatever the size: `90 min`."""
+    """A number of minutes, also above 60: `90 min`."""
     return _in(seconds, 60, "min", decimals)
 
 
 def in_hours(seconds: float, decimals: int | None = None) -> str:
-    """In hours whatever the size: `37.5 h`."""
+    """A number of hours, also above 24: `37.5 h`."""
     return _in(seconds, 3600, "h", decimals)
 
 

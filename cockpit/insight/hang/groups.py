@@ -16,7 +16,7 @@ STACK_GROUPS = 20
 
 
 def group_states(waits: Waits) -> tuple[GroupState, ...]:
-    """Each collective that ranks wait in, with who waits, who is missing and what was called."""
+    """The collectives that ranks wait in, with the waiting ranks and the missing ones."""
     found: dict[tuple[ProcessGroup, int], list[Wait]] = defaultdict(list)
     for wait in waits.waits:
         found[wait.group, wait.collective.seq].append(wait)
