@@ -42,7 +42,7 @@ VERBS = (
     Verb("report", "recordings.report", "a recorded run as HTML, Markdown or JSON", "Read"),
     Verb("trials", "read.trials", "the trials of Ray Tune, the best first", "Read"),
     Verb("hang", "read.hang", "why a run makes no progress, and which ranks cause it", "Read"),
-    Verb("why", "read.why", "why an attempt or a job ended, and whether to restart", "Read"),
+    Verb("why", "read.why", "why an attempt or a job ended, or what a pod waits for", "Read"),
     Verb("stack", "read.profile", "the stack of a rank's process", "Read"),
     Verb("profile", "read.profile", "a flame graph of a rank's process", "Read"),
     Verb("timeline", "read.timeline", "tasks and run as a trace for Perfetto, in a file", "Read"),

@@ -87,6 +87,10 @@ class Pod(Struct, frozen=True):
     """If a replica spans several hosts, its name: its pods are created and deleted together."""
     uid: str = ""
     """Unlike the name, never reused for another pod; empty if the cluster has no UIDs."""
+    stage: str = ""
+    """For a pod that is not ready, the WaitStage that it has reached; empty if unknown."""
+    claims: tuple[str, ...] = ()
+    """The volume claims of a pod that waits for volumes."""
 
 
 class Gpu(Struct, frozen=True):

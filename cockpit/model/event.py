@@ -35,6 +35,7 @@ from cockpit.model.run import (
 )
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
+from cockpit.model.waiting import ClaimState, QueueEntry
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -76,6 +77,8 @@ class ClusterSeen(Event, frozen=True, kw_only=True):
     ray_version: str = ""
     uid: str = ""
     """Unlike the name, never reused for another cluster; empty if there are no UIDs."""
+    queue: str = ""
+    """The queue of Kueue or Volcano that its labels name."""
 
 
 class GroupsListed(Event, frozen=True, kw_only=True):
@@ -107,6 +110,16 @@ class JobsListed(Event, frozen=True, kw_only=True):
     """The jobs as Ray lists them (source `ray`), or as RayJobs (source `backend`)."""
 
     jobs: tuple[Job, ...]
+
+
+class QueuesListed(Event, frozen=True, kw_only=True):
+    """What the cluster, its RayJobs and its pods wait for in the queues of Kueue and Volcano."""
+
+    entries: tuple[QueueEntry, ...] = ()
+    claims: tuple[ClaimState, ...] = ()
+    """Of pods that wait for volumes."""
+    missing: tuple[str, ...] = ()
+    """Permissions that are missing, in one line each."""
 
 
 class Notice(Event, frozen=True, kw_only=True):

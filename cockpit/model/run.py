@@ -48,6 +48,8 @@ class Job(Struct, frozen=True):
     """
     cluster: str = ""
     """For a RayJob, its RayCluster, which may be a new one."""
+    queue: str = ""
+    """For a RayJob, the queue of Kueue or Volcano that its labels name."""
 
 
 class RunState(StrEnum):

@@ -47,6 +47,7 @@ from cockpit.model.event import (
     Notice,
     PhaseEntered,
     PodsListed,
+    QueuesListed,
     RankSampled,
     RanksDumped,
     RunSeen,
@@ -75,6 +76,7 @@ RUNS_WHOLE = 100
 RUNS_KEPT = 500
 TRIAL_POINTS = 240
 """Points of the curve of each trial of an experiment."""
+NO_QUEUES = QueuesListed(at_s=0.0, source="")
 JOB_LOST = "Ray no longer lists its job: the head was replaced, and its state was lost with it"
 
 
@@ -129,6 +131,9 @@ class Store(Struct):
     ray_version: str = ""
     uid: str = ""
     """The UID of the cluster, which changes when it is deleted and created again with its name."""
+    queue: str = ""
+    """The queue of Kueue or Volcano that the labels of the cluster name."""
+    queues: QueuesListed = NO_QUEUES
     groups: dict[str, WorkerGroup] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     removed_pods: dict[str, float] = field(default_factory=dict)
@@ -204,6 +209,9 @@ class Store(Struct):
                 self.health_message = event.message
                 self.ray_version = event.ray_version or self.ray_version
                 self.uid = event.uid or self.uid
+                self.queue = event.queue
+            case QueuesListed():
+                self.queues = event
             case Notice():
                 self.notices.append(event)
             case LogLines():

@@ -22,6 +22,7 @@ from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.crash_log import CrashLogs, explained
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
+from cockpit.backends.kuberay.waiting.waits import Waits
 from cockpit.model.clock import server_time
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Machine, Pod
 from cockpit.model.event import (
@@ -38,7 +39,7 @@ from cockpit.model.run import Job
 from cockpit.model.text import one_line
 
 SOURCE = "backend"
-KINDS = ("cluster", "pods", "events", "rayjobs", "machines")
+KINDS = ("cluster", "pods", "events", "rayjobs", "machines", "queues")
 BEAT_S = 2.0
 """How often it reports that it is well: screens grey a source after 5 s without an event."""
 NOTICES_AT_FIRST = 200
@@ -67,7 +68,8 @@ class ClusterWatch:
 
     def __init__(self, client: KubeClient, ref: ClusterRef, kinds: Collection[str] = KINDS) -> None:
         self._client, self._ref = client, ref
-        self._kinds = {name: _Kind() for name in KINDS if name in kinds}
+        self._kinds = {name: _Kind() for name in KINDS if name in kinds and name != "queues"}
+        self._waits = Waits(client, ref, self._on_waits) if "queues" in kinds else None
         self._woken = asyncio.Event()
         self._sent: dict[type[Event], object] = {}
         self._reported_notices: dict[str, Notice] = {}
@@ -106,6 +108,14 @@ class ClusterWatch:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._crash_logs.aclose()
+            if self._waits is not None:
+                await self._waits.aclose()
+
+    def _on_waits(self) -> None:
+        """Handle a change in the queues, or of a volume claim."""
+        for kind in self._kinds.values():
+            kind.news = kind.news or kind.complete
+        self._woken.set()
 
     def _on_crash_log(self) -> None:
         """Handle a pod's crash log that has arrived."""
@@ -195,10 +205,14 @@ class ClusterWatch:
         )
         self._pods = self._crash_logs.of(found)
         cluster = self.cluster
+        if self._waits is not None:
+            self._pods = self._waits.of(cluster, self._pods, by_kind.get("rayjobs", ()))
         if kind is not None:
             kind.news = False
             yield from self._seen(now, cluster)
             groups = objects.worker_groups(cluster, self.pods) if cluster else ()
+            if self._waits is not None:
+                groups = self._waits.of_groups(groups)
             yield from self._if_new(GroupsListed(at_s=now, source=SOURCE, groups=groups))
         if pods is not None and (pods.objects or pods.complete):
             pods.news = False
@@ -218,6 +232,8 @@ class ClusterWatch:
             self._was_there, self._deleted_s = True, None
             whole = pods is not None and pods.complete
             state, message = health(cluster, self.pods) if whole else health_alone(cluster)
+            if self._waits is not None and state is ClusterHealth.SUSPENDED:
+                message = self._waits.of_cluster or message
         yield from self._if_new(
             ClusterSeen(
                 at_s=now,
@@ -227,6 +243,7 @@ class ClusterWatch:
                 message=message,
                 ray_version=cluster.ray_version if cluster else "",
                 uid=cluster.uid if cluster else "",
+                queue=cluster.queue if cluster else "",
             )
         )
 
@@ -248,8 +265,12 @@ class ClusterWatch:
             jobs.news = False
             found_jobs: Collection[Job] = jobs.objects.values()
             newest = tuple(sorted(found_jobs, key=lambda job: -(job.started_s or 0.0)))
+            if self._waits is not None:
+                newest = self._waits.of_jobs(newest)
             yield from self._if_new(JobsListed(at_s=now, source=SOURCE, jobs=newest))
         yield from self._notices()
+        if self._waits is not None and (listed_queues := self._waits.event(now)) is not None:
+            yield from self._if_new(listed_queues)
 
     def _notices(self) -> Iterator[Event]:
         events = self._kinds.get("events")

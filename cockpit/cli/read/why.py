@@ -1,4 +1,7 @@
-"""`cockpit why [RUN|JOB]`: why attempts and jobs ended badly, and whether to restart."""
+"""`cockpit why [RUN|JOB]`: why attempts and jobs ended badly, and whether to restart.
+
+`cockpit why KIND/NAME` is `why_waiting`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
+from cockpit.cli.read import why_waiting
 from cockpit.insight.causes.text import lines
 from cockpit.insight.causes.types import Cause
 from cockpit.insight.causes.verdict import cause_of_job, causes_of_run, newest_cause
@@ -22,22 +26,28 @@ SHOWN = 10
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
         "Why the attempts of a run or a job ended badly: the root cause apart from its victims, "
-        "since when, the line that shows it, and whether to restart."
+        "since when, the line that shows it, and whether to restart. With KIND/NAME: what an "
+        "object waits for, from its queue to its volumes."
     )
     parser.add_argument(
         "what",
         nargs="?",
         default="",
-        metavar="RUN|JOB",
-        help="a run's name or id, or a job's id (default: the run or job that ended last)",
+        metavar="RUN|JOB|KIND/NAME",
+        help="a run's name or id, or a job's id (default: the run or job that ended last); or "
+        "cluster, group/NAME, job/NAME (a RayJob) or pod/NAME, for what it waits for",
     )
     parser.add_argument(
-        "--fail", action="store_true", help="exit with 1 when the newest end was a bad one"
+        "--fail",
+        action="store_true",
+        help="exit with 1 when the newest end was a bad one, or the object waits",
     )
     tables.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if why_waiting.names_object(args.what):
+        return why_waiting.run(args)
     with connect.session(args, sources=("telemetry", "ray")) as session:
         connect.wait_for(session, ("telemetry", "ray"))
         session.add(builder.deaths_source(session))

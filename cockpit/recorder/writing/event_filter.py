@@ -27,6 +27,7 @@ from cockpit.model.event import (
     NodesListed,
     Notice,
     PodsListed,
+    QueuesListed,
     RunSeen,
     SourceHealth,
     TrackedRunsListed,
@@ -41,7 +42,15 @@ LOG_BYTES_AT_ONCE = 1 << 20
 LOG_BYTES_PER_S = 200.0
 """A log may write a megabyte at once, and this much in the long run."""
 
-STATES = (ClusterSeen, GroupsListed, PodsListed, JobsListed, MemoryKillsListed, RunSeen)
+STATES = (
+    ClusterSeen,
+    GroupsListed,
+    PodsListed,
+    JobsListed,
+    QueuesListed,
+    MemoryKillsListed,
+    RunSeen,
+)
 """Recorded when they change."""
 BUSY = (NodesListed, MachinesListed, GpuActivityListed, TrackedRunsListed)
 """Recorded when they change, at most every LISTED_EVERY_S."""
@@ -178,6 +187,7 @@ _LISTED = (
     NodesListed,
     MachinesListed,
     JobsListed,
+    QueuesListed,
     MemoryKillsListed,
     GpuActivityListed,
     TrackedRunsListed,

@@ -23,7 +23,11 @@ def health(cluster: RayCluster, pods: Collection[Pod]) -> Verdict:
         return ClusterHealth.DOWN, "it is being deleted"
     if cluster.suspended:
         left = sum(pod.phase in _LIVING for pod in pods)
-        return ClusterHealth.SUSPENDED, f"suspending, {plural(left, 'pod')} left" if left else ""
+        if left:
+            return ClusterHealth.SUSPENDED, f"suspending, {plural(left, 'pod')} left"
+        if cluster.queue_manager == "kueue":
+            return ClusterHealth.SUSPENDED, f"by Kueue, until queue {cluster.queue} admits it"
+        return ClusterHealth.SUSPENDED, ""
     heads = [pod for pod in pods if pod.node_type is NodeType.HEAD]
     if not any(pod.ready for pod in heads):
         return _without_head(cluster, heads)

@@ -20,7 +20,14 @@ from cockpit.backends.kuberay.api.fields import (
     whole,
 )
 from cockpit.backends.kuberay.resources import pod_reason
-from cockpit.backends.kuberay.resources.raycluster import GPUS, UNBOUNDED, GroupSpec, RayCluster
+from cockpit.backends.kuberay.resources.raycluster import (
+    GPUS,
+    UNBOUNDED,
+    GroupSpec,
+    RayCluster,
+    queue_of,
+)
+from cockpit.backends.kuberay.waiting.pod_stage import claims, pod_stage
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -34,6 +41,7 @@ from cockpit.model.cluster import (
 from cockpit.model.event import Notice
 from cockpit.model.run import Job, JobStatus
 from cockpit.model.secret import masked, masked_value
+from cockpit.model.waiting import WaitStage
 
 CLUSTER_LABEL = "ray.io/cluster"
 GROUP_LABEL = "ray.io/group"
@@ -51,6 +59,9 @@ def pod(raw: Any) -> Pod:
         for each in statuses
     ]
     phase = _phase(meta, status)
+    stage = "" if ready else pod_stage(raw)
+    waits = not ready and phase is PodPhase.PENDING
+    may_wait_for_volume = waits and stage in (WaitStage.VOLUME, "")
     return Pod(
         name=text(meta, "name"),
         group=text(labels, GROUP_LABEL),
@@ -70,6 +81,8 @@ def pod(raw: Any) -> Pod:
         ),
         replica=text(labels, REPLICA_LABEL),
         uid=text(meta, "uid"),
+        stage=stage,
+        claims=claims(raw) if may_wait_for_volume else (),
     )
 
 
@@ -213,13 +226,14 @@ def ray_job(raw: Any) -> Job:
     """A RayJob. Its id is that of its submission, or its own name until there is one."""
     meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
     name = text(meta, "name")
+    queue, _ = queue_of(mapping(meta, "labels"))
     deployment = text(status, "jobDeploymentStatus")
     label = text(status, "jobStatus")
     job_status = _STATUSES.get(label) or _ENDED.get(deployment) or JobStatus.PENDING
     if not job_status.is_over and deployment in _ENDED:
         job_status = _ENDED[deployment]  # it failed before it was ever submitted
     elif deployment == "Suspended":
-        job_status = JobStatus.STOPPED
+        job_status = JobStatus.PENDING if queue else JobStatus.STOPPED
     return Job(
         id=text(status, "jobId") or text(spec, "jobId") or name,
         entrypoint=masked(text(spec, "entrypoint", 2000)),
@@ -237,6 +251,7 @@ def ray_job(raw: Any) -> Job:
         submitted=bool(label),
         cluster=text(status, "rayClusterName")
         or text(mapping(spec, "clusterSelector"), CLUSTER_LABEL),
+        queue=queue,
     )
 
 

@@ -1,0 +1,1 @@
+"""What objects wait for: Kueue, Volcano, volume claims and the stages of a pod."""

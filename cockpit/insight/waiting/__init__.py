@@ -1,0 +1,1 @@
+"""Why a job, a worker group or a pod waits, as one chain of stages."""
