@@ -63,6 +63,8 @@ class RayJobSpec(Struct, frozen=True):
     """For a new cluster: replicas by worker group; unnamed groups are as in the pattern."""
     image: str = ""
     """For a new cluster: the image of its Ray containers; empty: as in the pattern."""
+    queue: str = ""
+    """For a new cluster: `NAME` of a LocalQueue of Kueue, or `volcano:NAME`; empty: no queue."""
     ttl_s: int | None = None
     """Seconds after its end at which it is deleted; None: never automatically."""
     deadline_s: int | None = None

@@ -32,6 +32,8 @@ class RayJobOptions(Struct, frozen=True):
     ttl_s: int | None = None
     deadline_s: int | None = None
     backoff_limit: int = 0
+    queue: str = ""
+    """For the new cluster: as `RayJobSpec.queue`."""
 
 
 def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
@@ -69,6 +71,7 @@ def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
         own_cluster=options.own_cluster,
         replicas=dict(options.replicas),
         image=options.image,
+        queue=options.queue,
         ttl_s=options.ttl_s,
         deadline_s=options.deadline_s,
         backoff_limit=options.backoff_limit,

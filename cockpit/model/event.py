@@ -78,7 +78,7 @@ class ClusterSeen(Event, frozen=True, kw_only=True):
     uid: str = ""
     """Unlike the name, never reused for another cluster; empty if there are no UIDs."""
     queue: str = ""
-    """The queue of Kueue or Volcano that its labels name."""
+    """The LocalQueue of Kueue that its label names: Kueue suspends it until it is admitted."""
 
 
 class GroupsListed(Event, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Job(Struct, frozen=True):
     cluster: str = ""
     """For a RayJob, its RayCluster, which may be a new one."""
     queue: str = ""
-    """For a RayJob, the queue of Kueue or Volcano that its labels name."""
+    """For a RayJob, the LocalQueue of Kueue that its label names."""
 
 
 class RunState(StrEnum):

@@ -132,7 +132,7 @@ class Store(Struct):
     uid: str = ""
     """The UID of the cluster, which changes when it is deleted and created again with its name."""
     queue: str = ""
-    """The queue of Kueue or Volcano that the labels of the cluster name."""
+    """The LocalQueue of Kueue that the label of the cluster names."""
     queues: QueuesListed = NO_QUEUES
     groups: dict[str, WorkerGroup] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)

@@ -551,6 +551,8 @@ def test_a_rayjob_is_launched_and_followed_to_its_end(
         ["--via", "rayjob", "--own-cluster", "--replicas", "gpu=many"],
         ["--via", "carrier-pigeon"],
         ["--via", "rayjob", "--ttl", "5"],
+        ["--via", "rayjob", "--queue", "team-a"],
+        ["--queue", "team-a"],
         ["--via", "rayjob", "--own-cluster", "--ttl", "-5"],
     ],
 )

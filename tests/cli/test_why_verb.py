@@ -12,7 +12,17 @@ import pytest
 
 from cockpit.cli.options import connect
 from cockpit.cli.read import why
+from cockpit.model.cluster import ClusterHealth, ClusterRef, WorkerGroup
 from cockpit.model.error import UsageError
+from cockpit.model.event import (
+    ClusterSeen,
+    GroupsListed,
+    JobsListed,
+    PodsListed,
+    QueuesListed,
+)
+from cockpit.model.run import Job, JobStatus
+from cockpit.model.waiting import QueueEntry, QuotaUse
 from cockpit.session import builder
 from cockpit.store.store import Store
 from tests.causes.corpus import GLOO, JOB, attempt, failed, nodes
@@ -92,3 +102,64 @@ def test_run_that_hangs_now_is_pointed_to(store: Store, capsys: pytest.CaptureFi
     assert called("--fail") == 0
     shown = capsys.readouterr().out
     assert "It hangs now: Rank 1 never called all_reduce #3 of group default" in shown
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch, store: Store) -> Store:
+    """A cluster without pods and a RayJob, both in a queue."""
+
+    @contextmanager
+    def session(*_: object, **__: object) -> Iterator[SimpleNamespace]:
+        ref = ClusterRef("kuberay", "demo", "ml")
+        yield SimpleNamespace(store=store, backend=SimpleNamespace(ref=ref), wait=lambda *_: True)
+
+    monkeypatch.setattr(connect, "session", session)
+    quota = (QuotaUse("nvidia.com/gpu", used=4, nominal=8, room=4, most=8, asked=8),)
+    entry = QueueEntry("kueue", "w", "RayJob", "train-7", "team-a", position=3, quota=quota)
+    job = Job("train-7", "", JobStatus.PENDING, rayjob="train-7", queue="team-a")
+    ref = ClusterRef("kuberay", "demo", "ml")
+    for event in (
+        ClusterSeen(at_s=1.0, source="backend", ref=ref, health=ClusterHealth.SUSPENDED),
+        GroupsListed(at_s=1.0, source="backend", groups=(WorkerGroup("gpu", 2, 0, 0, 4),)),
+        PodsListed(at_s=1.0, source="backend", pods=()),
+        JobsListed(at_s=1.0, source="backend", jobs=(job,)),
+        QueuesListed(at_s=1.0, source="backend", entries=(entry,)),
+    ):
+        store.apply(event)
+    return store
+
+
+def test_object_that_waits_is_explained_stage_by_stage(
+    waiting: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called("job/train-7") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Job train-7: queued 3rd in team-a: 4 of 8 GPUs in use\n")
+    assert "quota           blocking  4 of 8 GPUs in use, it asks for 8 GPUs.\n" in shown
+    assert "To do: Wait until another workload ends" in shown
+
+
+def test_object_that_waits_as_json(waiting: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("group/gpu", "-o", "json", "--fail") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["name"], found["waits"]) == ("group", "gpu", True)
+    assert found["links"][0] == {
+        "stage": "suspended",
+        "state": "blocking",
+        "text": "spec.suspend is set.",
+        "todo": "Create its pods with: cockpit unsuspend",
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("pod/none", "There is no pod 'none'."),
+        ("group/none", "There is no group 'none'."),
+        ("job/none", "There is no RayJob 'none'."),
+        ("job/", "job needs a name."),
+    ],
+)
+def test_object_that_does_not_exist_is_an_error(waiting: Store, what: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        called(what)

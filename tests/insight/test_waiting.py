@@ -270,6 +270,13 @@ def test_stage_that_blocks(case: str) -> None:
     assert all(lines(found))
 
 
+def test_text_is_wrapped_inside_its_column() -> None:
+    found = lines(chain("job", "train", CASES["more than the queue ever has"][0]), 60)
+    assert max(map(len, found)) <= 60
+    start = next(n for n, line in enumerate(found) if line.startswith("  quota"))
+    assert found[start + 1].startswith(" " * 29)
+
+
 def test_stages_after_the_blocking_one_come_later() -> None:
     found = states(chain("pod", "p", CASES["no node has room"][0]))
     assert found == {

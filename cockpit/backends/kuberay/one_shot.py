@@ -94,6 +94,7 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
             message=message,
             ray_version=cluster.ray_version,
             uid=cluster.uid,
+            queue=cluster.queue,
         ),
         GroupsListed(at_s=now, source=SOURCE, groups=objects.worker_groups(cluster, pods or ())),
     ]

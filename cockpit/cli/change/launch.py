@@ -71,6 +71,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--image", default="", metavar="IMAGE", help="RayJob: the image of its own cluster's pods"
     )
     how.add_argument(
+        "--queue",
+        default="",
+        metavar="NAME",
+        help="RayJob: its own cluster waits in this LocalQueue of Kueue, or volcano:NAME",
+    )
+    how.add_argument(
         "--ttl",
         type=int,
         metavar="S",
@@ -103,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     may_ask, args.yes = not args.yes, args.yes or uploads is None or not is_large(uploads)
     on_another = options is not None and options.own_cluster
     checks = not (args.no_preflight or args.dry_run or on_another)
-    kinds = ("cluster", "rayjobs") if options else ("cluster",) if args.dry_run else ()
+    kinds = ("cluster", "rayjobs", "queues") if options else ("cluster",) if args.dry_run else ()
     if checks:
         kinds = (*launch_preflight.KINDS, *(("rayjobs",) if options else ()))
     with connect.session(args, sources=(), kinds=kinds) as session:
@@ -143,6 +149,8 @@ def _plan(
     if options.own_cluster:
         when = f"{in_seconds(options.ttl_s)} after" if options.ttl_s else "when"
         limits.append(f"KubeRay deletes the new cluster {when} the job ends.")
+    if options.queue:
+        limits.append(f"It starts when queue {options.queue} admits it: cockpit why job/NAME")
     if options.deadline_s is not None:
         limits.append(f"KubeRay ends the job after {in_seconds(options.deadline_s)}.")
     return [how, *limits]
@@ -182,11 +190,13 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
     """None for a job over HTTP. UsageError for flags that are a RayJob's alone."""
     replicas = dict(_number_of(text) for text in args.replicas)
     given = RayJobOptions(
-        args.own_cluster, replicas, args.image, args.ttl, args.deadline, args.retries
+        args.own_cluster, replicas, args.image, args.ttl, args.deadline, args.retries, args.queue
     )
     if args.via == "rayjob":
-        if (replicas or args.image or args.ttl is not None) and not given.own_cluster:
-            flag = "--replicas" if replicas else "--image" if args.image else "--ttl"
+        own = {"--replicas": replicas, "--image": args.image, "--queue": args.queue}
+        flag = next((name for name, value in own.items() if value), "")
+        flag = flag or ("--ttl" if args.ttl is not None else "")
+        if flag and not given.own_cluster:
             raise UsageError(
                 f"{flag} is for a cluster of the job's own.",
                 "The cluster that is there stays as it is.",
@@ -195,7 +205,8 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
         return given
     if given != RayJobOptions():
         raise UsageError(
-            "--own-cluster, --replicas, --image, --ttl, --deadline and --retries are for a RayJob.",
+            "--own-cluster, --replicas, --image, --queue, --ttl, --deadline and --retries are for "
+            "a RayJob.",
             todo="Add --via rayjob.",
         )
     return None

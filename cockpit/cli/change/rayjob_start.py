@@ -48,6 +48,9 @@ def until_submitted(session: Session, name: str, followed: set[str]) -> Job | No
     reported: str | None = None
     while not session.wait(settled, min(SLOW_S, limit_s)):
         waited_s += SLOW_S
+        if _is_queued(session.store, name):
+            waited_s = 0.0  # a queue may take days
+            continue
         if waited_s >= limit_s:
             verdict = "is not over yet" if followed else "has not started"
             raise too_late(session, name, limit_s, verdict)
@@ -57,6 +60,11 @@ def until_submitted(session: Session, name: str, followed: set[str]) -> Job | No
         before = current
     job = connect.rayjob(session.store, name)
     return None if job is None or job.status.is_over else job
+
+
+def _is_queued(store: Store, name: str) -> bool:
+    job = connect.rayjob(store, name)
+    return job is not None and bool(job.queue) and job.deployment in ("New", "Suspended")
 
 
 def _is_with_ray(job: Job) -> bool:
@@ -72,8 +80,14 @@ def waiting_for(job: Job) -> str:
         "New": "waiting for the KubeRay operator",
         "Initializing": f"waiting until RayCluster {job.cluster or 'of its own'} is ready",
         "Retrying": "waiting for the next try",
-        "Suspended": "waiting until it is resumed",
+        "Suspended": _suspended(job),
     }.get(job.deployment, "waiting for the next state")
+
+
+def _suspended(job: Job) -> str:
+    if not job.queue:
+        return "waiting until it is resumed"
+    return job.message or f"waiting until queue {job.queue} admits it"
 
 
 def _report(session: Session, name: str) -> None:

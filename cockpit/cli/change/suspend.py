@@ -12,6 +12,7 @@ from functools import partial
 from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import confirm, connect
 from cockpit.format import in_seconds
+from cockpit.insight.waiting.advice import owned_by_queue
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.store.selectors import current_run
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
     if not suspended:
-        return [f"Have the pods of cluster {name} created again: the head's and the workers'."]
+        plan = [f"Have the pods of cluster {name} created again: the head's and the workers'."]
+        return [*plan, *owned_by_queue(store, suspended=False)]
     living = sum(pod.ended_s is None for pod in store.pods.values())
     plan = [f"Suspend cluster {name}: its {living} pods go, the head too, and what runs on them."]
     run = current_run(store)
@@ -68,6 +70,7 @@ def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
     alive = [job.id for job in store.jobs.values() if not job.status.is_over]
     if alive:
         plan.append(f"These jobs end: {', '.join(alive)}.")
+    plan += owned_by_queue(store, suspended=True)
     plan.append("Ray forgets its jobs and logs. Get the pods back with: cockpit unsuspend")
     return plan
 

@@ -34,7 +34,9 @@ OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
 PARTS = ("namespace", "quota", "priorities", "roles", "network", "budgets", "claim")
 TIMEOUT_S = 900.0
 """A node may have to be made, and an image of several GB to be pulled."""
-ONLY_ON_KUBERNETES = ("overlay", "gpu", "image", "storage_class", "nfs", "host_path", "without")
+ONLY_ON_KUBERNETES = (
+    *("overlay", "gpu", "image", "queue", "storage_class", "nfs", "host_path", "without"),
+)
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -49,6 +51,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     )
     parser.add_argument("--gpu", action="store_true", help="one GPU a worker: --overlay gpu")
     parser.add_argument("--image", metavar="NAME", help="the image of all pods, with its tag")
+    parser.add_argument(
+        "--queue",
+        metavar="NAME",
+        help="the cluster waits in this LocalQueue of Kueue, or volcano:NAME",
+    )
     parser.add_argument(
         "--storage-class", metavar="NAME", help="for the checkpoints; it offers ReadWriteMany"
     )
@@ -114,6 +121,7 @@ def run(args: argparse.Namespace) -> int:
         image=args.image or "",
         volume=Volume(args.storage_class or "", args.nfs or "", args.host_path or ""),
         without=frozenset(args.without),
+        queue=args.queue or "",
     )
     if args.output == "yaml" and args.dry_run:
         return _print_yaml(wanted)
@@ -200,7 +208,7 @@ def _up(args: argparse.Namespace, wanted: Wanted, ref: ClusterRef, who: Credenti
         from cockpit.cli.cluster import readiness
         from cockpit.session import builder
 
-        backend = KubeRayBackend(who, ref, kinds=("cluster", "pods", "events"))
+        backend = KubeRayBackend(who, ref, kinds=("cluster", "pods", "events", "queues"))
         with builder.session_on(backend, sources=()) as session:
             readiness.wait(
                 session,

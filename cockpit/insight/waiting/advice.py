@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cockpit.model.waiting import QueueEntry, WaitStage, amount
+from cockpit.store.store import Store
 
 SUSPENDED = "Create its pods with: cockpit unsuspend"
 RIGHTS = "Ask for the rights of cockpit-viewer and cockpit-queues-viewer (docs/security.md)."
@@ -14,6 +15,18 @@ STRICT = "The queue is StrictFIFO: it waits for those before it, even if there i
 CHECK = "See: kubectl describe workload, and the AdmissionCheck that it names."
 PODS_READY = "If they are not ready in time, Kueue evicts all of them and queues them again."
 GANG = "Free the missing resources, or ask for fewer workers: none starts before all have room."
+
+
+def owned_by_queue(store: Store, *, suspended: bool) -> list[str]:
+    """A line for the plan to suspend or unsuspend a cluster that is in a queue of Kueue."""
+    if not store.queue:
+        return []
+    if suspended:
+        return [f"Kueue starts it again while queue {store.queue} has admitted it."]
+    return [
+        f"Kueue owns spec.suspend: queue {store.queue} has not admitted the cluster, and Kueue "
+        "suspends it again. See: cockpit why cluster"
+    ]
 
 
 def ahead(entry: QueueEntry) -> str:

@@ -6,6 +6,7 @@ Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 from __future__ import annotations
 
 from cockpit.format import plural
+from cockpit.insight.waiting.advice import owned_by_queue
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
 from cockpit.store.store import Store
@@ -29,6 +30,7 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
         wanted = sum(group.desired for group in store.groups.values())
         pods = f"the head and {plural(wanted, 'worker')}" if wanted else "the head and its workers"
         lines = [f"Unsuspend cluster {name}.", f"Creates {pods} again, under new names."]
+        lines += owned_by_queue(store, suspended=False)
         question = confirmation(app, "Unsuspend the cluster?", lines, "Unsuspend", destroys=False)
     if await app.push_screen_wait(question):
         await app.submit(actions.suspend(suspended, uid=uid))
@@ -77,6 +79,7 @@ def _taken(store: Store, name: str) -> list[str]:
     runs = [run.name or run.id for run in store.runs.values() if not run.state.is_over]
     if runs:
         lines.append(f"Run {', '.join(runs)} ends; it can resume from its last checkpoint.")
+    lines += owned_by_queue(store, suspended=True)
     lines.append("What is only in the pods is lost: logs, files, Ray's own list of jobs.")
     return lines
 

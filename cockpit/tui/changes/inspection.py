@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from cockpit.insight.waiting.chain import cluster_chain, group_chain, job_chain, pod_chain
+from cockpit.insight.waiting.text import lines
 from cockpit.model.error import CockpitError
+from cockpit.model.waiting import Chain
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
@@ -14,6 +17,8 @@ from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.view_state import Target
 
+READING_CELLS, FRAME_CELLS = 110, 6
+"""The width of a Reading at most, and of its frame."""
 KINDS = ("cluster", "group", "pod", "machine", "rayjob")
 """The objects that a backend can show and describe."""
 
@@ -38,7 +43,9 @@ async def describe(app: AppBase, target: Target) -> None:
             f"There is nothing of {target.kind} {target.name} in Kubernetes to describe.",
             todo="y shows what is known of it.",
         )
-    await _read(app, shown, " · described", actions.describe(shown.kind, shown.name))
+    answer = actions.describe(shown.kind, shown.name)
+    width = min(READING_CELLS, app.size.width * 9 // 10) - FRAME_CELLS
+    await _read(app, shown, " · described", answer, waits(app.store, shown, width))
 
 
 def in_cluster(store: Store, target: Target) -> Target | None:
@@ -49,9 +56,31 @@ def in_cluster(store: Store, target: Target) -> Target | None:
     return target if target.kind in KINDS else None
 
 
-async def _read(app: AppBase, shown: Target, how: str, answer: Coroutine[Any, Any, str]) -> None:
-    """The page opens at once, and is filled when the response arrives."""
-    page = Reading(f"{shown.kind} {shown.name}{how}", "Loading…")
+def waits(store: Store, shown: Target, width: int) -> str:
+    """Why the object waits, stage by stage, in lines of `width`; empty if it does not."""
+    found: Chain | None = None
+    if shown.kind == "cluster":
+        found = cluster_chain(store)
+    elif shown.kind == "group" and shown.name in store.groups:
+        found = group_chain(store, shown.name)
+    elif shown.kind == "pod" and shown.name in store.pods:
+        found = pod_chain(store, shown.name)
+    elif shown.kind == "rayjob":
+        job = next((job for job in store.jobs.values() if job.rayjob == shown.name), None)
+        # The pods of a cluster of its own are not in the store.
+        is_here = store.ref is not None and job is not None and job.cluster == store.ref.name
+        if job is not None and not job.submitted and (is_here or job.queue):
+            found = job_chain(store, job)
+    if found is None or found.blocking is None:
+        return ""
+    return "\n".join([f"Waits: {found.summary}", *lines(found, width), "", ""])
+
+
+async def _read(
+    app: AppBase, shown: Target, how: str, answer: Coroutine[Any, Any, str], first: str = ""
+) -> None:
+    """The page opens at once, and is filled when the response arrives, below `first`."""
+    page = Reading(f"{shown.kind} {shown.name}{how}", f"{first}Loading…")
     app.push_screen(page)
     try:
         text = await app.submit(answer)
@@ -59,7 +88,7 @@ async def _read(app: AppBase, shown: Target, how: str, answer: Coroutine[Any, An
         if page.is_current:
             page.dismiss(None)
         raise
-    page.fill(text)
+    page.fill(first + text)
 
 
 def _known(store: Store, target: Target) -> object:

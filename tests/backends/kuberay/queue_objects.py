@@ -21,11 +21,13 @@ def workload(
     **more: Any,
 ) -> dict[str, Any]:
     """`gpus` is the sum of all pods. `more`: `active`, or fields of the status."""
+    container = {"name": "ray", "image": "train"}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
     spec: dict[str, Any] = {
         "queueName": queue,
         "priority": priority,
         "active": more.pop("active", True),
-        "podSets": [{"name": "workers", "count": pods, "template": {"spec": {"containers": []}}}],
+        "podSets": [{"name": "workers", "count": pods, "template": template}],
     }
     requested = {GPU: str(gpus), "pods": str(pods)}
     status = {
@@ -72,10 +74,16 @@ ADMITTED = condition("Admitted", True, "Admitted", "The workload is admitted")
 
 def local_queue(name: str = "team-a", cluster_queue: str = "gpus", **spec: Any) -> dict[str, Any]:
     return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "LocalQueue",
         "metadata": {"name": name, "namespace": "ml"},
         "spec": {"clusterQueue": cluster_queue, "stopPolicy": "None", **spec},
-        "status": {"pendingWorkloads": 1, "conditions": [condition("Active", True, "Ready")]},
+        "status": {
+            "pendingWorkloads": 1,
+            "reservingWorkloads": 0,
+            "admittedWorkloads": 0,
+            "conditions": [condition("Active", True, "Ready")],
+        },
     }
 
 
@@ -99,10 +107,11 @@ def cluster_queue(
     flavors = [{"name": "a100", "resources": [quota]}]
     usage = [{"name": "a100", "resources": [{"name": GPU, "total": str(used), "borrowed": "0"}]}]
     return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "ClusterQueue",
         "metadata": {"name": name},
         "spec": {
-            "cohort": cohort,
+            **({"cohort": cohort} if cohort else {}),
             "resourceGroups": [{"coveredResources": [GPU], "flavors": flavors}],
             **spec,
         },
@@ -128,6 +137,7 @@ def pod_group(
 ) -> dict[str, Any]:
     conditions = [condition("Unschedulable", True, "NotEnoughResources", unschedulable)]
     return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {
             "name": name,
@@ -148,6 +158,7 @@ def volcano_queue(
     name: str = "team-a", *, capability: int = 8, allocated: int = 4, state: str = "Open"
 ) -> dict[str, Any]:
     return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
         "metadata": {"name": name},
         "spec": {"weight": 1, "capability": {GPU: str(capability)}},

@@ -16,6 +16,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.driver import DriverResources
 from cockpit.model.error import NotAllowedError, ReplacedError, UsageError
 from cockpit.model.event import JobsListed
+from cockpit.model.run import JobStatus
 from tests.backends.contract import seen
 from tests.backends.kuberay.by_hand import Place
 from tests.cluster.raycluster import Group, ray_cluster
@@ -78,6 +79,9 @@ def test_a_cluster_of_its_own_follows_the_pattern_and_carries_the_package() -> N
         (replace(OWN, package=b"x" * (PACKAGE_LIMIT_BYTES + 1)), "1 MiB"),
         (replace(OWN, replicas={"tpu": 1}), "tpu"),
         (replace(OWN, replicas={"gpu": -1}), "below 0"),
+        (replace(SPEC, queue="team-a"), "--queue is for a cluster of the job's own"),
+        (replace(OWN, queue="Team A"), "names no queue"),
+        (replace(OWN, queue="slurm:team-a"), "names no queue"),
     ],
 )
 def test_what_kuberay_would_not_take_is_refused_before_it_is_sent(
@@ -158,6 +162,43 @@ async def test_each_state_is_stopped_in_its_way(
     found = place.ask("GET", place.path("rayjobs", "fit-1"))["spec"]
     reported = {key: found[key] for key in ("suspend", "activeDeadlineSeconds") if key in found}
     assert reported == change
+
+
+@pytest.mark.parametrize(
+    ("queue", "labels"),
+    [
+        ("team-a", {"kueue.x-k8s.io/queue-name": "team-a"}),
+        ("kueue:team-a", {"kueue.x-k8s.io/queue-name": "team-a"}),
+        (
+            "volcano:team-a",
+            {"volcano.sh/queue-name": "team-a", "ray.io/scheduler-name": "volcano"},
+        ),
+    ],
+)
+def test_queue_is_a_label_of_the_rayjob(queue: str, labels: dict[str, str]) -> None:
+    made = resource(REF, pattern(), replace(OWN, queue=queue))["metadata"]["labels"]
+    assert labels.items() <= made.items()
+    plain = resource(REF, pattern(), OWN)["metadata"]["labels"]
+    assert made.keys() - plain.keys() == labels.keys()
+
+
+async def test_job_in_a_queue_is_pending_and_ends_by_its_deadline(place: Place) -> None:
+    place.cluster()
+    path = place.path("rayjobs", "fit-1")
+    async with place.backend() as backend:
+        await backend.create_rayjob(replace(OWN, queue="team-a"))
+        uid = place.ask("GET", path)["metadata"]["uid"]
+        await backend.stop_rayjob("fit-1", uid=uid)
+        # Kueue sets it again while the workload is admitted, so stop does not.
+        assert "suspend" not in place.ask("GET", path)["spec"]
+        place.merge(path, {"spec": {"suspend": True}})
+        place.merge(f"{path}/status", {"status": {"jobDeploymentStatus": "Suspended"}})
+        with pytest.raises(UsageError, match="waits in queue team-a"):
+            await backend.stop_rayjob("fit-1", uid=uid)
+        listed = await seen(
+            backend, JobsListed, lambda event: event.jobs[0].deployment == "Suspended"
+        )
+    assert (listed.jobs[0].status, listed.jobs[0].queue) == (JobStatus.PENDING, "team-a")
 
 
 def test_what_the_driver_reserves_is_in_the_object() -> None:

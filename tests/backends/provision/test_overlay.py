@@ -99,6 +99,16 @@ def test_image_is_that_of_all_pods() -> None:
     assert images == {"registry.example.com:5000/ml/train:2"}
 
 
+def test_queue_is_a_label_of_the_cluster_alone() -> None:
+    made = objects(Wanted(queue="volcano:team-a"))
+    labels = one(made, "RayCluster")["metadata"]["labels"]
+    assert (labels["volcano.sh/queue-name"], labels["ray.io/scheduler-name"]) == (
+        "team-a",
+        "volcano",
+    )
+    assert json.dumps(made).count("volcano.sh/queue-name") == 1
+
+
 def test_storage_class_is_set_on_the_claim() -> None:
     made = objects(Wanted(volume=Volume(storage_class="fast-nfs")))
     assert one(made, "PersistentVolumeClaim")["spec"]["storageClassName"] == "fast-nfs"
@@ -124,6 +134,7 @@ def test_part_that_is_left_out_leaves_no_reference_to_it() -> None:
         (Wanted(namespace="a.b"), "cannot be named 'a.b'"),
         (Wanted(namespace="../x"), "There is no namespace"),
         (Wanted(size=0), "at least 1"),
+        (Wanted(queue="a/b"), "names no queue"),
         (Wanted(image="x; rm -rf"), "not the name of an image"),
         (Wanted(without=frozenset(["pods"])), "no part 'pods'"),
         (Wanted(volume=Volume(nfs="server")), "not SERVER:/PATH"),

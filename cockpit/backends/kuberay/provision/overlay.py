@@ -22,6 +22,7 @@ from cockpit.backends.kuberay.provision.kinds import (
     labels,
     name_of,
 )
+from cockpit.backends.kuberay.waiting.labels import queue_labels
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
 
@@ -59,6 +60,8 @@ class Wanted(Struct, frozen=True):
     volume: Volume = Volume()
     without: frozenset[str] = frozenset()
     """Names of PARTS."""
+    queue: str = ""
+    """`NAME` of a LocalQueue of Kueue, or `volcano:NAME`; empty: no queue."""
 
 
 def folders() -> tuple[Path, ...]:
@@ -89,6 +92,7 @@ def objects(wanted: Wanted) -> tuple[Object, ...]:
     made = [_named(each, wanted) for each in found if not _is_left_out(each, wanted.without)]
     cluster = next(each for each in made if each["kind"] == "RayCluster")
     _set_size(cluster, wanted)
+    cluster["metadata"]["labels"] |= queue_labels(wanted.queue)
     for template in templates(cluster):
         for container in items(mapping(template, "spec"), "containers"):
             if wanted.image and text(container, "image").partition(":")[0] == IMAGE:

@@ -25,7 +25,7 @@ def health(cluster: RayCluster, pods: Collection[Pod]) -> Verdict:
         left = sum(pod.phase in _LIVING for pod in pods)
         if left:
             return ClusterHealth.SUSPENDED, f"suspending, {plural(left, 'pod')} left"
-        if cluster.queue_manager == "kueue":
+        if cluster.queue:
             return ClusterHealth.SUSPENDED, f"by Kueue, until queue {cluster.queue} admits it"
         return ClusterHealth.SUSPENDED, ""
     heads = [pod for pod in pods if pod.node_type is NodeType.HEAD]

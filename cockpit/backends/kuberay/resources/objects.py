@@ -226,7 +226,7 @@ def ray_job(raw: Any) -> Job:
     """A RayJob. Its id is that of its submission, or its own name until there is one."""
     meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
     name = text(meta, "name")
-    queue, _ = queue_of(mapping(meta, "labels"))
+    queue = queue_of(meta)
     deployment = text(status, "jobDeploymentStatus")
     label = text(status, "jobStatus")
     job_status = _STATUSES.get(label) or _ENDED.get(deployment) or JobStatus.PENDING

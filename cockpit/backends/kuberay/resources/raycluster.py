@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.api.fields import (
     text,
     whole,
 )
-from cockpit.backends.kuberay.waiting import kueue, volcano
+from cockpit.backends.kuberay.waiting.kueue import QUEUE_LABEL
 from cockpit.model.cluster import Resources
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
@@ -68,9 +68,7 @@ class RayCluster(Struct, frozen=True):
     """Type, whether it holds, message."""
     deleting: bool = False
     queue: str = ""
-    """The queue that its labels name."""
-    queue_manager: str = ""
-    """`kueue` or `volcano`; empty without a queue."""
+    """The LocalQueue of Kueue that its label names."""
 
     @property
     def operator_secrets(self) -> frozenset[str]:
@@ -94,7 +92,6 @@ def ray_cluster(raw: Any) -> RayCluster:
     auth = mapping(spec, "authOptions")
     secret = text(auth, "secretName") or name if text(auth, "mode") == "token" else ""
     environment = _environment(mapping(spec, "headGroupSpec"))
-    queue, manager = queue_of(mapping(meta, "labels"))
     return RayCluster(
         name=name,
         namespace=text(meta, "namespace"),
@@ -113,17 +110,13 @@ def ray_cluster(raw: Any) -> RayCluster:
             for each in items(status, "conditions")
         ),
         deleting="deletionTimestamp" in meta,
-        queue=queue,
-        queue_manager=manager,
+        queue=queue_of(meta),
     )
 
 
-def queue_of(labels: Mapping[str, Any]) -> tuple[str, str]:
-    """The queue that the labels of a RayCluster or RayJob name, and `kueue` or `volcano`."""
-    for label, manager in ((kueue.QUEUE_LABEL, "kueue"), (volcano.QUEUE_LABEL, "volcano")):
-        if queue := text(labels, label):
-            return queue, manager
-    return "", ""
+def queue_of(meta: Mapping[str, Any]) -> str:
+    """The LocalQueue of Kueue that the label of a RayCluster or RayJob names."""
+    return text(mapping(meta, "labels"), QUEUE_LABEL)
 
 
 def _group(raw: Mapping[str, Any]) -> GroupSpec:

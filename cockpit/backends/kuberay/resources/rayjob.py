@@ -22,6 +22,7 @@ from cockpit.backends.kuberay.api.fields import boolean, checked, items, mapping
 from cockpit.backends.kuberay.dashboard import Dashboards
 from cockpit.backends.kuberay.resources import objects, precondition
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
+from cockpit.backends.kuberay.waiting.labels import queue_labels
 from cockpit.backends.kuberay.watch import PATTERN_LABEL
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterRef, NodeType
@@ -87,7 +88,17 @@ async def stop(
     if job.deployment == "Running" and await _stop_by_http(client, ref, raw, token_secret):
         return
     spec = mapping(raw, "spec")
-    can_suspend = boolean(spec, "shutdownAfterJobFinishes") and not mapping(spec, "clusterSelector")
+    if job.queue and boolean(spec, "suspend"):
+        raise UsageError(
+            f"RayJob {one_line(name)} waits in queue {job.queue}: there is nothing to stop yet.",
+            todo=f"Remove it from the queue with: cockpit delete {name}",
+        )
+    # Kueue starts a suspended job again, as long as its workload is admitted.
+    can_suspend = (
+        boolean(spec, "shutdownAfterJobFinishes")
+        and not mapping(spec, "clusterSelector")
+        and not job.queue
+    )
     field, value = ("suspend", True) if can_suspend else ("activeDeadlineSeconds", 1)
     change = {"op": "add", "path": f"/spec/{field}", "value": value}
     try:
@@ -136,7 +147,7 @@ def resource(ref: ClusterRef, raw: Any, spec: RayJobSpec) -> dict[str, Any]:
         if spec.ttl_s is not None:
             body["shutdownAfterJobFinishes"] = True
             body["ttlSecondsAfterFinished"] = spec.ttl_s
-    labels = {"app.kubernetes.io/managed-by": "cockpit"}
+    labels = {"app.kubernetes.io/managed-by": "cockpit", **queue_labels(spec.queue)}
     if spec.own_cluster:
         labels[PATTERN_LABEL] = ref.name
     return {
@@ -200,6 +211,12 @@ def _check(spec: RayJobSpec) -> None:
             "--driver-memory cannot be set for a RayJob.",
             "KubeRay 1.7 has no field for it.",
             "Omit --via rayjob, or reserve a custom resource: --driver-resource NAME=N",
+        )
+    if spec.queue and not spec.own_cluster:
+        raise UsageError(
+            "--queue is for a cluster of the job's own.",
+            "A job on the existing cluster starts no pods that could wait in a queue.",
+            "Add --own-cluster.",
         )
     if any(count < 0 for count in spec.replicas.values()):
         raise UsageError("Replicas of a cluster of its own cannot be below 0.")

@@ -26,8 +26,9 @@ _REST = (
 
 
 def _message(job: Job) -> str:
-    """Of a running job, Ray reports only that it runs."""
-    return one_line(job.message) if job.status.is_over else ""
+    """Of a running job, Ray reports only that it runs; a RayJob may wait in a queue."""
+    waits = bool(job.queue) and not job.submitted
+    return one_line(job.message) if job.status.is_over or waits else ""
 
 
 def job_columns(store: Store) -> tuple[Column, ...]:
