@@ -171,8 +171,8 @@ CASES: dict[str, tuple[Facts, WaitStage, str, str]] = {
     "pods are refused": (
         Facts(desired=3, pods=[pod(stage="ready")], refused="quota team is used up"),
         WaitStage.PODS,
-        "1 of 3 pods exists: quota team is used up.",
-        "pods: 1 of 3 pods exists: quota team is used up",
+        "1 of 3 pods created: quota team is used up.",
+        "pods: 1 of 3 pods created: quota team is used up",
     ),
     "gang without room": (
         Facts(
@@ -274,7 +274,7 @@ def test_text_is_wrapped_inside_its_column() -> None:
     found = lines(chain("job", "train", CASES["more than the queue ever has"][0]), 60)
     assert max(map(len, found)) <= 60
     start = next(n for n, line in enumerate(found) if line.startswith("  quota"))
-    assert found[start + 1].startswith(" " * 29)
+    assert found[start + 1].startswith(" " * 28)
 
 
 def test_stages_after_the_blocking_one_come_later() -> None:

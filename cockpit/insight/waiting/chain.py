@@ -137,8 +137,10 @@ def chain(kind: str, name: str, facts: Facts) -> Chain:
     if facts.suspended and not (facts.queue or facts.entry):
         links.append(Link(WaitStage.SUSPENDED, BLOCKING, "spec.suspend is set.", advice.SUSPENDED))
     admitted = facts.entry is None or facts.entry.state is QueueState.ADMITTED
-    if facts.desired is not None:
+    if facts.desired is not None and (admitted or facts.pods):
         links.append(_created(facts))
+    elif facts.desired is not None:
+        links.append(Link(WaitStage.PODS, LATER, ""))
     if facts.entry is not None and (gang := _gang(facts)) is not None:
         links.append(gang)
     links += _pod_links(facts)
@@ -241,7 +243,7 @@ def _position(entry: QueueEntry) -> Link:
     if entry.strict:
         return Link(WaitStage.POSITION, BLOCKING, f"{text}. {advice.STRICT}", advice.ahead(entry))
     fits = bool(entry.quota) and not any(use.is_short for use in entry.quota)
-    state = BLOCKING if fits or not entry.quota else DONE
+    state = BLOCKING if fits or not (entry.quota or entry.message) else DONE
     return Link(WaitStage.POSITION, state, f"{text}.", advice.ahead(entry))
 
 
@@ -315,7 +317,7 @@ def _gang(facts: Facts) -> Link | None:
 
 def _created(facts: Facts) -> Link:
     wanted, made = facts.desired or 0, len(facts.pods)
-    text = f"{made} of {plural(wanted, 'pod')} {'exists' if made == 1 else 'exist'}."
+    text = f"{made} of {plural(wanted, 'pod')} created."
     if made >= wanted:
         return Link(WaitStage.PODS, DONE, text)
     if facts.refused and not facts.suspended:

@@ -81,7 +81,8 @@ class QueueWatch:
         self._known: dict[str, _Known] = {}
         self._visibility = False
         self._reported: dict[str, tuple[int, int]] = {}
-        self._asked_s = 0.0
+        self._positions_known = False
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         while True:
@@ -134,22 +135,33 @@ class QueueWatch:
                     known.objects, known.missing = None, _right(error, f"{kind.name}.{kind.group}")
                 case _:
                     continue
+            self._changed.set()
             self._compose()
 
     async def _positions(self) -> None:
         """Kueue's own order, of the LocalQueues in which a workload waits."""
         while True:
-            waiting = {each.queue for each in self._entries() if each.state is QueueState.PENDING}
-            reported = await read_positions(self._client, self._ref.namespace, waiting)
-            if reported != self._reported:
-                self._reported = reported
-                self._compose()
-            await asyncio.sleep(POSITIONS_S)
+            await self._changed.wait()
+            self._changed.clear()
+            while waiting := self._waiting():
+                reported = await read_positions(self._client, self._ref.namespace, waiting)
+                if reported != self._reported or not self._positions_known:
+                    self._reported, self._positions_known = reported, True
+                    self._compose()
+                # Others move ahead without a change of what is watched here.
+                await asyncio.sleep(POSITIONS_S)
+
+    def _waiting(self) -> set[str]:
+        """The queues in which a workload waits."""
+        return {each.queue for each in self._entries() if each.state is QueueState.PENDING}
 
     def _compose(self) -> None:
-        if all(each.reported for each in self._known.values()):
-            missing = tuple(each.missing for each in self._known.values() if each.missing)
-            self._on_change(Queues(self._entries(), missing))
+        if not all(each.reported for each in self._known.values()):
+            return
+        if self._visibility and not self._positions_known and self._waiting():
+            return  # `_positions` reports them soon
+        missing = tuple(each.missing for each in self._known.values() if each.missing)
+        self._on_change(Queues(self._entries(), missing))
 
     def _entries(self) -> tuple[QueueEntry, ...]:
         return entries({name: each.objects for name, each in self._known.items()}, self._reported)
