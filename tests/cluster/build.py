@@ -70,6 +70,10 @@ PROGRAMS = (
 )
 
 
+OBJECT_STORE = Program("gofakes3", "gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3")
+"""An S3 server. Kubernetes does not need it, and it needs neither root nor Debian packages."""
+
+
 def cache(environment: Mapping[str, str] = os.environ) -> Path:
     """COCKPIT_TESTBED_CACHE, or the user's cache folder."""
     if named := environment.get("COCKPIT_TESTBED_CACHE"):
@@ -84,7 +88,7 @@ CACHE = cache()
 
 def program(name: str) -> Path:
     """The path of the built program, which may not exist yet."""
-    [wanted] = [each for each in PROGRAMS if each.name == name]
+    [wanted] = [each for each in (*PROGRAMS, OBJECT_STORE) if each.name == name]
     return CACHE / f"{name}-{_fingerprint(wanted)}"
 
 
@@ -108,14 +112,14 @@ def unusable() -> str:
 
 def unbuilt() -> list[Program]:
     """Return the programs that have yet to be built."""
-    return [each for each in PROGRAMS if not program(each.name).exists()]
+    return [each for each in (*PROGRAMS, OBJECT_STORE) if not program(each.name).exists()]
 
 
 def missing() -> str:
     """Why no test cluster can be started now, in one line; empty when it can."""
     if why := unusable():
         return why
-    if unbuilt():
+    if not {OBJECT_STORE}.issuperset(unbuilt()):
         return f"its programs are not built; `{COMMAND}` builds them, in {BUILD_TIME}"
     return ""
 

@@ -62,7 +62,7 @@ def test_a_build_that_fails_names_the_command_and_its_exit_code(tmp_path: Path) 
     done = _build(environment)
     assert done.returncode == 1
     assert re.fullmatch("go build .* failed with exit code 1.\n", done.stderr)
-    assert "building etcd (1 of 10)" in done.stdout
+    assert "building etcd (1 of 11)" in done.stdout
 
 
 def test_a_skip_is_a_failure_in_ci() -> None:
