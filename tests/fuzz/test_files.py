@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import strategies as st
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from cockpit.backends.kuberay.api import kubeconfig
 from cockpit.backends.kuberay.api.credentials import Credentials
@@ -20,6 +21,7 @@ from cockpit.model.error import CockpitError, UsageError
 from tests.fuzz.cases import broken, broken_bytes, examine, lanes
 from training.checkpoint import manifest
 from training.checkpoint.manifest import Damaged, File, Manifest
+from training.checkpoint.storage import RunDirectory
 
 DAYS = [
     (files("cockpit.drills") / "gamedays" / f"{name}.toml").read_bytes() for name in file.shipped()
@@ -162,7 +164,7 @@ def test_manifest_is_whole_or_damage(cases: int, tmp_path: Path) -> None:
     def check(raw: bytes) -> None:
         (tmp_path / "manifest-0.json").write_bytes(raw)
         with suppress(Damaged):
-            manifest.is_finished(tmp_path)
+            RunDirectory(LocalFileSystem(), str(tmp_path)).is_finished(str(tmp_path))
             found = manifest.check(tmp_path)
             assert found.world_size in (1, 2)
             assert set(manifest.files(tmp_path)) <= {"model.pt"}

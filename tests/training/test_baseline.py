@@ -50,7 +50,7 @@ def test_it_trains_where_there_is_no_ray_and_continues_by_its_name(
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (Settings(storage_path="s3://bucket/runs"), "without Ray Train checkpoints go to a folder"),
+        (Settings(storage_path="s3://id:key@bucket"), "s3://bucket/ contains credentials"),
         (Settings(gpu="true"), "gpu=true, but rank 0 of this host has no GPU"),
         (Settings(accumulate=2_000), "do not go round 2000 micro-batches"),
     ],

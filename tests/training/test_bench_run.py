@@ -119,12 +119,12 @@ def test_a_part_that_there_is_not_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     assert str(ended.value).startswith("--what speed: there is no part speed; there are environ")
 
 
-def test_an_object_store_is_refused_and_not_made_a_folder_of(
+def test_an_unusable_object_store_is_one_sentence_and_no_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["benchmark", "--storage-path", "s3://b"])
-    with pytest.raises(SystemExit, match="--storage-path s3://b: results go to a folder"):
+    monkeypatch.setattr(sys, "argv", ["benchmark", "--storage-path", "s3://id:key@b"])
+    with pytest.raises(SystemExit, match="stopped: s3://b contains credentials"):
         main()
     assert not any(tmp_path.iterdir())
 

@@ -14,7 +14,7 @@ from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training.checkpoint import rank_part
 from training.checkpoint.manifest import DAMAGED, Damaged, check
-from training.checkpoint.restore import newest_whole
+from training.checkpoint.restore import Whole, newest_whole
 from training.checkpoint.snapshot import snapshot
 from training.checkpoint.storage import SNAPSHOT, RunDirectory
 
@@ -126,10 +126,11 @@ def test_a_kill_in_the_midst_of_writing_leaves_nothing_that_passes_for_whole(
     class Killed(Exception):
         pass
 
-    class Dying:
+    class Dying(LocalFileSystem):  # type: ignore[misc]
         """A file system that ends with its `lines`-th file, or with the renaming."""
 
         def __init__(self) -> None:
+            super().__init__()
             self.opened = 0
 
         def create_dir(self, path: str) -> None:
@@ -163,14 +164,14 @@ def test_the_newest_whole_one_is_chosen_and_each_before_it_reported(tmp_path: Pa
     flip(tmp_path / "c" / "shared.pt")
     (tmp_path / "b" / "rank-1.pt").unlink()
     reported: dict[str, str] = {}
-    with newest_whole(paths, nullcontext, reported.__setitem__) as path:
-        assert path == paths[2]
+    with newest_whole(paths, nullcontext, reported.__setitem__) as found:
+        assert found == Whole(paths[2], paths[2])
     assert reported == {
         paths[0]: "shared.pt is not what was written: its SHA-256 differs",
         paths[1]: "rank-1.pt is missing",
     }
-    with newest_whole(paths[:2], nullcontext, reported.__setitem__) as path:
-        assert path is None
+    with newest_whole(paths[:2], nullcontext, reported.__setitem__) as found:
+        assert found is None
 
 
 def test_a_storage_that_cannot_be_read_just_now_is_no_damage(tmp_path: Path) -> None:

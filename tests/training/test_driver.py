@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import AttemptEnd, Body, Run, Worker
@@ -34,7 +35,7 @@ def test_a_rank_that_falls_later_than_the_first_does_not_end_the_next_attempt(
     monkeypatch.setattr(own_driver, "submission", lambda: "")
     context = SimpleNamespace(get_job_id=lambda: "01000000")
     monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
-    reported = own_driver.DriverTelemetry("digits", tmp_path, max_restarts=3)
+    reported = own_driver.DriverTelemetry("digits", LocalFileSystem(), str(tmp_path), 3)
     workers = (Worker(rank=0), Worker(rank=1))
     on_events: list[RankEvent] = [
         AttemptStarted(workers, 1),

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from training.checkpoint.filesystem import located
 from training.checkpoint.in_folder import FolderCheckpoints
-from training.checkpoint.manifest import is_finished
+from training.checkpoint.storage import RunDirectory
 
 FILE = "state.pt"
 
@@ -22,11 +23,9 @@ def opened(folder: Path, *, keep: int) -> FolderCheckpoints:
 
 
 def finished(folder: Path) -> list[int]:
-    return sorted(
-        int(path.name.rpartition("_")[2])
-        for path in folder.glob("checkpoint_*")
-        if is_finished(path)
-    )
+    run = RunDirectory(*located(str(folder)))
+    paths = [path for path in run.checkpoints() if run.is_finished(path)]
+    return sorted(int(path.rpartition("_")[2]) for path in paths)
 
 
 @pytest.mark.parametrize(("whole", "newest"), [((), []), ((20, 40), [20, 40])])

@@ -20,7 +20,7 @@ from tests.training.cluster import Cluster, drive
 from tests.training.test_serve import until
 from training.data import load
 from training.jobs.baseline import Settings
-from training.jobs.plain import folder, work
+from training.jobs.plain import directory, work
 from training.loop import tracking
 from training.loop.settings import TrainSettings
 from training.loop.world import alone
@@ -99,7 +99,7 @@ def test_best_checkpoint_is_a_model_version_with_signature_that_serve_loads_and_
     np.save(tmp_path / "examples.npy", examples.numpy())
     server.script(CLIENT, f"models:/{NAME}@best", str(tmp_path), PYTHONPATH="")
     given = np.load(tmp_path / "probabilities.npy")
-    weights = Run(str(folder(good))).newest(CPU)
+    weights = Run(directory(good).path).newest(CPU)
     assert weights is not None
     own = torch.stack(logits_of(weights, list(examples), CPU)).softmax(dim=-1)
     assert np.allclose(given, own.numpy(), atol=1e-6)
@@ -191,7 +191,7 @@ def test_server_that_fails_costs_one_line_and_no_run(
     from mlflow import MlflowClient
 
     given = trained(tmp_path, run_name="unlogged", max_steps=1, log_model=False)
-    [path] = sorted(folder(given).glob("checkpoint_*"))
+    [path] = sorted(Path(directory(given).path).glob("checkpoint_*"))
     candidate = Candidate(path.name, {}, lambda: nullcontext(str(path)))
 
     def refuse(*args: Any) -> None:

@@ -31,6 +31,9 @@ class NoCheckpoints:
     def newest(self) -> AbstractContextManager[Path | None]:
         return nullcontext()
 
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        raise RuntimeError("a loop that is measured came to the end of its epoch")
+
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         raise RuntimeError("a loop that is measured came to the end of its epoch")
 

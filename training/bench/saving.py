@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import async_save
@@ -25,7 +26,9 @@ from training.bench.loop import Loop, same_step
 from training.bench.repeated import Quartiles, spread
 from training.bench.section import Finding, Level, Section, Table
 from training.bench.settings import BenchSettings
+from training.checkpoint.filesystem import is_address, located, size_bytes
 from training.checkpoint.in_folder import FolderCheckpoints
+from training.checkpoint.storage import RunDirectory
 from training.data import load
 from training.loop.world import World
 from training.models import build
@@ -75,13 +78,13 @@ class Save(ABC):
         self._world, self._states = world, states
 
     @abstractmethod
-    def begin(self, folder: Path) -> Callable[[], object]:
+    def begin(self, place: RunDirectory) -> Callable[[], object]:
         """Returns when training may continue; the returned function waits until everything is
         written.
         """
 
     @abstractmethod
-    def restore(self, folder: Path) -> None:
+    def restore(self, place: RunDirectory) -> None:
         """Restore into the states."""
 
 
@@ -93,16 +96,16 @@ class InFolder(Save):
         self.name = f"torch.save, {BACKGROUND if in_background else 'waited for'}"
         self._in_background = in_background
 
-    def begin(self, folder: Path) -> Callable[[], object]:
+    def begin(self, place: RunDirectory) -> Callable[[], object]:
         checkpoints = FolderCheckpoints(
-            folder, self._world.rank, self._world.size, in_background=self._in_background
+            place, self._world.rank, self._world.size, in_background=self._in_background
         )
         states = self._states if self._world.rank == 0 else {}
         checkpoints.report({}, 0, {f"{name}.pt": state for name, state in states.items()})
         return lambda: checkpoints.__exit__(None, None, None)
 
-    def restore(self, folder: Path) -> None:
-        checkpoints = FolderCheckpoints(folder, self._world.rank, self._world.size)
+    def restore(self, place: RunDirectory) -> None:
+        checkpoints = FolderCheckpoints(place, self._world.rank, self._world.size)
         with checkpoints, checkpoints.newest() as directory:
             assert directory is not None
             for name in self._states:
@@ -122,16 +125,16 @@ class Distributed(Save):
         # Its collectives run beside those of the steps, and the two must not mix.
         self._group: Any = dist.new_group(backend="gloo") if in_background else None
 
-    def begin(self, folder: Path) -> Callable[[], object]:
+    def begin(self, place: RunDirectory) -> Callable[[], object]:
         if not self._in_background:
-            dcp_save(self._states, checkpoint_id=folder)
+            dcp_save(self._states, checkpoint_id=place.path)
             return lambda: None
-        saved = async_save(self._states, checkpoint_id=folder, process_group=self._group)
+        saved = async_save(self._states, checkpoint_id=place.path, process_group=self._group)
         assert isinstance(saved, Future)
         return saved.result
 
-    def restore(self, folder: Path) -> None:
-        dcp_load(self._states, checkpoint_id=folder)
+    def restore(self, place: RunDirectory) -> None:
+        dcp_load(self._states, checkpoint_id=place.path)
 
 
 def sharded_over(world: World, states: dict[str, Any]) -> dict[str, Any]:
@@ -149,16 +152,26 @@ def sharded_over(world: World, states: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(world: World, settings: BenchSettings, folder: Path) -> Saving:
-    """Call on all ranks; `folder` is one that all of them see, and is left unchanged."""
+    """Call on all ranks; `folder` is one that all of them see, and is left unchanged.
+
+    With a bucket as storage path, the jobs' own checkpoints are measured there.
+    """
     data = load(settings)
     states = trained_states(settings, world)
     ways: list[Save] = [
         InFolder(world, states, in_background=False),
         InFolder(world, states, in_background=True),
-        Distributed(world, states, sharded=False),
-        Distributed(world, states, sharded=True),
-        Distributed(world, states, sharded=True, in_background=True),
     ]
+    name, filesystem, root = "", LocalFileSystem(), str(folder)
+    if is_address(settings.storage_path):
+        name = world.gather_all(f"{uuid.uuid4().hex}-")[0]
+        filesystem, root = located(settings.storage_path)
+    else:  # torch.distributed.checkpoint writes files
+        ways += [
+            Distributed(world, states, sharded=False),
+            Distributed(world, states, sharded=True),
+            Distributed(world, states, sharded=True, in_background=True),
+        ]
     examples = settings.batch_size * settings.accumulate * world.size
     epoch_steps = settings.turn_steps if settings.quick else -(-len(data.train) // examples)
     epochs: list[float] = []
@@ -174,7 +187,8 @@ def measure(world: World, settings: BenchSettings, folder: Path) -> Saving:
             world.wait()
             epochs.append(loop.turn(epoch_steps))
             for way in ways:
-                place = folder / f"saving-{turn}-{ways.index(way)}"
+                path = f"{root}/{name}saving-{turn}-{ways.index(way)}"
+                place = RunDirectory(filesystem, path)
                 world.wait()
                 began = time.perf_counter()
                 finish = way.begin(place)
@@ -187,14 +201,14 @@ def measure(world: World, settings: BenchSettings, folder: Path) -> Saving:
                 way.restore(place)
                 world.wait()
                 restored[way.name].append(time.perf_counter() - began)
-                sizes[way.name] = sum(p.stat().st_size for p in place.rglob("*") if p.is_file())
+                sizes[way.name] = size_bytes(filesystem, path)
                 world.wait()
                 began = time.perf_counter()
-                way.begin(place / "again")()
+                way.begin(RunDirectory(filesystem, f"{path}/again"))()
                 world.wait()
                 written[way.name].append(time.perf_counter() - began)
                 if world.rank == 0:
-                    shutil.rmtree(place)
+                    place.delete(path)
     return Saving(
         settings.model,
         world.size,

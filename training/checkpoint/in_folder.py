@@ -1,13 +1,14 @@
-"""The checkpoints of a run without Ray Train, in a folder that all ranks see."""
+"""The checkpoints of a run without Ray Train, in a folder or bucket that all ranks see."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 from types import TracebackType
@@ -15,16 +16,17 @@ from typing import Any
 
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from training.checkpoint.manifest import is_finished
 from training.checkpoint.rank_part import write
 from training.checkpoint.restore import agreed, newest_whole
 from training.checkpoint.snapshot import snapshot
-from training.checkpoint.storage import PREFIX, RunDirectory
+from training.checkpoint.storage import METRICS, PREFIX, Best, RunDirectory
 from training.telemetry.worker import attempt_observer
 
 PARTS_S = 120.0
 """How long rank 0 waits for the other ranks' parts of a checkpoint."""
 _CHECK_EVERY_S = 0.02
+_CHECK_STORE_EVERY_S = 0.5
+"""Each check is a request to the object store."""
 
 
 class FolderCheckpoints:
@@ -32,20 +34,31 @@ class FolderCheckpoints:
 
     def __init__(
         self,
-        folder: Path,
+        where: Path | RunDirectory,
         rank: int,
         world_size: int,
         *,
         in_background: bool = True,
         may_start_over: bool = False,
         keep: int = 3,
-        finished: Callable[[Mapping[str, float], Path], None] = lambda metrics, checkpoint: None,
+        best: Best | None = None,
+        finished: Callable[[Mapping[str, float], str], None] = lambda metrics, checkpoint: None,
     ) -> None:
-        """`finished` is called on rank 0, on another thread, when a checkpoint is complete."""
-        self._run = RunDirectory(LocalFileSystem(), os.fspath(folder))
+        """`keep`: the newest ones. With `best`, these and the newest one are kept instead.
+
+        `finished` is called on rank 0 with reported metrics and the path of their checkpoint, when
+        it is complete, on another thread; '' if there is none.
+        """
+        self._run = (
+            where
+            if isinstance(where, RunDirectory)
+            else RunDirectory(LocalFileSystem(), os.fspath(where))
+        )
+        is_local = isinstance(self._run.filesystem, LocalFileSystem)
+        self._check_every_s = _CHECK_EVERY_S if is_local else _CHECK_STORE_EVERY_S
         self._rank, self._world_size = rank, world_size
         self._in_background, self._may_start_over = in_background, may_start_over
-        self._keep, self._finished = keep, finished
+        self._keep, self._best, self._finished = keep, best, finished
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._is_left = Event()
         self._under_way: Future[None] | None = None
@@ -69,6 +82,10 @@ class FolderCheckpoints:
         if error is None:
             self._finish()
 
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        if self._rank == 0:
+            self._finished(metrics, "")
+
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         """Wait for the previous checkpoint. Raises OSError if that could not be written."""
         self._finish()
@@ -85,24 +102,36 @@ class FolderCheckpoints:
     def _write(self, metrics: Mapping[str, float], states: Mapping[str, Any], step: int) -> None:
         path = f"{self._run.path}/{PREFIX}{step:012}"
         ranks = {"rank": self._rank, "world_size": self._world_size}
+        if self._rank == 0:
+            states = {**states, METRICS: memoryview(json.dumps(metrics).encode())}
         write(self._run.filesystem, path, states, step=step, **ranks)
-        if self._rank == 0 and self._has_all(Path(path)):
-            self._finished(metrics, Path(path))
-            # Those of later steps remain from before the run resumed at an earlier one.
-            own = [at for at in self._run.checkpoints() if at <= path]
-            kept = [at for at in own if is_finished(Path(at))][: self._keep]
-            for old in own:
-                if old < kept[-1]:
-                    shutil.rmtree(old)
+        if self._rank == 0 and self._has_all(path):
+            self._finished(metrics, path)
+            self._rotate(path)
 
-    def _has_all(self, path: Path) -> bool:
+    def _rotate(self, newest: str) -> None:
+        # Those of later steps remain from before the run resumed at an earlier one.
+        own = [at for at in self._run.checkpoints() if at <= newest]
+        complete = [at for at in own if self._run.is_finished(at)]
+        if self._best is None:
+            kept = set(complete[: self._keep])
+        else:
+            metric = self._best.metric
+            scores = {at: self._run.metrics(at).get(metric, math.nan) for at in complete}
+            kept = {newest, *self._best.names(scores)}
+        oldest_kept = min(kept)
+        for old in own:
+            if old not in kept and (old in complete or old < oldest_kept):
+                self._run.delete(old)
+
+    def _has_all(self, path: str) -> bool:
         """Wait for the other ranks' parts: until then the previous one must not be deleted."""
         deadline = time.monotonic() + PARTS_S
-        while not is_finished(path):
-            if self._is_left.wait(_CHECK_EVERY_S):
+        while not self._run.is_finished(path):
+            if self._is_left.wait(self._check_every_s):
                 return False
             if time.monotonic() > deadline:
-                print(f"{path.name} is unfinished after {PARTS_S:.0f} s", flush=True)
+                print(f"{path.rpartition('/')[2]} is unfinished after {PARTS_S:.0f} s", flush=True)
                 return False
         return True
 
@@ -113,36 +142,31 @@ class FolderCheckpoints:
 
         Raises NoUsableCheckpoint on all ranks if checkpoints exist and none is complete.
         """
-        path = agreed(self._choose() if self._rank == 0 else ("", ""), self._world_size)
-        yield Path(path) if path else None
+        with ExitStack() as held:
+            choice = self._choose(held) if self._rank == 0 else ("", "", "")
+            path = agreed(choice[:2], self._world_size)
+            if path and not (directory := choice[2]):
+                directory = held.enter_context(self._run.opened(path))
+            yield Path(directory) if path else None
 
-    def _choose(self) -> tuple[str, str]:
-        """A path, or why there is none; neither for a new run."""
+    def _choose(self, held: ExitStack) -> tuple[str, str, str]:
+        """A path, or why there is none, neither for a new run; and the directory of its files."""
         there = self._run.checkpoints()
-        with newest_whole(there, nullcontext, self._unused) as path:
-            if path is not None:
-                _unfinish(there[: there.index(path)])
-                return path, ""
-        if any(is_finished(Path(path)) for path in there):
-            why = f"no checkpoint in {self._run.path} is whole"
+        found = held.enter_context(newest_whole(there, self._run.opened, self._unused))
+        if found is not None:
+            self._run.unfinish(there[: there.index(found.path)])
+            return found.path, "", found.directory
+        if any(self._run.is_finished(path) for path in there):
+            why = f"no checkpoint in {self._run.shown(self._run.path)} is whole"
             if not self._may_start_over:
-                return "", why
+                return "", why, ""
             print(f"{why}: the run starts over", flush=True)
-        _unfinish(there)
-        return "", ""
+        self._run.unfinish(there)
+        return "", "", ""
 
     def _unused(self, path: str, why: str) -> None:
         """It is kept until the run has saved its step again, and enough checkpoints after it."""
-        text = f"{Path(path).name} is not used: {why}"
-        if is_finished(Path(path)):
+        text = f"{path.rpartition('/')[2]} is not used: {why}"
+        if self._run.is_finished(path):
             attempt_observer.notice("CheckpointDamaged", text)
         print(text, flush=True)
-
-
-def _unfinish(paths: Iterable[str]) -> None:
-    """If such a step is saved again, old manifests would be mistaken for those of ranks that have
-    yet to write their parts.
-    """
-    for path in paths:
-        for manifest in Path(path).glob("manifest-*.json"):
-            manifest.replace(f"{manifest}.unused")

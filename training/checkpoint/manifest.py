@@ -52,15 +52,6 @@ def name(rank: int) -> str:
     return f"manifest-{rank}.json"
 
 
-def is_finished(directory: Path) -> bool:
-    """Whether all of its ranks have reported their parts as written; `check` verifies them."""
-    try:
-        world_size = _read(directory, 0).world_size
-    except Damaged:
-        return (directory / name(0)).exists()
-    return all((directory / name(rank)).exists() for rank in range(world_size))
-
-
 def check(directory: Path) -> Manifest:
     """Read every byte of the checkpoint. Returns rank 0's manifest.
 
@@ -117,6 +108,11 @@ def _read(directory: Path, rank: int) -> Manifest:
         text = (directory / name(rank)).read_bytes()
     except FileNotFoundError:
         raise Damaged(f"{name(rank)} is missing: rank {rank} did not finish its part") from None
+    return decode(text, rank)
+
+
+def decode(text: bytes, rank: int) -> Manifest:
+    """Raises Damaged if it is not the manifest of this rank."""
     try:
         whole = json.loads(text)
         reported, digest = whole["manifest"], whole["sha256"]

@@ -39,6 +39,12 @@ class RunCheckpoints:
         self._start_from = start_from
         self._room = Semaphore(SNAPSHOTS)
 
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Call on all ranks."""
+        import ray.train
+
+        ray.train.report(dict(metrics))
+
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         """Call on all ranks. The states may change after it returns."""
         import ray.train
@@ -83,22 +89,22 @@ class RunCheckpoints:
         """A path, or why there is none; neither for a new run."""
         import ray.train
 
-        newest, path = ray.train.get_checkpoint(), None
+        newest, whole = ray.train.get_checkpoint(), None
         if newest is not None:
             found = newest_whole(self._accepted(newest.path), self._opened, self._damaged)
-            path = held.enter_context(found)
-        if path is None:
+            whole = held.enter_context(found)
+        if whole is None:
             found = newest_whole(self._run.checkpoints(), self._opened, self._unfinished)
-            path = held.enter_context(found)
-        if path is not None:
-            return path, ""
+            whole = held.enter_context(found)
+        if whole is not None:
+            return whole.path, ""
         if self._start_from:
             found = newest_whole([self._start_from], self._opened, self._unfinished)
-            if (path := held.enter_context(found)) is not None:
-                return path, ""
+            if (whole := held.enter_context(found)) is not None:
+                return whole.path, ""
         if newest is None and not self._run.lost_track and not self._start_from:
             return "", ""
-        why = f"no checkpoint in {self._run.path} is whole"
+        why = f"no checkpoint in {self._run.shown(self._run.path)} is whole"
         if not self._may_start_over:
             return "", why
         print(f"{why}: the run starts over")

@@ -11,6 +11,7 @@ from typing import IO, Any, cast
 import torch
 
 from training.checkpoint import manifest
+from training.checkpoint.filesystem import write_at_once
 from training.checkpoint.manifest import File, Manifest
 
 
@@ -45,9 +46,7 @@ def write(
         files.append(File(name, written.size_bytes, written.sha256.hexdigest()))
     own = Manifest(rank, world_size, step, tuple(files))
     target = f"{directory}/{manifest.name(rank)}"
-    with filesystem.open_output_stream(f"{target}.part") as stream:
-        stream.write(own.encode())
-    filesystem.move(f"{target}.part", target)
+    write_at_once(filesystem, target, own.encode())
 
 
 class _Digested:

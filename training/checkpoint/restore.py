@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch.distributed as dist
@@ -13,6 +14,16 @@ from training.stop import Stop
 
 Opened = Callable[[str], AbstractContextManager[str]]
 """From the path of a checkpoint on the storage to a directory with its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A complete checkpoint."""
+
+    path: str
+    """On the storage."""
+    directory: str
+    """On this host, with its files."""
 
 
 class NoUsableCheckpoint(Stop):
@@ -25,7 +36,7 @@ class NoUsableCheckpoint(Stop):
 @contextmanager
 def newest_whole(
     paths: Iterable[str], opened: Opened, damaged: Callable[[str, str], None]
-) -> Iterator[str | None]:
+) -> Iterator[Whole | None]:
     """The first of the paths whose checkpoint is complete, held open; None if there is none.
 
     `damaged` is called for each before it, with the reason. Raises OSError if the storage cannot be
@@ -34,11 +45,12 @@ def newest_whole(
     for path in paths:
         with ExitStack() as held:
             try:
-                check(Path(held.enter_context(opened(path))))
+                directory = held.enter_context(opened(path))
+                check(Path(directory))
             except (Damaged, FileNotFoundError) as why:
                 damaged(path, str(why) if isinstance(why, Damaged) else "its directory is missing")
                 continue
-            yield path
+            yield Whole(path, directory)
             return
     yield None
 

@@ -39,6 +39,7 @@ from training.bench.run import (
     sections,
 )
 from training.bench.settings import BenchSettings
+from training.checkpoint.filesystem import absolute, is_address, joined, located, probe, shown
 from training.jobs import job
 from training.jobs.fit import fit
 from training.loop.world import on_ray
@@ -61,6 +62,10 @@ def main() -> None:
         chosen(settings.what)
     except ValueError as why:
         sys.exit(f"--what {settings.what}: {why}")
+    try:
+        probe(settings.storage_path)
+    except Stop as why:
+        sys.exit(f"stopped: {why}")
     folder = results_folder(settings)
     began, began_at = time.monotonic(), datetime.now(UTC)
     try:
@@ -78,7 +83,7 @@ def main() -> None:
         failed=measured.failed,
     )
     print(written(results, folder), flush=True)
-    print(f"written to {folder}", flush=True)
+    print(f"written to {uploaded(settings, folder)}", flush=True)
     if results.failed:
         sys.exit(f"not measured: {', '.join(results.failed)}; the report has the reasons")
 
@@ -89,7 +94,7 @@ def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:
     if ranks == "auto":
         ranks = "ray" if "RAY_ADDRESS" in os.environ else "processes"
     if ranks == "ray":
-        run = replace(settings, run_name="", storage_path=str(folder / "ray"))
+        run = replace(settings, run_name="", storage_path=of_ray(settings, folder))
         done = fit(partial(rank_of_ray, folder=str(folder)), run, "benchmark")
         measured = Measured(**done.return_value)
         how = f"{settings.workers} ranks, started by Ray Train"
@@ -98,7 +103,7 @@ def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:
         how = f"{settings.workers} ranks, started as processes of one host"
     if LAUNCHERS not in chosen(settings.what):
         return measured, how
-    run = replace(settings.for_this_run(), run_name="", storage_path=str(folder / "ray"))
+    run = replace(settings.for_this_run(), run_name="", storage_path=of_ray(settings, folder))
     try:
         compared = asdict(launchers.measure(run))
     except (SystemExit, Exception) as why:  # noqa: BLE001 - reported, and the measurements are kept
@@ -109,14 +114,30 @@ def measure(settings: BenchSettings, folder: Path) -> tuple[Measured, str]:
 
 
 def results_folder(settings: BenchSettings) -> Path:
-    """Exits if it is not a folder."""
-    if "://" in settings.storage_path:
-        path = settings.storage_path
-        sys.exit(f"--storage-path {path}: results go to a folder that all nodes see")
+    """Of the results on this host; with an object store, they are uploaded from there."""
     name = settings.run_name or time.strftime("benchmark-%Y%m%d-%H%M%S")
-    folder = Path(settings.storage_path or "~/ray_results").expanduser().absolute() / name
+    is_folder = settings.storage_path and not is_address(settings.storage_path)
+    folder = Path(absolute(settings.storage_path if is_folder else "~/ray_results")) / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def of_ray(settings: BenchSettings, folder: Path) -> str:
+    """The storage path of the runs that are measured."""
+    if is_address(settings.storage_path):
+        return joined(settings.storage_path, f"{folder.name}/ray")
+    return str(folder / "ray")
+
+
+def uploaded(settings: BenchSettings, folder: Path) -> str:
+    """Copy the results to an object store, if there is one; returns where they are."""
+    if not is_address(settings.storage_path):
+        return str(folder)
+    filesystem, path = located(joined(settings.storage_path, folder.name))
+    for file in sorted(item for item in folder.iterdir() if item.is_file()):
+        with filesystem.open_output_stream(f"{path}/{file.name}") as stream:
+            stream.write(file.read_bytes())
+    return shown(filesystem, path)
 
 
 def written(results: Results, folder: Path) -> str:

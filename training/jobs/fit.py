@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from training.checkpoint.filesystem import StorageUnusable, absolute, is_address, located, probe
 from training.checkpoint.storage import RunDirectory
 from training.jobs import missing_resources, network_interface
 from training.jobs.placement import Placement, scaling
-from training.loop.settings import TrainSettings
+from training.loop.evaluate import summary
+from training.loop.settings import RunSettings, TrainSettings, best
 from training.serving.publish import Candidate, publish
 from training.settings import setting
 from training.techniques import environment
@@ -46,7 +47,7 @@ def fit(
     Exits with a message if the settings do not fit the cluster, or if training stopped itself.
     """
     import ray
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
     from ray.train.v2.api.exceptions import WorkerGroupError
 
@@ -60,6 +61,7 @@ def fit(
         least = settings.min_workers or settings.workers
         check_losses("hierarchical", settings.hierarchical, max(2, least), settings.workers)
         elastic["elastic_resize_monitor_interval_s"] = settings.resize_interval_s
+    place = storage_of(settings)
     if not ray.is_initialized():
         ray.init()
     falls = "workers" if least == settings.workers else "min-workers"
@@ -74,13 +76,14 @@ def fit(
     network_interface.check(settings.interface)
     run_config = RunConfig(
         name=name,
-        storage_path=storage(settings.storage_path),
+        **place,
         failure_config=FailureConfig(max_failures=settings.max_failures),
-        checkpoint_config=CheckpointConfig(num_to_keep=settings.num_to_keep),
+        checkpoint_config=retention(settings),
         worker_runtime_env={"env_vars": variables} if variables else None,
     )
-    run = run_config.storage_context
-    for repaired in RunDirectory(run.storage_filesystem, run.experiment_fs_path).repair():
+    context = run_config.storage_context
+    run = RunDirectory(context.storage_filesystem, context.experiment_fs_path)
+    for repaired in run.repair():
         print(repaired, flush=True)
 
     trainer = TorchTrainer(
@@ -105,12 +108,38 @@ def fit(
                 raise SystemExit(f"failed: {raised}") from None
         raise
     if stopped := (result.return_value or {}).get("stopped"):
-        raise SystemExit(f"stopped: {stopped}; its checkpoints are in {result.path}")
+        raise SystemExit(f"stopped: {stopped}; its checkpoints are in {run.shown(result.path)}")
     publish(settings, kept(result))
     # A run that had already finished does nothing, and its newest checkpoint has the result.
     if newest := result.metrics:
-        print(f"accuracy {newest['accuracy']:.4f} after {newest['step']:.0f} steps", flush=True)
+        print(summary(newest), flush=True)
     return result
+
+
+def storage_of(settings: RunSettings) -> dict[str, Any]:
+    """The storage of a run, as arguments of Ray's RunConfig. Exits if it cannot be used."""
+    if not is_address(settings.storage_path):
+        return {"storage_path": storage(settings.storage_path)}
+    try:
+        probe(settings.storage_path)
+        filesystem, path = located(settings.storage_path)
+    except StorageUnusable as why:
+        raise SystemExit(f"stopped: {why}") from None
+    return {"storage_path": path, "storage_filesystem": filesystem}
+
+
+def retention(settings: RunSettings) -> Any:
+    """Ray keeps the newest checkpoint too, which the run resumes from."""
+    from ray.train import CheckpointConfig
+
+    wanted = best(settings)
+    if wanted is None:
+        return CheckpointConfig(num_to_keep=settings.num_to_keep)
+    return CheckpointConfig(
+        num_to_keep=wanted.count,
+        checkpoint_score_attribute=wanted.metric,
+        checkpoint_score_order="max" if wanted.highest else "min",
+    )
 
 
 def kept(result: Any) -> list[Candidate]:
@@ -135,6 +164,4 @@ def check_losses(name: str, ranks: int, least: int, workers: int) -> None:
 
 def storage(path: str) -> str | None:
     """The absolute path of a directory on this host; an object store's address unchanged."""
-    if not path or "://" in path:
-        return path or None
-    return str(Path(path).expanduser().absolute())
+    return absolute(path) if path else None

@@ -26,9 +26,10 @@ from ray.util.placement_group import (
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from training.checkpoint.filesystem import absolute
 from training.jobs import SETTINGS, job, missing_resources, network_interface
 from training.jobs.agent import Nodes, start
-from training.jobs.plain import Plain, folder
+from training.jobs.plain import RESULTS, Plain, directory
 from training.stop import Stop
 from training.telemetry.ray_train.own_driver import DriverTelemetry, is_wanted
 from training.telemetry.wire import Worker
@@ -50,14 +51,15 @@ def run(name: str, settings: Plain, ranks: int) -> dict[str, Any]:
     if not ray.is_initialized():
         ray.init()
     try:
-        where = folder(settings)
+        where = directory(settings)
         network_interface.check(settings.interface)
     except Stop as why:
         return {"stopped": str(why)}
-    settings = replace(settings, storage_path=str(where.parent))
+    settings = replace(settings, storage_path=absolute(settings.storage_path or RESULTS))
     takes = missing_resources.found(settings.gpu, ranks, settings.when_lacking).resource
     settings = replace(settings, gpu="true" if takes == "GPU" else "false")
-    telemetry = DriverTelemetry(where.name, where, settings.max_restarts) if is_wanted() else None
+    run = (settings.run_name, where.filesystem, where.path, settings.max_restarts)
+    telemetry = DriverTelemetry(*run) if is_wanted() else None
     result: dict[str, Any] = {}
     for left in range(settings.max_restarts, -1, -1):
         try:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
+from training.checkpoint.filesystem import joined, located, probe, size_bytes
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.checkpoint.storage import RunDirectory
-from training.loop.settings import TrainSettings
+from training.loop.evaluate import summary
+from training.loop.settings import TrainSettings, best
 from training.loop.train import Parallelizer, train
 from training.loop.world import World
 from training.serving.publish import Candidate, publish
@@ -37,13 +38,20 @@ class Plain(TrainSettings):
 
 
 def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[str, Any]:
-    """Train as a rank, with checkpoints in the run's folder. Returns the message of a Stop, or the
-    loop's reason for stopping.
+    """Train as a rank, with checkpoints in the run's directory. Returns the message of a Stop, or
+    the loop's reason for stopping.
     """
     if world.device.type == "cpu":
         torch.set_num_threads(1 if world.size > 1 else torch.get_num_threads())
-    where = folder(settings)
+    where = directory(settings)
+
+    def finished(metrics: Mapping[str, float], checkpoint: str) -> None:
+        if telemetry:
+            size = size_bytes(where.filesystem, checkpoint) if checkpoint else None
+            telemetry.reported(metrics, where.shown(checkpoint) if checkpoint else "", size)
+
     try:
+        world.together(lambda: probe(settings.storage_path) if world.rank == 0 else None)
         with (
             rank_telemetry(world) as telemetry,
             FolderCheckpoints(
@@ -53,25 +61,27 @@ def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[st
                 in_background=settings.checkpoint_upload == "async",
                 may_start_over=settings.start_over,
                 keep=settings.num_to_keep,
-                finished=telemetry.reported if telemetry else nothing,
+                best=best(settings),
+                finished=finished,
             ) as checkpoints,
         ):
             result = train(settings, world, ReportedCheckpoints(checkpoints, telemetry), spread)
         if world.rank == 0 and "stopped" not in result:
-            publish(settings, newest(where, result))
+            publish(settings, candidates(where, result))
     except Stop as why:
         result = {"stopped": str(why)}
-    return {**result, "rank": world.rank, "folder": str(where)}
+    return {**result, "rank": world.rank, "folder": where.shown(where.path)}
 
 
-def newest(where: Path, result: Mapping[str, Any]) -> list[Candidate]:
-    """The newest checkpoint: of the others in the folder, the scores are not known."""
+def candidates(where: RunDirectory, result: Mapping[str, Any]) -> list[Candidate]:
+    """The checkpoints that are kept, newest first; the result is that of the newest."""
 
-    def candidate(path: str) -> Candidate:
-        return Candidate(path.rpartition("/")[2], result, lambda: nullcontext(path))
+    def candidate(path: str, metrics: Mapping[str, Any]) -> Candidate:
+        reported = {**where.metrics(path), **metrics}
+        return Candidate(path.rpartition("/")[2], reported, lambda: where.opened(path))
 
-    there = RunDirectory(LocalFileSystem(), str(where)).checkpoints()
-    return [candidate(path) for path in there[:1]]
+    paths = [path for path in where.checkpoints() if where.is_finished(path)]
+    return [candidate(path, {} if number else result) for number, path in enumerate(paths)]
 
 
 class ReportedCheckpoints:
@@ -88,14 +98,15 @@ class ReportedCheckpoints:
         ):
             yield at
 
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        if self._telemetry:
+            self._telemetry.reports()
+        self._checkpoints.evaluated(metrics)
+
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         if self._telemetry:
             self._telemetry.reports()
         self._checkpoints.report(metrics, step, states)
-
-
-def nothing(metrics: Mapping[str, float], checkpoint: Path) -> None:
-    """Without a tracker or telemetry."""
 
 
 def named(name: str) -> str:
@@ -103,15 +114,9 @@ def named(name: str) -> str:
     return time.strftime(f"{name}-%Y%m%d-%H%M%S")
 
 
-def folder(settings: TrainSettings) -> Path:
-    """The folder of the run's checkpoints. Raises Stop if it is not a folder."""
-    if "://" in settings.storage_path:
-        raise Stop(
-            f"--storage-path {settings.storage_path}: without Ray Train checkpoints go to a folder "
-            "that all ranks see"
-        )
-    storage = Path(settings.storage_path or RESULTS).expanduser()
-    return storage.absolute() / settings.run_name
+def directory(settings: TrainSettings) -> RunDirectory:
+    """The directory of the run's checkpoints. Raises StorageUnusable if its address is invalid."""
+    return RunDirectory(*located(joined(settings.storage_path or RESULTS, settings.run_name)))
 
 
 def end(result: Mapping[str, Any]) -> None:
@@ -126,8 +131,6 @@ def end(result: Mapping[str, Any]) -> None:
     if not first:
         return
     if "accuracy" in result:
-        print(
-            f"accuracy {result['accuracy']:.4f} after {result['step']:.0f} steps{where}", flush=True
-        )
+        print(f"{summary(result)}{where}", flush=True)
     else:
         print(f"it was finished before, after {result['step']:.0f} steps{where}", flush=True)

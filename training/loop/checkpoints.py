@@ -18,6 +18,10 @@ class Checkpoints(Protocol):
         """
         ...
 
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Report metrics without a checkpoint."""
+        ...
+
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         """Report metrics, and save the states, a file each; they may change after it returns.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,6 +24,12 @@ class Score:
     """Cross entropy, the mean over the targets, in nats."""
     accuracy: float
     """The share of correct answers."""
+
+
+def summary(metrics: Mapping[str, Any]) -> str:
+    """The result of a finished run, in one line."""
+    test = f"test accuracy {metrics['test_accuracy']:.4f}, " if "test_accuracy" in metrics else ""
+    return f"{test}accuracy {metrics['accuracy']:.4f} after {metrics['step']:.0f} steps"
 
 
 def check_shares(held_out: Examples, world: World) -> None:

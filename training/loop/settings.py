@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from training.checkpoint.storage import Best
 from training.data.settings import DataSettings
 from training.models.settings import ModelSettings
 from training.settings import setting
@@ -41,7 +42,21 @@ class RunSettings:
     checkpoint_upload: str = setting(
         "async", "async: training continues during the upload; sync: it waits", ("async", "sync")
     )
-    num_to_keep: int = setting(3, "number of checkpoints to keep", at_least=1)
+    save_every_epochs: int = setting(
+        1, "epochs between checkpoints; the last epoch always has one", at_least=1
+    )
+    num_to_keep: int = setting(3, "number of newest checkpoints to keep", at_least=1)
+    keep_best: int = setting(
+        0,
+        "keep this number of best checkpoints, and the newest; 0: the newest num_to_keep",
+        at_least=0,
+    )
+    best_metric: str = setting(
+        "held_out_loss", "keep_best: metric of a checkpoint", ("held_out_loss", "accuracy", "loss")
+    )
+    best_mode: str = setting(
+        "auto", "keep_best: which value is best; auto: max of accuracy", ("auto", "min", "max")
+    )
     start_over: bool = setting(
         False, "if no checkpoint is valid: start from step 0 instead of stopping"
     )
@@ -52,6 +67,16 @@ class RunSettings:
     register_as: str = setting(
         "", "with MLflow: name of the registered model that gets it as a new version; empty: none"
     )
+
+
+def best(settings: RunSettings) -> Best | None:
+    """Which checkpoints are kept instead of the newest ones; None: the newest ones."""
+    if not settings.keep_best:
+        return None
+    mode = settings.best_mode
+    if mode == "auto":
+        mode = "max" if settings.best_metric == "accuracy" else "min"
+    return Best(settings.keep_best, settings.best_metric, highest=mode == "max")
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,14 @@ class TrialCheckpoints:
         def unused(path: str, why: str) -> None:
             print(f"{path} is not used: {why}", flush=True)
 
-        with newest_whole([given.path, *others], opened, unused) as path:
-            if path is None and not self._may_start_over:
+        with newest_whole([given.path, *others], opened, unused) as whole_one:
+            if whole_one is None and not self._may_start_over:
                 raise NoUsableCheckpoint(f"cannot resume from {given.path}")
-            self._from = path or ""
-            if path is None:
-                yield None
-                return
-            with opened(path) as directory:
-                yield Path(directory)
+            self._from = whole_one.path if whole_one else ""
+            yield Path(whole_one.directory) if whole_one else None
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        """Tune decides by results with a checkpoint only: it could not resume from another one."""
 
     def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
         """Tune copies the files to the storage, and evaluates the result before it returns. It may

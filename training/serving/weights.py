@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -13,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 
 from training.checkpoint import sharded
+from training.checkpoint.filesystem import located
 from training.checkpoint.manifest import Damaged
 from training.checkpoint.restore import newest_whole
 from training.checkpoint.storage import RunDirectory
@@ -40,13 +39,7 @@ class Run:
 
     def __init__(self, path: str) -> None:
         """`path` is a directory, or an object store's address."""
-        from pyarrow.fs import FileSystem, LocalFileSystem  # type: ignore[import-untyped]
-
-        self._is_local = "://" not in path
-        if self._is_local:
-            self._run = RunDirectory(LocalFileSystem(), str(Path(path).expanduser().absolute()))
-        else:
-            self._run = RunDirectory(*FileSystem.from_uri(path))
+        self._run = RunDirectory(*located(path))
         self._reported: set[str] = set()
 
     @property
@@ -59,21 +52,10 @@ class Run:
         Raises Stop if it contains no usable model, OSError if it cannot be read at the moment.
         """
         newer = takewhile(lambda path: path != known, self._run.checkpoints())
-        with newest_whole(newer, self._opened, self._unused) as path:
-            if path is None:
+        with newest_whole(newer, self._run.opened, self._unused) as found:
+            if found is None:
                 return None
-            with self._opened(path) as directory:
-                return loaded(path, Path(directory), device)
-
-    @contextmanager
-    def _opened(self, path: str) -> Iterator[str]:
-        if self._is_local:
-            yield path
-            return
-        from ray.train import Checkpoint
-
-        with Checkpoint(path, self._run.filesystem).as_directory() as directory:
-            yield directory
+            return loaded(found.path, Path(found.directory), device)
 
     def _unused(self, path: str, why: str) -> None:
         """It is checked each time, and reported once: it may still be being written."""

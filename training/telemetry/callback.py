@@ -149,7 +149,10 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             return
         report, checkpoint = self._lifecycle.reported(metrics), training_report.checkpoint
         if checkpoint is not None:
-            report = dataclasses.replace(report, checkpoint=str(checkpoint.path))
+            from training.checkpoint.filesystem import shown
+
+            path = shown(checkpoint.filesystem, str(checkpoint.path))
+            report = dataclasses.replace(report, checkpoint=path)
         self._sizes.take(self._lifecycle.now(), report, checkpoint)
 
     @guarded

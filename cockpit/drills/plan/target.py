@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from random import Random
 from typing import TypeVar
 
@@ -124,8 +123,13 @@ def _with_run(victims: Victims, run: RunView | None) -> Victims:
         step=run.step or 0,
         world_size=run.world_size or 0,
         checkpoint_path=path,
-        storage_path=str(PurePosixPath(path).parent) if path else "",
+        storage_path=run_directory(path),
     )
+
+
+def run_directory(checkpoint: str) -> str:
+    """The directory that holds a checkpoint, which may be an address such as s3://…; '' if none."""
+    return checkpoint.rpartition("/")[0]
 
 
 def _head(store: Store) -> Pod:

@@ -6,11 +6,9 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ray
-from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training.telemetry.failsafe import guarded
 from training.telemetry.head.outbox import ActorOutbox
@@ -38,8 +36,8 @@ class Folder:
 
 
 class DriverTelemetry:
-    def __init__(self, name: str, folder: Path, max_restarts: int) -> None:
-        self._folder = Folder(os.fspath(folder), LocalFileSystem())
+    def __init__(self, name: str, filesystem: Any, path: str, max_restarts: int) -> None:
+        self._folder = Folder(path, filesystem)
         before = lineage.read(self._folder)
         self.run = before.run if before else uuid.uuid4().hex
         self.attempts = before.attempts if before else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training import telemetry
@@ -66,15 +65,16 @@ class Rank:
         if attempt_observer._observer is not None:
             attempt_observer._observer.report_begins()
 
-    def reported(self, metrics: Mapping[str, float], checkpoint: Path) -> None:
-        """Rank 0: the checkpoint of a report is finished."""
-        size_bytes = sum(file.stat().st_size for file in checkpoint.iterdir())
+    def reported(
+        self, metrics: Mapping[str, float], checkpoint: str, size_bytes: int | None
+    ) -> None:
+        """Rank 0: the checkpoint of a report is finished, or it has none."""
         self._line.send_message(
             Report(
                 run=self._run,
                 attempt=self.attempt,
                 metrics=dict(metrics),
-                checkpoint=str(checkpoint),
+                checkpoint=checkpoint,
                 checkpoint_bytes=size_bytes,
             )
         )
