@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.data import digits, synthetic
-from training.data.examples import Data, NoData
+from training.data.examples import Data, NoData, with_validation
 from training.data.settings import DataSettings
 
 
 def load(settings: DataSettings) -> Data:
     """Raises NoData if it is missing or incomplete."""
+    data = _whole(settings)
+    if not settings.validation_share:
+        return data
+    return with_validation(data, settings.validation_share, settings.split_seed)
+
+
+def _whole(settings: DataSettings) -> Data:
     folder = Path(settings.data_path or "~/data").expanduser()
     match settings.data:
         case "digits":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -35,10 +35,48 @@ class Data:
     """The shape of an example: (channels, height, width), or (tokens,)."""
     classes: int
     """The number of labels, or the size of the vocabulary."""
+    test: Examples | None = None
+    """Evaluated once, after the last step."""
 
     @property
     def is_tokens(self) -> bool:
         return len(self.shape) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the examples, renumbered; their augmentation is that of their original numbers."""
+
+    of: Examples
+    numbers: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
+        return self.of.batch(self.numbers[examples], draws)
+
+
+def with_validation(data: Data, share: float, seed: int) -> Data:
+    """Draw a validation set from the training examples; the held-out examples become the test set.
+
+    The choice depends on the number of examples and the seed only. Raises NoData if one of the two
+    would have no examples.
+    """
+    count = len(data.train)
+    order = np.random.default_rng(seed).permutation(count)
+    validation = round(count * share)
+    if not 0 < validation < count:
+        raise NoData(
+            f"validation_share {share:g} of {count} examples is {validation}: take another share, "
+            "or more examples"
+        )
+    return replace(
+        data,
+        train=Part(data.train, np.sort(order[validation:])),
+        held_out=Part(data.train, np.sort(order[:validation])),
+        test=data.held_out,
+    )
 
 
 class NoData(Stop):

@@ -15,11 +15,21 @@ class DataSettings:
 
     data: str = setting("digits", "data set", SOURCES)
     data_path: str = setting(
-        "", "directory of cifar or imagenet, file of tokens, shared by all ranks; empty: ~/data"
+        "",
+        "directory of cifar or imagenet, file of tokens or directory of .bin files (s3:// too), "
+        "shared by all ranks; empty: ~/data",
     )
     held_out_path: str = setting(
-        "", "tokens: file for evaluation; empty: the last tenth of data_path"
+        "", "tokens: file or directory for evaluation; empty: the last tenth of data_path"
     )
+    validation_share: float = setting(
+        0.0,
+        "share of the training examples that becomes the validation set; the held-out examples "
+        "are then a test set, evaluated once at the end; 0: no test set",
+        at_least=0.0,
+        at_most=0.9,
+    )
+    split_seed: int = setting(0, "seed of the choice of the validation set")
     download: bool = setting(False, "cifar: download it if it is not at data_path")
     shape: str = setting(
         "3x224x224", "synthetic, imagenet: shape of an example: channels x height x width"
@@ -36,7 +46,9 @@ class DataSettings:
     )
     sequence_length: int = setting(128, "number of tokens in an example", at_least=1)
     batch_size: int = setting(16, "examples in a micro-batch of a rank, with all workers")
-    loader_workers: int = setting(0, "loader processes for each rank; 0: the rank itself loads")
+    loader_workers: int = setting(
+        0, "loader processes for each rank; 0, and with s3://: the rank itself loads"
+    )
     prefetch: int = setting(2, "batches that each loader process prefetches", at_least=1)
     pin_memory: bool = setting(True, "with a GPU: load into pinned memory")
     persistent_workers: bool = setting(True, "keep the loader processes between epochs")

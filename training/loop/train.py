@@ -58,7 +58,9 @@ def train(
         for idle in limits.without_effect(settings, world, uses_ddp=parallel.uses_ddp):
             print(idle, flush=True)
     groups = parallel.example_groups
-    check_shares(data.held_out, groups)
+    for evaluated in (data.held_out, data.test):
+        if evaluated is not None:
+            check_shares(evaluated, groups)
     stages = world.size // groups.size
     batches = feed(data.train, sampler(settings, groups, len(data.train), stages), settings)
 
@@ -96,10 +98,16 @@ def train(
 
     metrics: dict[str, float] = {}
 
-    def checkpoint() -> float:
-        """Evaluate, report and save; returns how long saving blocked training, in seconds."""
+    def checkpoint(*, saved: bool, ends: bool) -> float:
+        """Evaluate and report, and save unless `saved` is false; `ends`: after the last step.
+
+        Returns how long saving blocked training, in seconds.
+        """
         with average.used():
             score = evaluate(parallel.model, data.held_out, groups, precision, settings)
+            if ends and data.test is not None:
+                test = evaluate(parallel.model, data.test, groups, precision, settings)
+                metrics.update(test_accuracy=test.accuracy, test_loss=test.loss)
         metrics.update(
             accuracy=score.accuracy,
             held_out_loss=score.loss,
@@ -111,6 +119,9 @@ def train(
         progress.tracked = tracking.id
         if progress.batch == batches.steps:
             progress.end_epoch()
+        if not saved:
+            checkpoints.evaluated(metrics)
+            return 0.0
         began = time.perf_counter()
         checkpoints.report(metrics, progress.step, progress.states(world.rank, world.size))
         return time.perf_counter() - began
@@ -130,15 +141,22 @@ def train(
 
                 number = progress.step + 1
                 last = number == settings.max_steps
+                epoch_ends = progress.batch + 1 == batches.steps
+                ends = last or (epoch_ends and progress.epoch + 1 == settings.epochs)
                 every = settings.checkpoint_every_steps
-                due = last or progress.batch + 1 == batches.steps or (every and number % every == 0)
+                saved = (
+                    ends
+                    or (epoch_ends and (progress.epoch + 1) % settings.save_every_epochs == 0)
+                    or (every > 0 and number % every == 0)
+                )
+                due = epoch_ends or saved
 
                 with telemetry.section("optimizer"):
                     precision.unscale(optimizer)
                     grad_norm = parallel.clip(settings.clip_norm)
                     if settings.stop_on_nan:
                         finite.step(number, loss, grad_norm)
-                    if why := not_finite(newest=bool(due)):
+                    if why := not_finite(newest=due):
                         telemetry.step(loss=loss, grad_norm=grad_norm)
                         tracking.stopped(why)
                         return {"stopped": why}
@@ -164,7 +182,7 @@ def train(
                     step=progress.step,
                     checkpoint_s=checkpoint_s,
                 )
-                checkpoint_s = checkpoint() if due else 0.0
+                checkpoint_s = checkpoint(saved=saved, ends=ends) if due else 0.0
                 if last:
                     return {"step": progress.step, **metrics}
     return {"step": progress.step, **metrics}

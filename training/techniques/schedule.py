@@ -14,6 +14,7 @@ class Schedule:
     kind: str
     warmup_steps: int
     decay_every_steps: int
+    gamma: float
     steps: int
     """The steps of the whole run."""
 
@@ -27,7 +28,7 @@ class Schedule:
         if self.kind == "constant":
             return 1.0
         if self.kind == "step":
-            return 0.1 ** (step // self.decay_every_steps)
+            return self.gamma ** (step // self.decay_every_steps)
         done = min(1.0, (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps))
         return 0.5 * (1 + math.cos(math.pi * done))
 
@@ -42,6 +43,7 @@ def schedule(
         kind=settings.schedule,
         warmup_steps=steps_of_epoch if warmup < 0 else warmup,
         decay_every_steps=settings.decay_every_epochs * steps_of_epoch,
+        gamma=settings.lr_gamma,
         steps=epochs * steps_of_epoch,
     )
 

@@ -28,7 +28,10 @@ class OptimizerSettings:
     )
     warmup_steps: int = setting(-1, "steps until the peak learning rate; -1: an epoch", at_least=-1)
     decay_every_epochs: int = setting(
-        30, "step: epochs until the rate is divided by ten", at_least=1
+        30, "step: epochs until the rate is multiplied by lr_gamma", at_least=1
+    )
+    lr_gamma: float = setting(
+        0.1, "step: factor of the rate at each decay", at_least=0.0, at_most=1.0
     )
     scale_learning_rate: str = setting(
         "none",
